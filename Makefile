@@ -1,0 +1,45 @@
+# Everything a newcomer or a machine runs. Needs Python 3.11 or newer, pip, make and git; nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run setup test check format bench bench-full clean
+
+run: .venv/.run ## install what a chat needs and start one
+	@$(BIN)/cix chat
+
+setup: .venv/.dev ## everything for development, in .venv
+
+test: .venv/.dev ## all tests
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+check: .venv/.dev ## lint, format, strict types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.dev ## put the code into the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.dev ## figures up to 100,000 turns, beside raw SQLite
+	$(BIN)/python -m benchmarks
+
+bench-full: .venv/.dev ## the same with 1,000,000 turns; its data is kept in benchmarks/data
+	$(BIN)/python -m benchmarks --full
+
+clean: ## remove what the other targets made
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ContextInfinity needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.run: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) --editable '.[local]'
+	@touch $@
+
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) --editable '.[local,dev]'
+	@touch $@ .venv/.run

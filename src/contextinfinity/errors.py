@@ -1,0 +1,182 @@
+"""Everything that can go wrong, as one tree.
+
+    ContextInfinityError
+    ├── SettingsError          config.toml or the environment says something we cannot follow
+    ├── InvalidInput           the caller's values break a rule: text that is no text, a name too long
+    ├── NotFound               no session, branch, turn or state of that id
+    ├── Refused                well formed, but not possible as things stand
+    │   ├── AlreadyExists      that id or external id is taken
+    │   ├── QueueFull          too many messages wait on this branch
+    │   ├── BranchBusy         another turn of this branch is being answered
+    │   ├── WrongPhase         the turn's phase does not allow this step
+    │   ├── TurnLost           another worker owns the turn by now; what we wanted to write was discarded
+    │   ├── HeadMoved          the branch head is no longer the state the caller built on
+    │   └── OutOfOrder         an earlier turn of the branch has to be committed first
+    └── LedgerError            the store itself cannot go on
+        ├── LedgerBusy         another process held the write lock for too long
+        ├── LedgerFull         no room on the disk
+        ├── LedgerReadOnly     the file or folder cannot be written
+        ├── LedgerForeign      the file is not one of ours
+        ├── LedgerTooNew       written by a newer release
+        ├── LedgerCorrupt      the file is damaged
+        ├── LedgerFailed       the disk refused to read or write
+        └── LedgerClosed       used after it was closed
+
+An error carries three things: a stable ``code`` for programs, a message that says what happened and
+where, and a ``hint`` that says what to do about it. ``str(error)`` is the message and the hint.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ContextInfinityError(Exception):
+    """Root of the tree: a message for people, a hint, a code for programs."""
+
+    code: ClassVar[str] = "error"
+    default_hint: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        self.message = message
+        self.hint = self.default_hint if hint is None else hint
+        super().__init__(f"{message} {self.hint}".rstrip())
+
+
+class SettingsError(ContextInfinityError):
+    """A setting is unknown, of the wrong type or out of range."""
+
+    code = "settings"
+
+
+class InvalidInput(ContextInfinityError):
+    """A value breaks a rule of the domain."""
+
+    code = "invalid_input"
+
+
+class NotFound(ContextInfinityError):
+    """There is nothing of that id."""
+
+    code = "not_found"
+
+
+class Refused(ContextInfinityError):
+    """Well formed, but not possible as things stand."""
+
+    code = "refused"
+
+
+class AlreadyExists(Refused):
+    """That id or external id is taken."""
+
+    code = "already_exists"
+
+
+class QueueFull(Refused):
+    """Too many messages wait on this branch; ``running`` is the turn they wait for."""
+
+    code = "queue_full"
+    default_hint = "Wait for an answer, or send to another branch."
+
+    def __init__(self, message: str, *, running: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.running = running
+
+
+class BranchBusy(Refused):
+    """Another turn of this branch is being answered."""
+
+    code = "branch_busy"
+    default_hint = "It is answered as soon as the running turn is final."
+
+
+class WrongPhase(Refused):
+    """The turn's phase does not allow this step."""
+
+    code = "wrong_phase"
+
+
+class TurnLost(Refused):
+    """Another worker owns the turn by now; nothing was written."""
+
+    code = "turn_lost"
+
+
+class HeadMoved(Refused):
+    """The branch head is no longer the state the caller built on; ``head`` is what it is now."""
+
+    code = "head_moved"
+    default_hint = "Read the head again and rebase on it."
+
+    def __init__(self, message: str, *, head: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.head = head
+
+
+class OutOfOrder(Refused):
+    """An earlier turn of the branch has to be committed first."""
+
+    code = "out_of_order"
+
+
+class LedgerError(ContextInfinityError):
+    """The store itself cannot go on."""
+
+    code = "ledger"
+
+
+class LedgerBusy(LedgerError):
+    """Another process held the write lock for too long."""
+
+    code = "ledger_busy"
+    default_hint = "Nothing was written; try again, or end the process that holds the ledger."
+
+
+class LedgerFull(LedgerError):
+    """There is no room on the disk."""
+
+    code = "ledger_full"
+    default_hint = "Nothing was written; free some room and try again."
+
+
+class LedgerReadOnly(LedgerError):
+    """The file or its folder cannot be written."""
+
+    code = "ledger_read_only"
+    default_hint = "Make the folder and the file writable for this user, or choose another data_dir."
+
+
+class LedgerForeign(LedgerError):
+    """The file is not one of ours."""
+
+    code = "ledger_foreign"
+    default_hint = "Choose another data_dir or storage.url; the file was left as it is."
+
+
+class LedgerTooNew(LedgerError):
+    """Written by a newer release than this one."""
+
+    code = "ledger_too_new"
+    default_hint = "Upgrade ContextInfinity; the file was left as it is."
+
+
+class LedgerCorrupt(LedgerError):
+    """The file is damaged."""
+
+    code = "ledger_corrupt"
+    default_hint = "Run `cix doctor`, and restore a backup if it cannot repair the file."
+
+
+class LedgerFailed(LedgerError):
+    """The disk refused to read or write."""
+
+    code = "ledger_failed"
+    default_hint = "Nothing was written; check the disk, then run `cix doctor`."
+
+
+class LedgerClosed(LedgerError):
+    """Used after it was closed."""
+
+    code = "ledger_closed"
+    default_hint = "Open it again."
