@@ -1,0 +1,49 @@
+"""``cix``, put together from its commands.
+
+What a person sees when something fails is one message on stderr: exit 1 if it could not be done, exit 2
+if it was asked for in the wrong way. A traceback means a bug.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from contextinfinity.cli.chat import chat
+from contextinfinity.cli.config import config
+from contextinfinity.errors import ContextInfinityError
+
+# Plain help: drawing it with rich would take longer than all the rest.
+app = typer.Typer(
+    name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+app.command()(chat)
+app.command()(config)
+
+
+def run() -> None:
+    """Run the command line, and end the process."""
+    try:
+        app(prog_name="cix")
+    except ContextInfinityError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(1)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"cix {version('contextinfinity')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _cix(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Endless, durable conversations with language models."""

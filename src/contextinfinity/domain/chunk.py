@@ -1,0 +1,56 @@
+"""Slices of the past that can be found again.
+
+A chunk is a span of one message's text. Its words are the message's own, named by offsets; its summary,
+type and vector are derived and can be made anew at any time.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, TurnId
+
+ChunkType: TypeAlias = Literal["Code", "Explanation", "Decision", "UserContext", "ToolResult", "Other"]
+ChunkSide: TypeAlias = Literal["user", "assistant"]
+
+
+class Embedding(Struct, frozen=True, kw_only=True):
+    """A vector and the model it came from; ``values`` are little-endian 32-bit floats."""
+
+    model: str
+    dim: int
+    values: bytes
+
+
+class NewChunk(Struct, frozen=True, kw_only=True):
+    """A span of a turn's message to be indexed; offsets count characters of its rendered text."""
+
+    side: ChunkSide
+    start: int
+    end: int
+    summary: str
+    chunk_type: ChunkType
+    token_est: int
+    embedding: Embedding | None = None
+
+
+class Chunk(Struct, frozen=True, kw_only=True):
+    """An indexed slice of a turn."""
+
+    id: ChunkId
+    session_id: SessionId
+    branch_id: BranchId
+    source_turn: TurnId
+    side: ChunkSide
+    start: int
+    end: int
+    rendered_text: str
+    summary: str
+    chunk_type: ChunkType
+    token_est: int
+    content_hash: str
+    created_at: datetime
+    embedding: Embedding | None = None

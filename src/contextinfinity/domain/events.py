@@ -1,0 +1,108 @@
+"""What a caller hears while a turn is answered, in order.
+
+The first event is always ``TurnStarted`` and the last ``TurnDone``. Each has the name the doors use.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
+
+
+class FinishedTurn(Struct, frozen=True, kw_only=True):
+    """A turn whose answer is durable, as every door shows it."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    turn_id: TurnId
+    turn_seq: int
+    phase: Phase
+    outcome: TurnOutcome
+    text: str
+    usage: Usage
+    model: str
+    created_at: datetime
+    error: Problem | None = None
+
+
+class TurnStarted(Struct, frozen=True, kw_only=True, tag="turn"):
+    """The message is durable."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    turn_id: TurnId
+    turn_seq: int
+    found: bool
+    turns_loaded: int
+    model: str | None = None
+
+
+class StepStarted(Struct, frozen=True, kw_only=True, tag="step"):
+    """A provider is being asked."""
+
+    step_id: StepId
+    step_index: int
+    provider: str
+    model: str
+
+
+class Delta(Struct, frozen=True, kw_only=True, tag="delta"):
+    """A piece of the answer."""
+
+    text: str
+
+
+class Durability(Struct, frozen=True, kw_only=True, tag="durability"):
+    """How much of what was shown would survive a power cut, in bytes."""
+
+    displayed: int
+    durable: int
+
+
+class ToolCalled(Struct, frozen=True, kw_only=True, tag="tool"):
+    """A tool was asked for, or gave its result."""
+
+    call_id: str
+    name: str
+    arguments: Json = None
+    output: Json = None
+
+
+class Retrying(Struct, frozen=True, kw_only=True, tag="retry"):
+    """The provider could not answer; it is asked again."""
+
+    attempt: int
+    reason: str
+    wait_seconds: float
+
+
+class Clarification(Struct, frozen=True, kw_only=True, tag="clarification"):
+    """A question back: which one?"""
+
+    question: str
+    candidates: tuple[str, ...]
+
+
+class TurnDone(Struct, frozen=True, kw_only=True, tag="done"):
+    """The answer is durable."""
+
+    turn: FinishedTurn
+
+
+class TurnFailed(Struct, frozen=True, kw_only=True, tag="error"):
+    """Something went wrong; ``TurnDone`` still follows when the turn was accepted."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+Event: TypeAlias = (
+    TurnStarted | StepStarted | Delta | Durability | ToolCalled | Retrying | Clarification | TurnDone | TurnFailed
+)

@@ -1,0 +1,127 @@
+"""What is said: content blocks, messages, and the items a provider's answer is made of.
+
+A message is a role and a tuple of blocks; its text is the concatenation of its text blocks. Whatever a
+provider or a newer release sends that we do not know is kept as it came (``UnknownBlock``), never
+dropped: a conversation survives the vocabulary of its day.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+Json: TypeAlias = Any
+"""A JSON value as Python has it. Never changed once it is part of a value."""
+
+Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
+
+
+class TextBlock(Struct, frozen=True, kw_only=True, tag="text", omit_defaults=True):
+    """Words, with the provider's annotations (citations and the like)."""
+
+    text: str
+    annotations: tuple[Json, ...] = ()
+
+
+class ToolUseBlock(Struct, frozen=True, kw_only=True, tag="tool_use"):
+    """The model asks for a tool to be run."""
+
+    tool_use_id: str
+    name: str
+    input: Json
+
+
+class ToolResultBlock(Struct, frozen=True, kw_only=True, tag="tool_result", omit_defaults=True):
+    """What a tool gave back; blocks may nest."""
+
+    tool_use_id: str
+    content: tuple[ContentBlock, ...] = ()
+    is_error: bool = False
+
+
+class ImageBlock(Struct, frozen=True, kw_only=True, tag="image"):
+    """A picture; ``source`` says where its bytes are."""
+
+    media_type: str
+    source: Json
+
+
+class ReasoningBlock(Struct, frozen=True, kw_only=True, tag="reasoning", omit_defaults=True):
+    """The model's thinking, often encrypted for its own provider only."""
+
+    encrypted_content: str | None = None
+    summary: str | None = None
+    raw: Json = None
+
+
+class UnknownBlock(Struct, frozen=True, kw_only=True, tag="unknown"):
+    """Anything else, word for word."""
+
+    provider: str
+    raw: Json
+
+
+ContentBlock: TypeAlias = TextBlock | ToolUseBlock | ToolResultBlock | ImageBlock | ReasoningBlock | UnknownBlock
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """One thing said by one role."""
+
+    role: Role
+    blocks: tuple[ContentBlock, ...]
+
+    @property
+    def rendered_text(self) -> str:
+        """The visible words: the text blocks, one after the other."""
+        return "".join([block.text for block in self.blocks if isinstance(block, TextBlock)])
+
+
+def say(role: Role, text: str) -> Message:
+    """Make the commonest message: one text block."""
+    return Message(role=role, blocks=(TextBlock(text=text),))
+
+
+class AssistantItem(Struct, frozen=True, kw_only=True, tag="assistant_message"):
+    """A message of the answer."""
+
+    blocks: tuple[ContentBlock, ...]
+
+
+class ToolCallItem(Struct, frozen=True, kw_only=True, tag="tool_call"):
+    """A call the model made."""
+
+    call_id: str
+    name: str
+    arguments: Json
+
+
+class ToolOutputItem(Struct, frozen=True, kw_only=True, tag="tool_output"):
+    """What was given back for a call."""
+
+    call_id: str
+    output: Json
+
+
+class ReasoningItem(Struct, frozen=True, kw_only=True, tag="reasoning", omit_defaults=True):
+    """A piece of thinking between other items."""
+
+    encrypted_content: str | None = None
+    raw: Json = None
+
+
+class MetadataItem(Struct, frozen=True, kw_only=True, tag="metadata"):
+    """A note the provider attached."""
+
+    key: str
+    value: str
+
+
+class UnknownItem(Struct, frozen=True, kw_only=True, tag="unknown"):
+    """Anything else, word for word."""
+
+    provider: str
+    raw: Json
+
+
+TranscriptItem: TypeAlias = AssistantItem | ToolCallItem | ToolOutputItem | ReasoningItem | MetadataItem | UnknownItem

@@ -1,0 +1,107 @@
+"""Conversations and their lines: sessions, branches, lineages.
+
+A session belongs to one owner and holds branches. A branch owns the turns said on it and knows where it
+left its parent; everything before that point is its parent's, shared and never copied. The lineage of a
+branch is the short list of whose turns it sees, and up to where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, SessionId, StateId
+
+SessionKind: TypeAlias = Literal["thread", "chat"]
+"""``chat``: a session with a time to live and document D's rules; ``thread``: everything else."""
+
+
+class Owner(Struct, frozen=True, kw_only=True):
+    """Who a session belongs to: the same user in two organisations shares nothing."""
+
+    user_id: str = "local"
+    org_id: str = ""
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    """What is asked for when a session is made."""
+
+    owner: Owner = Owner()
+    id: SessionId | None = None
+    external_id: str | None = None
+    kind: SessionKind = "thread"
+    title: str | None = None
+    system: str | None = None
+    ttl_hours: float | None = None
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """One conversation."""
+
+    id: SessionId
+    owner: Owner
+    kind: SessionKind
+    active_branch: BranchId
+    created_at: datetime
+    updated_at: datetime
+    external_id: str | None = None
+    title: str | None = None
+    system: str | None = None
+    ttl_hours: float | None = None
+
+
+class Branch(Struct, frozen=True, kw_only=True):
+    """One line of turns. ``head_state`` is the only source of committed state."""
+
+    id: BranchId
+    session_id: SessionId
+    base_state: StateId
+    head_state: StateId
+    head_seq: int
+    last_turn_seq: int
+    created_at: datetime
+    parent_id: BranchId | None = None
+    fork_seq: int = 0
+    label: str | None = None
+
+
+class Stretch(Struct, frozen=True, kw_only=True):
+    """The turns ``first`` to ``last`` of one branch; ``last`` None: to its end."""
+
+    branch_id: BranchId
+    first: int
+    last: int | None
+
+
+class Lineage(Struct, frozen=True, kw_only=True):
+    """Whose turns a branch sees, oldest stretch first, its own last. Stretches neither overlap nor leave gaps."""
+
+    stretches: tuple[Stretch, ...]
+
+    @staticmethod
+    def of(chain: list[tuple[BranchId, int]]) -> Lineage:
+        """Build it from (branch, turn_seq where it left its parent), the branch itself first, its root last."""
+        ends = [None, *(fork_seq for _, fork_seq in chain[:-1])]
+        stretches = [
+            Stretch(branch_id=branch, first=fork_seq + 1, last=end)
+            for (branch, fork_seq), end in zip(chain, ends, strict=True)
+            if end is None or end > fork_seq
+        ]
+        return Lineage(stretches=tuple(reversed(stretches)))
+
+    def owner_of(self, turn_seq: int) -> BranchId:
+        """Name the branch whose turn stands at that place; the last one for places not reached yet."""
+        for stretch in self.stretches:
+            if stretch.first <= turn_seq and (stretch.last is None or turn_seq <= stretch.last):
+                return stretch.branch_id
+        return self.stretches[0].branch_id if turn_seq < 1 else self.stretches[-1].branch_id
+
+    def backwards(self, before: int) -> Iterator[tuple[BranchId, int, int]]:
+        """Walk (branch, first, last) from the newest stretch to the oldest, only turns under ``before``."""
+        for stretch in reversed(self.stretches):
+            last = before - 1 if stretch.last is None else min(stretch.last, before - 1)
+            if last >= stretch.first:
+                yield stretch.branch_id, stretch.first, last

@@ -1,0 +1,52 @@
+"""Checkpoints: what of a branch is committed.
+
+A state is a summary, the pinned facts, and how far both reach. ``turn_seq`` is the last turn committed
+when it was made, ``covers_turn_seq`` the last turn its summary stands for; every later turn is shown to
+the model word for word. States form a chain; a branch's head is the end of its chain.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId
+
+StateReason: TypeAlias = Literal["root", "turn", "record", "fold", "unfold", "pin", "unpin"]
+
+SCHEMA_VERSION = 1
+"""The shape of a state's content; stored with each state."""
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """One checkpoint of a branch."""
+
+    id: StateId
+    session_id: SessionId
+    branch_id: BranchId
+    state_seq: int
+    turn_seq: int
+    covers_turn_seq: int
+    reason: StateReason
+    created_at: datetime
+    parent_id: StateId | None = None
+    summary: str = ""
+    pinned_facts: tuple[str, ...] = ()
+    token_count_est: int = 0
+    schema_version: int = SCHEMA_VERSION
+
+
+class StateDraft(Struct, frozen=True, kw_only=True):
+    """A state to be committed. What is None is inherited from the head; pins always are.
+
+    With ``turn_id`` it commits that turn; without, it changes the state only (a fold or its undoing).
+    """
+
+    branch_id: BranchId
+    reason: StateReason
+    turn_id: TurnId | None = None
+    summary: str | None = None
+    covers_turn_seq: int | None = None
+    token_count_est: int | None = None

@@ -1,0 +1,220 @@
+"""The life of a turn.
+
+    Accepted → ContextPrepared → Responding → ResponseFinalized → StateCommitted → Indexed → Done
+        ↘            ↘    (a question asked back skips Responding)
+       Failed  ←  from any phase before ResponseFinalized
+
+A turn is what one request brings and the answer to it. It may take several steps, each one provider
+call. ``TRANSITIONS`` is the whole of what may follow what; the stores enforce it too.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, SessionId, StateId, StepId, TurnId, WorkerId
+from contextinfinity.domain.message import Json, Message, ToolOutputItem, TranscriptItem
+from contextinfinity.domain.plan import Plan
+
+
+class Phase(StrEnum):
+    """Where a turn stands."""
+
+    ACCEPTED = "Accepted"
+    """Its message is durable; nothing else has happened."""
+    CONTEXT_PREPARED = "ContextPrepared"
+    """It is its branch's turn to be answered; what the model will see is being put together."""
+    RESPONDING = "Responding"
+    """A provider call is under way."""
+    RESPONSE_FINALIZED = "ResponseFinalized"
+    """The answer is durable; the branch is free for the next message."""
+    STATE_COMMITTED = "StateCommitted"
+    """The branch head counts past it."""
+    INDEXED = "Indexed"
+    """It can be found by search."""
+    DONE = "Done"
+    """Nothing is left to do."""
+    FAILED = "Failed"
+    """It ended before an answer was final; why stands in ``error``."""
+
+
+TRANSITIONS: dict[Phase, frozenset[Phase]] = {
+    Phase.ACCEPTED: frozenset({Phase.CONTEXT_PREPARED, Phase.FAILED}),
+    Phase.CONTEXT_PREPARED: frozenset({Phase.RESPONDING, Phase.RESPONSE_FINALIZED, Phase.FAILED}),
+    Phase.RESPONDING: frozenset({Phase.RESPONSE_FINALIZED, Phase.FAILED}),
+    Phase.RESPONSE_FINALIZED: frozenset({Phase.STATE_COMMITTED}),
+    Phase.STATE_COMMITTED: frozenset({Phase.INDEXED}),
+    Phase.INDEXED: frozenset({Phase.DONE}),
+    Phase.DONE: frozenset(),
+    Phase.FAILED: frozenset(),
+}
+
+OPEN_PHASES = frozenset({Phase.CONTEXT_PREPARED, Phase.RESPONDING})
+"""At most one turn of a branch is in one of these."""
+
+UNSETTLED_PHASES = OPEN_PHASES | {Phase.ACCEPTED, Phase.RESPONSE_FINALIZED}
+"""Turns a later turn of the branch cannot be committed past."""
+
+
+class Completed(Struct, frozen=True, kw_only=True, tag="completed"):
+    """The model said all it wanted to."""
+
+
+class Incomplete(Struct, frozen=True, kw_only=True, tag="incomplete"):
+    """Cut short: length, filter, interrupted."""
+
+    reason: str
+
+
+class Paused(Struct, frozen=True, kw_only=True, tag="paused"):
+    """The model waits for tools."""
+
+    reason: str
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
+    """No answer came."""
+
+    code: str
+    message: str
+
+
+class Cancelled(Struct, frozen=True, kw_only=True, tag="cancelled"):
+    """A person stopped it."""
+
+
+StepOutcome: TypeAlias = Completed | Incomplete | Paused | Failed | Cancelled
+TurnOutcome: TypeAlias = Literal["completed", "incomplete", "paused", "failed", "cancelled", "clarification"]
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens as the provider counted them, and what they cost (US dollars; None: unknown)."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        known = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cost=sum(known) if known else None,
+        )
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """What went wrong with a turn, for programs and for people."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class NewTurn(Struct, frozen=True, kw_only=True):
+    """A message to be accepted. ``queue_limit``: refuse when that many already wait on the branch."""
+
+    branch_id: BranchId
+    message: Message
+    id: TurnId | None = None
+    owner: WorkerId | None = None
+    retry_of: TurnId | None = None
+    metadata: Json = None
+    queue_limit: int | None = None
+
+
+class NewStep(Struct, frozen=True, kw_only=True):
+    """A provider call about to be made; ``inputs`` are the tool outputs it answers."""
+
+    id: StepId
+    step_index: int
+    provider: str
+    model_id: str
+    plan: Plan
+    inputs: tuple[ToolOutputItem, ...] = ()
+
+
+class StepEnd(Struct, frozen=True, kw_only=True):
+    """How a provider call ended; ``response`` is the raw reply."""
+
+    step_id: StepId
+    outcome: StepOutcome
+    items: tuple[TranscriptItem, ...] = ()
+    response: bytes | None = None
+    usage: Usage = Usage()
+    displayed_bytes: int = 0
+    durable_bytes: int = 0
+
+
+class TurnEnd(Struct, frozen=True, kw_only=True):
+    """How a turn ended: the answer or what was shown of it, the last step, the reason if it failed.
+
+    A question asked back has no step: its candidates stand in ``plan``.
+    """
+
+    outcome: TurnOutcome
+    answer: Message | None = None
+    step: StepEnd | None = None
+    error: Problem | None = None
+    plan: Plan | None = None
+
+
+class Exchange(Struct, frozen=True, kw_only=True):
+    """A finished turn from elsewhere (an import, a small log), to be recorded as it is."""
+
+    message: Message
+    answer: Message | None = None
+    created_at: datetime | None = None
+    model: str = ""
+    metadata: Json = None
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One message and its answer."""
+
+    id: TurnId
+    session_id: SessionId
+    branch_id: BranchId
+    turn_seq: int
+    phase: Phase
+    state_before: StateId
+    user_message: Message
+    created_at: datetime
+    updated_at: datetime
+    state_after: StateId | None = None
+    answer: Message | None = None
+    outcome: TurnOutcome | None = None
+    error: Problem | None = None
+    usage: Usage = Usage()
+    provider: str = ""
+    model: str = ""
+    owner: WorkerId | None = None
+    retry_of: TurnId | None = None
+    degraded: bool = False
+    metadata: Json = None
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One provider call of a turn."""
+
+    id: StepId
+    turn_id: TurnId
+    step_index: int
+    provider: str
+    model_id: str
+    plan: Plan
+    started_at: datetime
+    inputs: tuple[ToolOutputItem, ...] = ()
+    items: tuple[TranscriptItem, ...] = ()
+    outcome: StepOutcome | None = None
+    response: bytes | None = None
+    usage: Usage = Usage()
+    displayed_bytes: int = 0
+    durable_bytes: int = 0
+    ended_at: datetime | None = None

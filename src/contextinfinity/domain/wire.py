@@ -1,0 +1,124 @@
+"""The one JSON form of every noun.
+
+``dumps`` gives ``{"v":1,"is":<value>}`` in UTF-8; ``loads`` reads it back into the type it is asked for.
+What always holds: ``loads(type, dumps(value)) == value``; a form written by an older release stays
+readable, because ``UPGRADES`` turns each version into the next; a form of a newer release is refused by
+name; a block or item of a kind this release does not know comes back as it is, marked unknown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from contextinfinity.domain.message import (
+    AssistantItem,
+    ImageBlock,
+    Json,
+    Message,
+    MetadataItem,
+    ReasoningBlock,
+    ReasoningItem,
+    TextBlock,
+    ToolCallItem,
+    ToolOutputItem,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+    UnknownItem,
+)
+from contextinfinity.errors import InvalidInput
+
+T = TypeVar("T")
+Upgrade = Callable[[Json], Json]
+
+VERSION = 1
+UPGRADES: Mapping[int, Upgrade] = {}
+"""From each older version to the next one, on plain JSON."""
+
+_BLOCKS = (TextBlock, ToolUseBlock, ToolResultBlock, ImageBlock, ReasoningBlock, UnknownBlock)
+_ITEMS = (AssistantItem, ToolCallItem, ToolOutputItem, ReasoningItem, MetadataItem, UnknownItem)
+_BLOCK_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _BLOCKS)
+_ITEM_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _ITEMS) | {"answer"}  # what stores refer by
+_encoder = msgspec.json.Encoder()
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    v: int
+    is_: msgspec.Raw = msgspec.field(name="is")
+
+
+_open_envelope = msgspec.json.Decoder(_Envelope)
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def dumps(value: object) -> bytes:
+    """Write a value in the current version."""
+    try:
+        return b'{"v":%d,"is":%b}' % (VERSION, _encoder.encode(value))
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"The text holds a lone surrogate at {error.start}: it is not valid Unicode.") from error
+
+
+def loads(kind: type[T] | Any, data: bytes | str) -> T:
+    """Read a value of any version up to the current one."""
+    envelope = _open_envelope.decode(data)
+    if envelope.v == VERSION:
+        try:
+            return _decoder(kind).decode(envelope.is_)  # type: ignore[no-any-return]
+        except msgspec.ValidationError:
+            pass  # perhaps a block or item of a kind we do not know: look closer
+    body = upgrade(msgspec.json.decode(envelope.is_), envelope.v)
+    return msgspec.convert(_mark_unknown(body), kind)
+
+
+def upgrade(body: Json, version: int, *, to: int = VERSION, steps: Mapping[int, Upgrade] = UPGRADES) -> Json:
+    """Turn the plain JSON of an older version into that of ``to``, one version at a time."""
+    if version > to:
+        raise InvalidInput(
+            f"This value has form {version}; this release reads forms up to {to}.",
+            hint="It was written by a newer release: upgrade ContextInfinity.",
+        )
+    for older in range(version, to):
+        body = steps[older](body)
+    return body
+
+
+def content_hash(message: Message) -> bytes:
+    """Hash what a message says, whatever release wrote it: SHA-256 over role and blocks, keys sorted."""
+    return hashlib.sha256(_canonical.encode(message)).digest()
+
+
+def text_hash(text: str) -> bytes:
+    """Hash a plain text."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _mark_unknown(value: Json) -> Json:
+    """Wrap every block or item of an unknown kind as ``unknown``, keeping it raw."""
+    if not isinstance(value, dict):
+        return value
+    # Only fields that hold blocks or items are entered: what stands inside ``raw`` or ``input`` is not ours.
+    marked = dict(value)
+    for name, known in (("blocks", _BLOCK_TAGS), ("content", _BLOCK_TAGS), ("items", _ITEM_TAGS)):
+        if isinstance(marked.get(name), list):
+            marked[name] = [_mark_one(entry, known) for entry in marked[name]]
+    for name in ("user_message", "message", "answer", "step"):
+        if isinstance(marked.get(name), dict):
+            marked[name] = _mark_unknown(marked[name])
+    return marked
+
+
+def _mark_one(entry: Json, known: frozenset[str]) -> Json:
+    if isinstance(entry, dict) and "type" in entry and entry["type"] not in known:
+        return {"type": "unknown", "provider": "", "raw": entry}
+    return _mark_unknown(entry)

@@ -1,0 +1,55 @@
+"""Everything a person can set, as one frozen value that is read once.
+
+``sections`` declares every key with its default, its range and its meaning. All else derives from those
+declarations: what the file and the environment may say (``loading``), the words of an error message
+(``keys``) and the page of the manual (``reference``).
+"""
+
+from __future__ import annotations
+
+from contextinfinity.settings.loading import LoadedSettings, load_settings
+from contextinfinity.settings.sections import (
+    BUILT_IN,
+    OFFLINE,
+    Anthropic,
+    Budget,
+    Compaction,
+    General,
+    Librarian,
+    Memory,
+    ModelSettings,
+    OpenAI,
+    Retention,
+    Retrieval,
+    Rewriter,
+    Router,
+    Server,
+    Settings,
+    Storage,
+    Stream,
+    Tools,
+)
+
+__all__ = [
+    "BUILT_IN",
+    "OFFLINE",
+    "Anthropic",
+    "Budget",
+    "Compaction",
+    "General",
+    "Librarian",
+    "LoadedSettings",
+    "Memory",
+    "ModelSettings",
+    "OpenAI",
+    "Retention",
+    "Retrieval",
+    "Rewriter",
+    "Router",
+    "Server",
+    "Settings",
+    "Storage",
+    "Stream",
+    "Tools",
+    "load_settings",
+]

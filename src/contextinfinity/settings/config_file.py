@@ -1,0 +1,113 @@
+"""``config.toml``: from bytes to values with their lines.
+
+Whatever a file may hold, the outcome is a document or a ``SettingsError`` with the place; a file that can
+be parsed but not followed has its problems collected by the ``Reading``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from msgspec import Struct
+
+from contextinfinity.errors import SettingsError
+from contextinfinity.settings.keys import MODELS, clipped, dotted, sections
+from contextinfinity.settings.reading import Reading, nearest, sections_with
+from contextinfinity.settings.toml_lines import key_lines
+
+
+class ConfigFile(Struct, frozen=True, kw_only=True):
+    """A file that is TOML; whether its keys are ours is not yet known."""
+
+    path: Path
+    document: dict[str, Any]
+    lines: dict[tuple[str, ...], int]
+
+    def place_of(self, *path: str) -> str:
+        """Name the place of a key as compilers do; one whose line is unknown is near its table."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return f"{self.path}:{self.lines[path]}" if path else str(self.path)
+
+
+def read_config_file(path: Path) -> ConfigFile | None:
+    """Read and parse the file; None if there is no such file."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SettingsError(f"{path} cannot be read: {reason}.") from error
+    try:
+        text = raw.decode("utf-8-sig")  # Windows editors put a mark in front
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"{path}:{line}: this is not UTF-8 text.", hint="Save the file as UTF-8.") from error
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(_syntax_problem(path, text, error)) from error
+    return ConfigFile(path=path, document=document, lines=key_lines(text))
+
+
+def _syntax_problem(path: Path, text: str, error: Exception) -> str:
+    """Put the parser's place in front, and its words behind."""
+    if isinstance(error, RecursionError):
+        return f"{path}: this is nested too deeply."
+    words = str(error)
+    found = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", words)
+    if found is None:
+        return f"{path}: this is not TOML: {words}."
+    line = found[1] or len(text.splitlines())
+    column = f" at column {found[2]}" if found[2] else " at the end of the file"
+    return f"{path}:{line}: this is not TOML: {words[: found.start()]}{column}."
+
+
+def take_file(reading: Reading, file: ConfigFile) -> None:
+    """Hand every key of the file to the reading; refuse what is no section."""
+    for name, content in file.document.items():
+        place = file.place_of(name)
+        if name in sections():
+            _take_table((name,), content, reading, file)
+        elif name == MODELS and _is_table(content, (MODELS,), reading, place):
+            for model, entry in content.items():
+                _take_model(model, entry, reading, file)
+        elif name != MODELS and not reading.refuses_secret((name,), place):
+            reading.complain(place, _not_a_section(name, content))
+
+
+def _take_model(name: str, entry: object, reading: Reading, file: ConfigFile) -> None:
+    path, place = (MODELS, name), file.place_of(MODELS, name)
+    if reading.refuses_secret(path, place) or not _is_table(entry, path, reading, place):
+        return
+    if reading.declare_model(name, place):
+        _take_table(path, entry, reading, file)
+
+
+def _take_table(path: tuple[str, ...], content: object, reading: Reading, file: ConfigFile) -> None:
+    if _is_table(content, path, reading, file.place_of(*path)):
+        for name, value in content.items():
+            reading.take((*path, name), value, place=file.place_of(*path, name), folder=file.path.parent)
+
+
+def _is_table(content: object, path: tuple[str, ...], reading: Reading, place: str) -> TypeGuard[dict[str, Any]]:
+    if isinstance(content, dict):
+        return True
+    header = "models.NAME" if path == (MODELS,) else dotted(*path)
+    reading.complain(place, f"{clipped(dotted(*path))} must be a section, written as [{clipped(header)}].")
+    return False
+
+
+def _not_a_section(name: str, content: object) -> str:
+    written = clipped(dotted(name))
+    if isinstance(content, dict | list):
+        near = nearest(name, [*sections(), MODELS])
+        rest = f"did you mean [{near[0]}]?" if near else f"there are {', '.join([*sections(), 'models.NAME'])}."
+        return f"there is no section [{written}]; {rest}"
+    belongs = sections_with(name)
+    rest = f"did you mean {belongs[0]}?" if belongs else "every key belongs to a section."
+    return f"{written} stands outside of every section; {rest}"

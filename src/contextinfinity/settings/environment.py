@@ -1,0 +1,69 @@
+"""Environment variables: ``CONTEXTINFINITY_SECTION__KEY`` for every key, and older names for three.
+
+An empty variable counts as not set, as is the custom. One that looks like ours and is no setting is
+refused, as in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from contextinfinity.settings.keys import MODELS, OLDER_VARIABLES, PREFIX, model_keys, sections, variable
+from contextinfinity.settings.reading import SECRETS, Reading, looks_secret, nearest
+
+_MODEL_PREFIX = variable(MODELS, "")
+
+Known = dict[str, tuple[str, ...]]
+
+
+def take_environment(reading: Reading, environ: Mapping[str, str], folder: Path) -> None:
+    """Hand every variable that is ours to the reading; after the file, whose models it may change."""
+    known = OLDER_VARIABLES | _variables(reading.models)
+    older = [name for name in OLDER_VARIABLES if name in environ]
+    ours = sorted(name for name in environ if name.startswith(PREFIX))
+    for name in older + ours:  # what is taken last counts
+        path = known.get(name) or _new_model(name)
+        if path is None:
+            _refuse(name, known, reading)
+        elif environ[name] and (path[0] != MODELS or _is_one_model(path[1], name, reading)):
+            reading.take(path, environ[name], place=name, folder=folder, is_text=True)
+
+
+def _is_one_model(model: str, name: str, reading: Reading) -> bool:
+    twins = [other for other in reading.models if variable(other) == variable(model)]
+    if len(twins) > 1:
+        reading.complain(name, f"this could mean any of the models {', '.join(twins)}; set it in the file.")
+        return False
+    return reading.declare_model(model, name)
+
+
+def _variables(models: Iterable[str]) -> Known:
+    paths: list[tuple[str, ...]] = [(section, key.name) for section, keys in sections().items() for key in keys]
+    paths += [(MODELS, model, key.name) for model in models for key in model_keys()]
+    return {variable(*path): path for path in paths}
+
+
+def _new_model(name: str) -> tuple[str, ...] | None:
+    """Read MODELS__NAME__KEY of a model that the file does not have."""
+    owner, _, key = name.lower().rpartition("__")
+    prefix = _MODEL_PREFIX.lower()
+    if not owner.startswith(prefix) or all(key != known.name for known in model_keys()):
+        return None
+    return (MODELS, owner.removeprefix(prefix), key)
+
+
+def _refuse(name: str, known: Known, reading: Reading) -> None:
+    near: str | None
+    if "__" in name:
+        if looks_secret(name):
+            reading.complain(name, f"this is refused: {SECRETS}.")
+            return
+        near = next(iter(nearest(name, known)), None)
+    else:
+        # A name with single underscores may be somebody else's (Kubernetes makes such names), but a setting
+        # written a little wrong must not be passed over in silence.
+        near = next((ours for ours in known if name in (ours.replace("__", "_"), ours.replace("GENERAL__", ""))), None)
+        if near is None:
+            return
+    reading.complain(name, "there is no such setting" + (f"; did you mean {near}?" if near else "."))

@@ -1,0 +1,176 @@
+"""The declarations of ``sections`` as data: which keys there are, what each takes, and in which words.
+
+``Key.read`` is the only judge of a value, wherever the value came from; ``Key.allowed`` is the same rule
+in words, for messages and for the manual. A key has three spellings: its path ``("budget", "pins")``, the
+dotted ``budget.pins`` that people see, and the environment variable ``CONTEXTINFINITY_BUDGET__PINS``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct, inspect, structs
+
+from contextinfinity.settings.sections import ModelSettings, Settings
+
+MODELS = "models"
+PREFIX = "CONTEXTINFINITY_"
+# The names that document D gives; our own name for the same key goes before them.
+OLDER_VARIABLES = {
+    "CONVERSATION_HISTORY_LIMIT": ("retention", "history_limit"),
+    "CONVERSATION_TTL_HOURS": ("retention", "conversation_ttl_hours"),
+    "CLEANUP_INTERVAL_HOURS": ("retention", "cleanup_interval_hours"),
+}
+_LONGEST_IN_A_MESSAGE = 60
+
+
+class Key(Struct, frozen=True, kw_only=True):
+    """One setting, as declared."""
+
+    name: str
+    type: Any
+    default: Any
+    required: bool
+    meaning: str
+    allowed: str
+    model_or: str | None
+    is_path: bool
+    hidden: bool
+
+    def read(self, value: object, *, is_text: bool = False) -> object:
+        """Give the value in the key's type, or raise ``msgspec.ValidationError``.
+
+        ``is_text`` takes "12" for a number and "true" for a switch: the environment knows only text.
+        """
+        return msgspec.convert(value, self.type, strict=not is_text)
+
+    def complaint(self, path: str, value: object) -> str:
+        """Say what is wrong with a value, without repeating a secret."""
+        what = "has a value that is not repeated here" if self.hidden else f"is {clipped(shown(value))}"
+        return f"{path} {what}; it must be {self.allowed}."
+
+
+@cache
+def sections() -> dict[str, tuple[Key, ...]]:
+    """All sections but ``models``, with their keys, in the order of the declarations."""
+    return {name: keys_of(cls) for name, cls in section_classes().items()}
+
+
+@cache
+def section_classes() -> dict[str, type[Struct]]:
+    """The class that declares each section."""
+    return {field.name: field.type for field in structs.fields(Settings) if field.name != MODELS}
+
+
+@cache
+def model_keys() -> tuple[Key, ...]:
+    """The keys of every [models.NAME]."""
+    return keys_of(ModelSettings)
+
+
+def keys_of(cls: type[Struct]) -> tuple[Key, ...]:
+    """The keys that one section class declares."""
+    return tuple(_key(field) for field in structs.fields(cls))
+
+
+def _key(field: structs.FieldInfo) -> Key:
+    kind = inspect.type_info(field.type)
+    notes = _notes(kind)
+    return Key(
+        name=field.name,
+        type=field.type,
+        default=None if field.required else field.default,
+        required=field.required,
+        meaning=notes["description"],
+        allowed=notes.get("form") or _in_words(kind),
+        model_or=notes.get("model_or"),
+        is_path=notes.get("path", False),
+        hidden=notes.get("hidden", False),
+    )
+
+
+def _notes(kind: inspect.Type) -> dict[str, Any]:
+    """Collect what ``Meta`` says at any depth: an optional key has its notes one level down."""
+    match kind:
+        case inspect.Metadata():
+            return {**_notes(kind.type), **(kind.extra_json_schema or {}), **(kind.extra or {})}
+        case inspect.UnionType():
+            return {name: note for part in kind.types for name, note in _notes(part).items()}
+        case _:
+            return {}
+
+
+def _in_words(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.Metadata():
+            return _in_words(kind.type)
+        case inspect.UnionType():
+            return alternatives(_in_words(part) for part in kind.types if not isinstance(part, inspect.NoneType))
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType():
+            return f"a whole number {_range(kind)}"
+        case inspect.FloatType():
+            return f"a number {_range(kind)}"
+        case inspect.LiteralType():
+            return alternatives(f'"{choice}"' for choice in kind.values)
+    raise TypeError(f"a setting of {kind} needs a form in words")
+
+
+def _range(kind: inspect.IntType | inspect.FloatType) -> str:
+    if kind.gt is not None:
+        return f"above {kind.gt:,} and up to {kind.le:,}"
+    return f"from {kind.ge:,} to {kind.le:,}"
+
+
+def alternatives(words: Iterable[str]) -> str:
+    """Join words as one says them: ``a, b or c``."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def dotted(*path: str) -> str:
+    """Give a key as people write it; parts that TOML would quote are quoted."""
+    return ".".join(part if re.fullmatch(r"[\w-]+", part, re.ASCII) else shown(part) for part in path)
+
+
+def variable(*path: str) -> str:
+    """Give the environment variable of a key; what cannot stand in such a name becomes an underscore."""
+    return PREFIX + "__".join(re.sub(r"[^A-Z0-9]", "_", part.upper()) for part in path)
+
+
+def shown(value: object) -> str:
+    """Give a value as TOML would write it, in one line, with passwords masked."""
+    match value:
+        case None:
+            return "not set"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            # An environment variable may hold bytes that are no text; they must not break the message.
+            text = value.encode("utf-8", "backslashreplace").decode()
+            return json.dumps(masked(text), ensure_ascii=False)
+        case dict():
+            return "a table"
+        case list():
+            return "an array"
+        case int() if value.bit_length() > 256:  # Python refuses to print the longest ones
+            return "a number of more than 70 digits"
+        case _:
+            return str(value)
+
+
+def clipped(text: str) -> str:
+    """Cut a text to what fits into a message."""
+    return text if len(text) <= _LONGEST_IN_A_MESSAGE else f"{text[: _LONGEST_IN_A_MESSAGE - 1]}…"
+
+
+def masked(text: str) -> str:
+    """Hide the password of an address; rather hide too much than too little."""
+    text = re.sub(r"(://[^:/?#]*:).*@", r"\1***@", text, flags=re.DOTALL)
+    return re.sub(r"([?&][^=&]*password=)[^&]*", r"\1***", text)

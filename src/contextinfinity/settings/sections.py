@@ -1,0 +1,281 @@
+"""Every setting: its default, its range and its meaning, each declared once, here.
+
+One class is one section of ``config.toml``, one field is one key. The ``Meta`` beside a field is read by
+machines and people alike: its bounds decide what is accepted, its description stands in the manual, and
+``extra`` holds what bounds cannot say:
+
+    form      what is allowed, in words, where a pattern would not be understood
+    model_or  the value names a [models.NAME], or is this word
+    path      a relative one counts from the folder of the file it stands in
+    hidden    never repeat the value in a message: people paste a key here by mistake
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from contextinfinity.errors import SettingsError
+
+BUILT_IN = "built-in"
+OFFLINE = "offline"
+SQLITE = "sqlite:///"
+
+Tokens = Annotated[int, Meta(ge=0, le=1_000_000)]
+Hours = Annotated[float, Meta(gt=0, le=87_600)]
+Text = Annotated[str, Meta(min_length=1, extra={"form": "a text that is not empty"})]
+FilePath = Annotated[str, Meta(pattern=r"^[^\x00]+$", extra={"form": "a path", "path": True})]
+EnvironmentName = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", extra={"form": "the name of an environment variable", "hidden": True}),
+]
+ChatModel = Annotated[Text, Meta(extra={"form": f'"{BUILT_IN}" or the NAME of a [models.NAME]', "model_or": BUILT_IN})]
+HelperModel = Annotated[Text, Meta(extra={"form": f'"{OFFLINE}" or the NAME of a [models.NAME]', "model_or": OFFLINE})]
+WebUrl = Annotated[
+    str, Meta(pattern=r"^https?://[^/]", extra={"form": "an address that begins with http:// or https://"})
+]
+StoreUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(sqlite:///|postgresql://)[^\x00]+$",
+        extra={"form": "an address that begins with sqlite:/// or postgresql://"},
+    ),
+]
+RedisUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(redis|rediss|unix)://.",
+        extra={"form": "an address that begins with redis://, rediss:// or unix://"},
+    ),
+]
+
+
+class General(Struct, frozen=True, kw_only=True):
+    """Where things are, and who answers."""
+
+    default_model: Annotated[ChatModel, Meta(description="The model that answers where nothing else is asked for.")] = (
+        BUILT_IN
+    )
+    data_dir: Annotated[FilePath, Meta(description="The folder that holds everything.")] = "~/.contextinfinity"
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """How the model's window is divided; the figures are ceilings, a small window gets less."""
+
+    response_reserve_tokens: Annotated[Tokens, Meta(description="Room kept free for the answer.")] = 4000
+    safety_margin_tokens: Annotated[Tokens, Meta(description="Room kept free for counting errors.")] = 1500
+    max_retrieval_tokens: Annotated[Tokens, Meta(description="The most that retrieved text may take.")] = 6000
+    pins_limit_tokens: Annotated[Tokens, Meta(description="The most that pinned facts may take.")] = 2000
+    memory_snippet_chars: Annotated[
+        int, Meta(ge=0, le=2000, description="The most characters that standing memories may take.")
+    ] = 2000
+
+
+class Stream(Struct, frozen=True, kw_only=True):
+    """How a running answer is made durable."""
+
+    flush_ms: Annotated[int, Meta(ge=1, le=60_000, description="Write the journal after this many milliseconds.")] = 250
+    flush_bytes: Annotated[
+        int, Meta(ge=1, le=16_777_216, description="Write the journal once this many bytes wait.")
+    ] = 8192
+    fsync_ms: Annotated[
+        int, Meta(ge=1, le=600_000, description="Force the journal onto the disk this often, in milliseconds.")
+    ] = 2000
+    keep_journal_minutes: Annotated[
+        int, Meta(ge=0, le=525_600, description="How long a finished stream can still be resumed.")
+    ] = 60
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """Whether models may call tools."""
+
+    mode: Annotated[
+        Literal["disabled", "parse_only", "enabled"],
+        Meta(description="disabled: no tool is offered; parse_only: calls are shown, not run; enabled: calls are run."),
+    ] = "disabled"
+    allow_parallel: Annotated[bool, Meta(description="Let one answer call several tools at once.")] = False
+
+
+class Retrieval(Struct, frozen=True, kw_only=True):
+    """How the past is brought back."""
+
+    embedding_model: Annotated[
+        Text, Meta(description=f"The model that makes vectors: {BUILT_IN}, a [models.NAME], or a provider's own name.")
+    ] = BUILT_IN
+    top_k: Annotated[int, Meta(ge=0, le=1000, description="How many pieces to aim for.")] = 6
+    overfetch_k: Annotated[int, Meta(ge=1, le=10_000, description="How many candidates to look at first.")] = 16
+    similarity_threshold: Annotated[
+        float, Meta(ge=0, le=1, description="The calibrated score a piece needs, after all adjustments.")
+    ] = 0.72
+    recency_boost: Annotated[float, Meta(ge=0, le=1, description="What the newest piece gains over the oldest.")] = 0.10
+    enable_mmr: Annotated[bool, Meta(description="Prefer pieces that say different things.")] = True
+    packing_target_tokens: Annotated[
+        Tokens, Meta(description="How much retrieved text to aim for; budget.max_retrieval_tokens is the ceiling.")
+    ] = 800
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """When and how old turns fold into the summary."""
+
+    enabled: Annotated[bool, Meta(description="Fold old turns at all.")] = True
+    compaction_trigger_tokens: Annotated[
+        int, Meta(ge=1, le=10_000_000, description="Fold once the word-for-word part is longer than this.")
+    ] = 24_000
+    verbatim_window_tokens: Annotated[Tokens, Meta(description="What a fold leaves word for word.")] = 4000
+    summary_budget_tokens: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="The most the whole summary may take.")
+    ] = 500
+    min_verbatim_exchanges: Annotated[
+        int, Meta(ge=0, le=1000, description="The last exchanges that a fold always leaves.")
+    ] = 2
+    detector_model: Annotated[HelperModel, Meta(description="The model that finds where the topic changed.")] = OFFLINE
+
+
+class Librarian(Struct, frozen=True, kw_only=True):
+    """Who writes the summaries."""
+
+    model: Annotated[HelperModel, Meta(description="The model that writes summaries.")] = OFFLINE
+
+
+class Rewriter(Struct, frozen=True, kw_only=True):
+    """Who makes follow-up questions explicit."""
+
+    model: Annotated[HelperModel, Meta(description="The model that rewrites follow-up questions.")] = OFFLINE
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """What is remembered across conversations."""
+
+    model: Annotated[HelperModel, Meta(description="The model that draws memories from finished turns.")] = OFFLINE
+    expiry_days: Annotated[
+        int, Meta(ge=1, le=36_500, description="Days a memory lives after it was made or last placed in a prompt.")
+    ] = 90
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    """How long the sessions of /chat live."""
+
+    conversation_ttl_hours: Annotated[Hours, Meta(description="Hours after which a turn of /chat is deleted.")] = 24.0
+    cleanup_interval_hours: Annotated[Hours, Meta(description="Hours between two clean-ups.")] = 6.0
+    history_limit: Annotated[
+        int, Meta(ge=1, le=50, description="How many of the newest turns /chat loads for a request.")
+    ] = 20
+
+
+class Storage(Struct, frozen=True, kw_only=True):
+    """Where conversations are kept."""
+
+    url: Annotated[
+        StoreUrl | None,
+        Meta(
+            description="The ledger; when not set, ledger.db in data_dir. A relative path after sqlite:/// counts "
+            "from data_dir."
+        ),
+    ] = None
+    threads: Annotated[
+        Literal["in_process", "ledger", "redis"], Meta(description="What contextinfinity.threads keeps its turns in.")
+    ] = "in_process"
+    threads_shadow: Annotated[
+        Literal["off", "in_process", "ledger", "redis"],
+        Meta(description="A second place that gets the same turns, to compare what both read back."),
+    ] = "off"
+    redis_url: Annotated[RedisUrl, Meta(description="The Redis server, where one is used.")] = (
+        "redis://localhost:6379/0"
+    )
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """Where `cix serve` listens."""
+
+    host: Annotated[Text, Meta(description="The address; any other than loopback demands a token.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535, description="The port; 0 takes a free one.")] = 8765
+
+
+class Router(Struct, frozen=True, kw_only=True):
+    """Which model answers which question."""
+
+
+class OpenAI(Struct, frozen=True, kw_only=True):
+    """What is asked of OpenAI with every request."""
+
+    truncation: Annotated[
+        Literal["disabled", "auto"], Meta(description="Whether OpenAI may silently shorten a prompt that is too long.")
+    ] = "disabled"
+    store: Annotated[bool, Meta(description="Let OpenAI keep the conversation.")] = False
+    parallel_tool_calls: Annotated[bool, Meta(description="Let one answer call several tools at once.")] = False
+
+
+class Anthropic(Struct, frozen=True, kw_only=True):
+    """What is asked of Anthropic with every request."""
+
+    disable_parallel_tool_use: Annotated[bool, Meta(description="One tool call at a time.")] = True
+
+
+class ModelSettings(Struct, frozen=True, kw_only=True):
+    """One model, under a name of your choice; as many as you like."""
+
+    provider: Annotated[
+        Literal["anthropic", "openai", "openai_chat", "perplexity", "local", "scripted"],
+        Meta(description="Who runs it, and so which wire format it speaks."),
+    ]
+    model_id: Annotated[Text | None, Meta(description="What the provider calls the model.")] = None
+    context_limit: Annotated[
+        Annotated[int, Meta(ge=2048, le=100_000_000)] | None, Meta(description="The size of its window, in tokens.")
+    ] = None
+    api_key_env: Annotated[
+        EnvironmentName | None, Meta(description="The environment variable that holds the key; never the key itself.")
+    ] = None
+    base_url: Annotated[
+        WebUrl | None, Meta(description="Where it is served, if not at the provider's own address.")
+    ] = None
+    path: Annotated[
+        FilePath | None, Meta(description="The file of a local model, or the script of a scripted one.")
+    ] = None
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """All settings. ``Settings()`` is what you get without a file and without environment variables."""
+
+    general: General = General()
+    budget: Budget = Budget()
+    stream: Stream = Stream()
+    tools: Tools = Tools()
+    retrieval: Retrieval = Retrieval()
+    compaction: Compaction = Compaction()
+    librarian: Librarian = Librarian()
+    rewriter: Rewriter = Rewriter()
+    memory: Memory = Memory()
+    retention: Retention = Retention()
+    storage: Storage = Storage()
+    server: Server = Server()
+    router: Router = Router()
+    openai: OpenAI = OpenAI()
+    anthropic: Anthropic = Anthropic()
+    models: dict[str, ModelSettings] = field(default_factory=dict)
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder that holds everything."""
+        return whole_path(self.general.data_dir, Path.cwd())
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """The SQLite file of the ledger; None where the ledger is a PostgreSQL database."""
+        url = self.storage.url or f"{SQLITE}ledger.db"
+        return whole_path(url.removeprefix(SQLITE), self.data_dir) if url.startswith(SQLITE) else None
+
+    @property
+    def ledger_url(self) -> str:
+        """The address of the ledger, whether it was set or not; what follows ``sqlite:///`` is a whole path."""
+        path = self.ledger_path
+        return str(self.storage.url) if path is None else f"{SQLITE}{path}"
+
+
+def whole_path(text: str | Path, folder: Path) -> Path:
+    """Give a path in full: ``~`` is the home, and a relative path counts from the folder."""
+    try:
+        return folder / Path(text).expanduser()
+    except RuntimeError as error:
+        raise SettingsError(f"The home folder that {text} means is unknown.", hint="Write the whole path.") from error

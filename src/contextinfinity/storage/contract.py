@@ -1,0 +1,215 @@
+"""What every store can do, by noun.
+
+A verb is one transaction: it happens whole or not at all, and once it returns, it is durable. What all
+verbs share:
+
+- **unknown**: reading by an id that does not exist gives None or an empty tuple; writing to one raises
+  ``NotFound``. Reading never creates anything.
+- **repeated**: a verb that is given the id of what it makes (``create``, ``accept``) and finds it already
+  made in the same words returns what is there; in other words it raises ``AlreadyExists``. Committing or
+  indexing a turn a second time changes nothing.
+- **fenced**: a write to a running turn names its owner. When another worker owns the turn by now the write
+  is discarded with ``TurnLost``; when its phase is not the expected one, with ``WrongPhase``.
+- **immutable**: what was said never changes; the database itself refuses.
+
+The transactions of a turn have their names: TX-0 ``Turns.accept``, TX-P ``Turns.open_step``, TX-A
+``Turns.finalise``, TX-B ``States.commit``, TX-C ``Chunks.index``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from contextinfinity.domain.chunk import Chunk, NewChunk
+from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, TurnId, WorkerId
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
+from contextinfinity.domain.state import State, StateDraft
+from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, StepEnd, Turn, TurnEnd
+
+
+class Sessions(Protocol):
+    """Conversations."""
+
+    async def create(self, new: NewSession) -> Session:
+        """Make a session with one branch and its root state.
+
+        A given ``id`` is kept; an ``external_id`` is unique within its owner (``AlreadyExists``).
+        """
+        ...
+
+    async def get(self, session_id: SessionId) -> Session | None:
+        """Read one."""
+        ...
+
+    async def find(self, owner: Owner, external_id: str) -> Session | None:
+        """Read the owner's session of that foreign id; nobody else's."""
+        ...
+
+    async def list(self, owner: Owner, *, limit: int = 50, after: SessionId | None = None) -> tuple[Session, ...]:
+        """Read the owner's sessions, the one spoken in last first; ``after``: those that follow that one."""
+        ...
+
+    async def rename(self, session_id: SessionId, title: str | None) -> Session:
+        """Give it another title."""
+        ...
+
+    async def activate(self, session_id: SessionId, branch_id: BranchId) -> Session:
+        """Make another of its branches the active one. ``NotFound`` for a branch of another session."""
+        ...
+
+
+class Branches(Protocol):
+    """Lines of turns. Forking and rolling back copy nothing and delete nothing."""
+
+    async def get(self, branch_id: BranchId) -> Branch | None:
+        """Read one."""
+        ...
+
+    async def list(self, session_id: SessionId) -> tuple[Branch, ...]:
+        """Read all of a session, the oldest first."""
+        ...
+
+    async def lineage(self, branch_id: BranchId) -> Lineage:
+        """Tell whose turns it sees. ``NotFound`` if there is no such branch."""
+        ...
+
+    async def fork(
+        self, branch_id: BranchId, *, at: int | None = None, state: int | None = None, label: str | None = None
+    ) -> Branch:
+        """Start a new branch after turn ``at``, or from the state of number ``state``; neither: at the end.
+
+        Its parent is the branch that owns that turn; its base is the newest state committed for a turn up to
+        ``at`` (or that state itself). ``InvalidInput`` for a place the branch does not have.
+        """
+        ...
+
+    async def rollback(
+        self, branch_id: BranchId, *, to: int | None = None, state: int | None = None, label: str | None = None
+    ) -> Branch:
+        """Fork there and make the new branch the active one, in one transaction."""
+        ...
+
+
+class Turns(Protocol):
+    """Messages and their answers."""
+
+    async def accept(self, new: NewTurn) -> Turn:
+        """TX-0: the turn, its message and its place in the branch become durable together.
+
+        ``QueueFull`` when ``queue_limit`` turns already wait in Accepted, before anything is written.
+        """
+        ...
+
+    async def prepare(self, turn_id: TurnId, owner: WorkerId) -> Turn:
+        """Accepted → ContextPrepared. ``BranchBusy`` while an earlier turn of the branch is not final."""
+        ...
+
+    async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
+        """TX-P: step and plan are durable before the provider is heard; ContextPrepared → Responding.
+
+        A later step of the same turn keeps it in Responding. A repeated ``step_index`` is ``AlreadyExists``.
+        """
+        ...
+
+    async def close_step(self, turn_id: TurnId, owner: WorkerId, end: StepEnd) -> None:
+        """Record how a step ended that is not the turn's last (the model waits for tools)."""
+        ...
+
+    async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """TX-A: answer, last step and phase ResponseFinalized, and the job that commits the turn."""
+        ...
+
+    async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """End a turn before its answer was final: Failed, with what was shown of the answer."""
+        ...
+
+    async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
+        """Append turns that were finished elsewhere: Done at once, nobody's, with one state for all of them.
+
+        ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done.
+        """
+        ...
+
+    async def get(self, turn_id: TurnId) -> Turn | None:
+        """Read one."""
+        ...
+
+    async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
+        """Read the newest ``limit`` turns of the lineage (those under turn_seq ``before``), oldest first."""
+        ...
+
+    async def steps(self, turn_id: TurnId) -> tuple[Step, ...]:
+        """Read a turn's provider calls in order."""
+        ...
+
+    async def plan(self, turn_id: TurnId) -> Plan | None:
+        """Read the account of the turn's last request, or of the question it asked back."""
+        ...
+
+
+class States(Protocol):
+    """Checkpoints. The head of a branch is the only source of committed state."""
+
+    async def get(self, state_id: StateId) -> State | None:
+        """Read one."""
+        ...
+
+    async def head(self, branch_id: BranchId) -> State:
+        """Read the branch's head. ``NotFound`` if there is no such branch."""
+        ...
+
+    async def list(self, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
+        """Read the chain from the head back, the newest first, across the branches it runs through."""
+        ...
+
+    async def commit(self, draft: StateDraft, *, expected_head: StateId) -> State:
+        """TX-B: new state, state_after, phase, head and head_seq together; pins are read inside.
+
+        ``HeadMoved`` when the head is not ``expected_head``; ``OutOfOrder`` while an earlier turn of the branch
+        is not settled. A turn that is committed already gives the state it was committed with.
+        """
+        ...
+
+    async def pin(self, branch_id: BranchId, fact: str) -> State:
+        """Add a pinned fact word for word: a state of its own, at once. A fact that is there stays once."""
+        ...
+
+    async def unpin(self, branch_id: BranchId, number: int) -> State:
+        """Take the fact of that number (from 1) away. ``NotFound`` if there is none."""
+        ...
+
+
+class Chunks(Protocol):
+    """Slices of turns that can be found again."""
+
+    async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
+        """TX-C: chunks, vectors and phase Indexed together; gives all chunks of the turn.
+
+        The same span, type and words are stored once, however often this runs; a vector of the same model replaces
+        nothing. ``WrongPhase`` before the turn is committed; ``InvalidInput`` for a span outside its message.
+        """
+        ...
+
+    async def get(self, chunk_id: ChunkId) -> Chunk | None:
+        """Read one."""
+        ...
+
+    async def of_turn(self, turn_id: TurnId) -> tuple[Chunk, ...]:
+        """Read a turn's chunks in the order of their place."""
+        ...
+
+
+class Store(Protocol):
+    """A ledger. Open it once a process, close it at the end; both are quick at any size."""
+
+    sessions: Sessions
+    branches: Branches
+    turns: Turns
+    states: States
+    chunks: Chunks
+
+    async def close(self) -> None:
+        """Finish what was asked for, then let go of the files. Closing twice does nothing."""
+        ...

@@ -1,0 +1,40 @@
+"""A ledger in plain dicts, for tests and for conversations nobody wants to keep.
+
+It follows the contract to the letter and forgets everything when the process ends. Values are frozen, so
+they are handed out as they are, without copies.
+"""
+
+from __future__ import annotations
+
+from contextinfinity.storage.contract import Branches, Chunks, Sessions, States, Turns
+from contextinfinity.storage.in_memory.branches import InMemoryBranches
+from contextinfinity.storage.in_memory.chunks import InMemoryChunks
+from contextinfinity.storage.in_memory.sessions import InMemorySessions
+from contextinfinity.storage.in_memory.states import InMemoryStates
+from contextinfinity.storage.in_memory.tables import Tables
+from contextinfinity.storage.in_memory.turns import InMemoryTurns
+
+
+class InMemoryStore:
+    """A ``Store`` for one process; any number of threads may share it."""
+
+    sessions: Sessions
+    branches: Branches
+    turns: Turns
+    states: States
+    chunks: Chunks
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+        self.sessions = InMemorySessions(self._tables)
+        self.branches = InMemoryBranches(self._tables)
+        self.turns = InMemoryTurns(self._tables)
+        self.states = InMemoryStates(self._tables)
+        self.chunks = InMemoryChunks(self._tables)
+
+    async def close(self) -> None:
+        """Refuse everything from now on. Closing twice does nothing."""
+        self._tables.close()
+
+
+__all__ = ["InMemoryStore"]

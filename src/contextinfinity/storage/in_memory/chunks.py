@@ -1,0 +1,97 @@
+"""Slices of turns, in memory. A turn's chunks are kept under (type, hash), so each is there once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.chunk import Chunk, ChunkSide, NewChunk
+from contextinfinity.domain.ids import ChunkId, TurnId, new_id, now
+from contextinfinity.domain.turn import Phase, Turn
+from contextinfinity.errors import InvalidInput, WrongPhase
+from contextinfinity.storage.in_memory.tables import Tables, check_text
+
+INDEXABLE = frozenset({Phase.STATE_COMMITTED, Phase.INDEXED, Phase.DONE, Phase.FAILED})
+
+
+class InMemoryChunks:
+    """The ``Chunks`` of an ``InMemoryStore``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
+        """TX-C: chunks, vectors and phase Indexed together; gives all chunks of the turn."""
+        check_text(chunks)
+        with self._tables.transaction() as tables:
+            turn = tables.turn(turn_id)
+            if turn.phase not in INDEXABLE:
+                raise WrongPhase(f"Turn {turn_id} is {turn.phase}; it can be indexed once it is committed.")
+            cut = [(new, _words(turn, new)) for new in chunks]  # raises before anything is written
+            for new, words in cut:
+                _put(tables, turn, new, words)
+            if turn.phase is Phase.STATE_COMMITTED:
+                tables.put_turn(replace(turn, phase=Phase.INDEXED, updated_at=now()))
+            return _in_order(tables, turn_id)
+
+    async def get(self, chunk_id: ChunkId) -> Chunk | None:
+        """Read one."""
+        with self._tables.transaction() as tables:
+            return tables.chunks.get(chunk_id)
+
+    async def of_turn(self, turn_id: TurnId) -> tuple[Chunk, ...]:
+        """Read a turn's chunks in the order of their place."""
+        with self._tables.transaction() as tables:
+            return _in_order(tables, turn_id)
+
+
+def _words(turn: Turn, new: NewChunk) -> str:
+    """Cut a span out of its message."""
+    message = turn.user_message if new.side == "user" else turn.answer
+    if message is None:
+        raise InvalidInput(f"Turn {turn.id} has no answer to take a chunk from.")
+    text = message.rendered_text
+    if not 0 <= new.start < new.end <= len(text):
+        raise InvalidInput(f"{new.start} to {new.end} is no span of a text of {len(text)} characters.")
+    return text[new.start : new.end]
+
+
+def _put(tables: Tables, turn: Turn, new: NewChunk, words: str) -> None:
+    """Store a chunk unless its words are there, and its vector unless its model has one."""
+    known = tables.chunks_of.setdefault(turn.id, {})
+    content_hash = wire.text_hash(words).hex()
+    chunk_id = known.setdefault((new.chunk_type, content_hash), new_id())
+    if chunk_id not in tables.chunks:
+        tables.chunks[chunk_id] = _chunk(turn, new, words, chunk_id)
+    vector = new.embedding
+    if vector is not None and (chunk_id, vector.model) not in tables.vectors:
+        tables.vectors.add((chunk_id, vector.model))
+        tables.chunks[chunk_id] = replace(tables.chunks[chunk_id], embedding=vector)
+
+
+def _chunk(turn: Turn, new: NewChunk, words: str, chunk_id: ChunkId) -> Chunk:
+    return Chunk(
+        id=chunk_id,
+        session_id=turn.session_id,
+        branch_id=turn.branch_id,
+        source_turn=turn.id,
+        side=new.side,
+        start=new.start,
+        end=new.end,
+        rendered_text=words,
+        summary=new.summary,
+        chunk_type=new.chunk_type,
+        token_est=new.token_est,
+        content_hash=wire.text_hash(words).hex(),
+        created_at=now(),
+    )
+
+
+_SIDES: dict[ChunkSide, int] = {"user": 0, "assistant": 1}
+
+
+def _in_order(tables: Tables, turn_id: TurnId) -> tuple[Chunk, ...]:
+    chunks = (tables.chunks[chunk_id] for chunk_id in tables.chunks_of.get(turn_id, {}).values())
+    return tuple(sorted(chunks, key=lambda chunk: (_SIDES[chunk.side], chunk.start, chunk.id)))

@@ -1,0 +1,144 @@
+"""Checkpoints, in memory: every change of a head goes through ``append``."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import BranchId, StateId, new_id, now
+from contextinfinity.domain.session import Branch
+from contextinfinity.domain.state import State, StateDraft, StateReason
+from contextinfinity.domain.turn import Phase, Turn
+from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, WrongPhase
+from contextinfinity.storage.in_memory.tables import Tables, check_text
+
+
+class InMemoryStates:
+    """The ``States`` of an ``InMemoryStore``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def get(self, state_id: StateId) -> State | None:
+        """Read one."""
+        with self._tables.transaction() as tables:
+            return tables.states.get(state_id)
+
+    async def head(self, branch_id: BranchId) -> State:
+        """Read the branch's head."""
+        with self._tables.transaction() as tables:
+            return tables.head(tables.branch(branch_id))
+
+    async def list(self, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
+        """Read the chain from the head back, the newest first."""
+        with self._tables.transaction() as tables:
+            branch = tables.branches.get(branch_id)
+            return () if branch is None else tuple(islice(tables.chain(branch), max(limit, 0)))
+
+    async def commit(self, draft: StateDraft, *, expected_head: StateId) -> State:
+        """TX-B: new state, state_after, phase, head and head_seq together; pins are read inside."""
+        check_text(draft)
+        with self._tables.transaction() as tables:
+            branch = tables.branch(draft.branch_id)
+            turn = None if draft.turn_id is None else _turn_of(tables, branch, draft.turn_id)
+            if turn is not None and turn.state_after is not None:
+                return tables.states[turn.state_after]
+            _check_commit(tables, branch, turn, expected_head)
+            state = _follow(tables.head(branch), draft, turn)
+            append(tables, branch, state)
+            if turn is not None:
+                committed = replace(turn, phase=Phase.STATE_COMMITTED, state_after=state.id, updated_at=now())
+                tables.put_turn(committed)
+            return state
+
+    async def pin(self, branch_id: BranchId, fact: str) -> State:
+        """Add a pinned fact word for word: a state of its own, at once."""
+        check_text(fact)
+        with self._tables.transaction() as tables:
+            branch = tables.branch(branch_id)
+            if not fact.strip():
+                raise InvalidInput("A pinned fact needs words.")
+            head = tables.head(branch)
+            if fact in head.pinned_facts:
+                return head
+            return append(tables, branch, next_state(head, branch, "pin", pinned_facts=(*head.pinned_facts, fact)))
+
+    async def unpin(self, branch_id: BranchId, number: int) -> State:
+        """Take the fact of that number (from 1) away."""
+        with self._tables.transaction() as tables:
+            branch = tables.branch(branch_id)
+            head = tables.head(branch)
+            facts = head.pinned_facts
+            if not 1 <= number <= len(facts):
+                raise NotFound(f"There is no pinned fact {number}; there are {len(facts)}.")
+            rest = facts[: number - 1] + facts[number:]
+            return append(tables, branch, next_state(head, branch, "unpin", pinned_facts=rest))
+
+
+def next_state(head: State, branch: Branch, reason: StateReason, **changes: object) -> State:
+    """Make the state that follows a head, which is the head but for the changes."""
+    return replace(
+        head,
+        id=new_id(),
+        branch_id=branch.id,
+        state_seq=head.state_seq + 1,
+        parent_id=head.id,
+        reason=reason,
+        created_at=now(),
+        **changes,
+    )
+
+
+def append(tables: Tables, branch: Branch, state: State) -> State:
+    """Make a state the head of its branch."""
+    tables.states[state.id] = state
+    tables.put_branch(replace(branch, head_state=state.id, head_seq=state.state_seq))
+    return state
+
+
+def _turn_of(tables: Tables, branch: Branch, turn_id: str) -> Turn:
+    turn = tables.turn(turn_id)
+    if turn.branch_id != branch.id:
+        raise InvalidInput(f"Turn {turn_id} belongs to branch {turn.branch_id}, not to {branch.id}.")
+    return turn
+
+
+def _check_commit(tables: Tables, branch: Branch, turn: Turn | None, expected_head: StateId) -> None:
+    if turn is not None and turn.phase is not Phase.RESPONSE_FINALIZED:
+        raise WrongPhase(f"Turn {turn.id} is {turn.phase}; only a final answer can be committed.")
+    if branch.head_state != expected_head:
+        raise HeadMoved(f"The head of branch {branch.id} is {branch.head_state} by now.", head=branch.head_state)
+    if turn is not None:
+        for earlier in tables.unsettled(branch.id):
+            if earlier.turn_seq < turn.turn_seq:
+                raise OutOfOrder(f"Turn {earlier.turn_seq} is {earlier.phase}; turn {turn.turn_seq} has to wait.")
+
+
+def _follow(head: State, draft: StateDraft, turn: Turn | None) -> State:
+    """Make the state a draft asks for: what it leaves open is the head's."""
+    turn_seq = head.turn_seq if turn is None else turn.turn_seq
+    covers = head.covers_turn_seq if draft.covers_turn_seq is None else draft.covers_turn_seq
+    if not 0 <= covers <= turn_seq:
+        raise InvalidInput(f"A state of turn {turn_seq} cannot cover the turns up to {covers}.")
+    summary = head.summary if draft.summary is None else draft.summary
+    return State(
+        id=new_id(),
+        session_id=head.session_id,
+        branch_id=draft.branch_id,
+        state_seq=head.state_seq + 1,
+        turn_seq=turn_seq,
+        covers_turn_seq=covers,
+        reason=draft.reason,
+        created_at=now(),
+        parent_id=head.id,
+        summary=summary,
+        pinned_facts=head.pinned_facts,
+        token_count_est=_tokens(head, draft),
+    )
+
+
+def _tokens(head: State, draft: StateDraft) -> int:
+    if draft.token_count_est is not None:
+        return draft.token_count_est
+    return head.token_count_est if draft.summary is None else len(draft.summary) // 4

@@ -1,0 +1,134 @@
+"""The dicts behind the in-memory store.
+
+Every verb runs inside ``transaction``: it computes and checks everything first and writes at the end,
+so that a verb that raises has changed nothing, and no other thread sees half of one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.chunk import Chunk
+from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, is_id
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Branch, Lineage, Owner, Session
+from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
+from contextinfinity.errors import InvalidInput, LedgerClosed, NotFound
+
+
+class Tables:
+    """All rows, and the look-ups that keep every verb independent of how much is stored."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[SessionId, Session] = {}
+        self.by_external_id: dict[tuple[Owner, str], SessionId] = {}
+        self.branches: dict[BranchId, Branch] = {}
+        self.branches_of: dict[SessionId, list[BranchId]] = {}
+        self.states: dict[StateId, State] = {}
+        self.turns: dict[TurnId, Turn] = {}
+        self.turns_of: dict[BranchId, list[TurnId]] = {}
+        self.unsettled_of: dict[BranchId, dict[TurnId, None]] = {}
+        self.steps: dict[StepId, Step] = {}
+        self.steps_of: dict[TurnId, list[StepId]] = {}
+        self.questions: dict[TurnId, Plan] = {}
+        self.chunks: dict[ChunkId, Chunk] = {}
+        self.chunks_of: dict[TurnId, dict[tuple[str, str], ChunkId]] = {}
+        self.vectors: set[tuple[ChunkId, str]] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Tables]:
+        """Have the tables to oneself."""
+        with self._lock:
+            if self._closed:
+                raise LedgerClosed("This ledger is closed.")
+            yield self
+
+    def close(self) -> None:
+        """Let the running verb finish, then refuse all others."""
+        with self._lock:
+            self._closed = True
+
+    # --- reading what must be there ---
+
+    def session(self, session_id: SessionId) -> Session:
+        """Give a session or say that there is none."""
+        if (session := self.sessions.get(session_id)) is None:
+            raise NotFound(f"There is no session {session_id}.")
+        return session
+
+    def branch(self, branch_id: BranchId) -> Branch:
+        """Give a branch or say that there is none."""
+        if (branch := self.branches.get(branch_id)) is None:
+            raise NotFound(f"There is no branch {branch_id}.")
+        return branch
+
+    def turn(self, turn_id: TurnId) -> Turn:
+        """Give a turn or say that there is none."""
+        if (turn := self.turns.get(turn_id)) is None:
+            raise NotFound(f"There is no turn {turn_id}.")
+        return turn
+
+    def head(self, branch: Branch) -> State:
+        """Give the last committed state of a branch."""
+        return self.states[branch.head_state]
+
+    def chain(self, branch: Branch) -> Iterator[State]:
+        """Walk the states from the head back to the root."""
+        state: State | None = self.head(branch)
+        while state is not None:
+            yield state
+            state = None if state.parent_id is None else self.states[state.parent_id]
+
+    def lineage(self, branch: Branch) -> Lineage:
+        """Tell whose turns a branch sees."""
+        line = [(branch.id, branch.fork_seq)]
+        while branch.parent_id is not None:
+            branch = self.branches[branch.parent_id]
+            line.append((branch.id, branch.fork_seq))
+        return Lineage.of(line)
+
+    def unsettled(self, branch_id: BranchId) -> Iterator[Turn]:
+        """Walk the turns of a branch that nothing can be committed past, the oldest first."""
+        return (self.turns[turn_id] for turn_id in self.unsettled_of[branch_id])
+
+    # --- writing, once everything is checked ---
+
+    def put_branch(self, branch: Branch) -> None:
+        """Add a branch, or replace it by its next form."""
+        if branch.id not in self.branches:
+            self.branches_of.setdefault(branch.session_id, []).append(branch.id)
+            self.turns_of[branch.id] = []
+            self.unsettled_of[branch.id] = {}
+        self.branches[branch.id] = branch
+
+    def put_turn(self, turn: Turn) -> None:
+        """Add a turn at the end of its branch, or replace it by its next form."""
+        if turn.id not in self.turns:
+            self.turns_of[turn.branch_id].append(turn.id)
+        self.turns[turn.id] = turn
+        if turn.phase in UNSETTLED_PHASES:
+            self.unsettled_of[turn.branch_id][turn.id] = None
+        else:
+            self.unsettled_of[turn.branch_id].pop(turn.id, None)
+
+
+def waiting(turns: Iterator[Turn]) -> list[Turn]:
+    """Keep the turns that nobody has begun to answer."""
+    return [turn for turn in turns if turn.phase is Phase.ACCEPTED]
+
+
+def check_text(value: object) -> None:
+    """Refuse what could not be written down: lone surrogates, objects that are no JSON."""
+    wire.dumps(value)
+
+
+def check_id(given: str | None) -> None:
+    """Refuse an id of the caller's that is no UUID."""
+    if given is not None and not is_id(given):
+        raise InvalidInput(f"{given!r} is no id.", hint="Give a UUID in lower case with dashes, or none at all.")

@@ -1,0 +1,296 @@
+"""Messages and their answers, in memory: one function a transition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Branch
+from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import (
+    OPEN_PHASES,
+    Exchange,
+    NewStep,
+    NewTurn,
+    Phase,
+    Step,
+    StepEnd,
+    Turn,
+    TurnEnd,
+    Usage,
+)
+from contextinfinity.errors import (
+    AlreadyExists,
+    BranchBusy,
+    InvalidInput,
+    NotFound,
+    OutOfOrder,
+    QueueFull,
+    TurnLost,
+    WrongPhase,
+)
+from contextinfinity.storage.in_memory.states import append, next_state
+from contextinfinity.storage.in_memory.tables import Tables, check_id, check_text, waiting
+
+BEFORE_FINAL = OPEN_PHASES | {Phase.ACCEPTED}
+
+
+class InMemoryTurns:
+    """The ``Turns`` of an ``InMemoryStore``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def accept(self, new: NewTurn) -> Turn:
+        """TX-0: the turn, its message and its place in the branch become durable together."""
+        check_id(new.id)
+        check_text(new)
+        with self._tables.transaction() as tables:
+            branch = tables.branch(new.branch_id)
+            if new.id in tables.turns:
+                return _accepted_already(tables.turns[new.id], new)
+            _check_queue(tables, new)
+            turn = _accepted(branch, new)
+            _append_turns(tables, branch, (turn,))
+            return turn
+
+    async def prepare(self, turn_id: TurnId, owner: WorkerId) -> Turn:
+        """Accepted → ContextPrepared."""
+        with self._tables.transaction() as tables:
+            turn = _owned(tables, turn_id, owner)
+            _expect(turn, Phase.ACCEPTED)
+            for other in tables.unsettled(turn.branch_id):
+                earlier = other.phase is Phase.ACCEPTED and other.turn_seq < turn.turn_seq
+                if other.phase in OPEN_PHASES or earlier:
+                    raise BranchBusy(f"Turn {turn.turn_seq} waits for turn {other.turn_seq}, which is {other.phase}.")
+            turn = replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=now())
+            tables.put_turn(turn)
+            return turn
+
+    async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
+        """TX-P: step and plan are durable before the provider is heard; ContextPrepared → Responding."""
+        check_text(step)
+        with self._tables.transaction() as tables:
+            turn = _owned(tables, turn_id, owner)
+            _expect(turn, *OPEN_PHASES)
+            taken = {known.step_index for known in _steps(tables, turn_id)}
+            if step.id in tables.steps or step.step_index in taken:
+                raise AlreadyExists(f"Turn {turn_id} already has a step {step.step_index}, or {step.id} is taken.")
+            tables.steps[step.id] = _opened(turn_id, step)
+            tables.steps_of.setdefault(turn_id, []).append(step.id)
+            turn = replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=now())
+            tables.put_turn(turn)
+            return turn
+
+    async def close_step(self, turn_id: TurnId, owner: WorkerId, end: StepEnd) -> None:
+        """Record how a step ended that is not the turn's last."""
+        check_text(end)
+        with self._tables.transaction() as tables:
+            turn = _owned(tables, turn_id, owner)
+            _expect(turn, Phase.RESPONDING)
+            step = _closed(tables, turn_id, end)
+            tables.steps[step.id] = step
+
+    async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """TX-A: answer, last step and phase ResponseFinalized."""
+        check_text(end)
+        with self._tables.transaction() as tables:
+            turn = _owned(tables, turn_id, owner)
+            asks_back = turn.phase is Phase.CONTEXT_PREPARED and end.outcome == "clarification" and end.step is None
+            if not asks_back:
+                _expect(turn, Phase.RESPONDING)
+                if end.step is None:
+                    raise InvalidInput("A turn that was responding ends with its last step.")
+            turn = _end(tables, turn, Phase.RESPONSE_FINALIZED, end)
+            if asks_back and end.plan is not None:
+                tables.questions[turn_id] = end.plan
+            return turn
+
+    async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """End a turn before its answer was final: Failed, with what was shown of the answer."""
+        check_text(end)
+        with self._tables.transaction() as tables:
+            turn = _owned(tables, turn_id, owner)
+            _expect(turn, *BEFORE_FINAL)
+            return _end(tables, turn, Phase.FAILED, end)
+
+    async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
+        """Append turns that were finished elsewhere, with one state for all of them."""
+        check_text(exchanges)
+        with self._tables.transaction() as tables:
+            branch = tables.branch(branch_id)
+            if not exchanges:
+                return ()
+            for turn in tables.unsettled(branch_id):
+                raise OutOfOrder(f"Turn {turn.turn_seq} of the branch is still {turn.phase}.")
+            last = branch.last_turn_seq + len(exchanges)
+            state = next_state(tables.head(branch), branch, "record", turn_seq=last)
+            turns = tuple(
+                _recorded(branch, state, seq, exchange)
+                for seq, exchange in enumerate(exchanges, start=branch.last_turn_seq + 1)
+            )
+            append(tables, branch, state)
+            _append_turns(tables, tables.branches[branch_id], turns)
+            return turns
+
+    async def get(self, turn_id: TurnId) -> Turn | None:
+        """Read one."""
+        with self._tables.transaction() as tables:
+            return tables.turns.get(turn_id)
+
+    async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
+        """Read the newest ``limit`` turns of the lineage, oldest first."""
+        with self._tables.transaction() as tables:
+            if (branch := tables.branches.get(branch_id)) is None or limit <= 0:
+                return ()
+            newest_first: list[TurnId] = []
+            end = branch.last_turn_seq + 1 if before is None else before
+            for owner, first, last in tables.lineage(branch).backwards(end):
+                start = tables.branches[owner].fork_seq + 1
+                newest_first += reversed(tables.turns_of[owner][first - start : last - start + 1])
+                if len(newest_first) >= limit:
+                    break
+            return tuple(tables.turns[turn_id] for turn_id in reversed(newest_first[:limit]))
+
+    async def steps(self, turn_id: TurnId) -> tuple[Step, ...]:
+        """Read a turn's provider calls in order."""
+        with self._tables.transaction() as tables:
+            return tuple(_steps(tables, turn_id))
+
+    async def plan(self, turn_id: TurnId) -> Plan | None:
+        """Read the account of the turn's last request, or of the question it asked back."""
+        with self._tables.transaction() as tables:
+            steps = _steps(tables, turn_id)
+            return steps[-1].plan if steps else tables.questions.get(turn_id)
+
+
+def _accepted_already(turn: Turn, new: NewTurn) -> Turn:
+    if turn.branch_id != new.branch_id or turn.user_message != new.message:
+        raise AlreadyExists(f"Turn {turn.id} exists, and says something else.")
+    return turn
+
+
+def _check_queue(tables: Tables, new: NewTurn) -> None:
+    queue = waiting(tables.unsettled(new.branch_id))
+    if new.queue_limit is not None and len(queue) >= new.queue_limit:
+        running = next((turn.id for turn in tables.unsettled(new.branch_id) if turn.phase in OPEN_PHASES), None)
+        raise QueueFull(f"{len(queue)} messages already wait on branch {new.branch_id}.", running=running)
+
+
+def _accepted(branch: Branch, new: NewTurn) -> Turn:
+    moment = now()
+    return Turn(
+        id=new.id or new_id(),
+        session_id=branch.session_id,
+        branch_id=branch.id,
+        turn_seq=branch.last_turn_seq + 1,
+        phase=Phase.ACCEPTED,
+        state_before=branch.head_state,
+        user_message=new.message,
+        created_at=moment,
+        updated_at=moment,
+        owner=new.owner,
+        retry_of=new.retry_of,
+        metadata=new.metadata,
+    )
+
+
+def _recorded(branch: Branch, state: State, turn_seq: int, exchange: Exchange) -> Turn:
+    moment = now()
+    # What storage keeps is whole milliseconds; what a caller brings may be finer.
+    said = moment if exchange.created_at is None else from_millis(to_millis(exchange.created_at))
+    return Turn(
+        id=new_id(),
+        session_id=branch.session_id,
+        branch_id=branch.id,
+        turn_seq=turn_seq,
+        phase=Phase.DONE,
+        state_before=branch.head_state,
+        user_message=exchange.message,
+        created_at=said,
+        updated_at=moment,
+        state_after=state.id,
+        answer=exchange.answer,
+        outcome=None if exchange.answer is None else "completed",
+        model=exchange.model,
+        metadata=exchange.metadata,
+    )
+
+
+def _append_turns(tables: Tables, branch: Branch, turns: Sequence[Turn]) -> None:
+    """Put turns at the end of their branch; the session was spoken in."""
+    for turn in turns:
+        tables.put_turn(turn)
+    tables.put_branch(replace(branch, last_turn_seq=turns[-1].turn_seq))
+    tables.sessions[branch.session_id] = replace(tables.sessions[branch.session_id], updated_at=now())
+
+
+def _owned(tables: Tables, turn_id: TurnId, owner: WorkerId) -> Turn:
+    turn = tables.turn(turn_id)
+    if turn.owner != owner:
+        raise TurnLost(f"Turn {turn_id} belongs to {turn.owner or 'nobody'}, not to {owner}.")
+    return turn
+
+
+def _expect(turn: Turn, *phases: Phase) -> None:
+    if turn.phase not in phases:
+        raise WrongPhase(f"Turn {turn.id} is {turn.phase}; this needs {' or '.join(sorted(phases))}.")
+
+
+def _steps(tables: Tables, turn_id: TurnId) -> list[Step]:
+    steps = (tables.steps[step_id] for step_id in tables.steps_of.get(turn_id, ()))
+    return sorted(steps, key=lambda step: step.step_index)
+
+
+def _opened(turn_id: TurnId, step: NewStep) -> Step:
+    return Step(
+        id=step.id,
+        turn_id=turn_id,
+        step_index=step.step_index,
+        provider=step.provider,
+        model_id=step.model_id,
+        plan=step.plan,
+        started_at=now(),
+        inputs=step.inputs,
+    )
+
+
+def _closed(tables: Tables, turn_id: TurnId, end: StepEnd) -> Step:
+    """Work out how a step looks once it ended; writes nothing."""
+    step = tables.steps.get(end.step_id)
+    if step is None or step.turn_id != turn_id:
+        raise NotFound(f"Turn {turn_id} has no step {end.step_id}.")
+    if step.outcome is not None:
+        raise WrongPhase(f"Step {step.step_index} of turn {turn_id} has ended already.")
+    return replace(
+        step,
+        items=end.items,
+        outcome=end.outcome,
+        response=end.response,
+        usage=end.usage,
+        displayed_bytes=end.displayed_bytes,
+        durable_bytes=end.durable_bytes,
+        ended_at=now(),
+    )
+
+
+def _end(tables: Tables, turn: Turn, phase: Phase, end: TurnEnd) -> Turn:
+    """Close the last step and the turn together."""
+    if end.step is not None:
+        last = _closed(tables, turn.id, end.step)
+        tables.steps[last.id] = last
+    usage = sum((step.usage for step in _steps(tables, turn.id)), start=Usage())
+    turn = replace(
+        turn,
+        phase=phase,
+        answer=end.answer,
+        outcome=end.outcome,
+        error=end.error,
+        usage=usage,
+        updated_at=now(),
+    )
+    tables.put_turn(turn)
+    return turn

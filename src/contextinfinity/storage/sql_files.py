@@ -1,0 +1,37 @@
+"""SQL lives in `.sql` files, each statement under a name with a line that says what it is for.
+
+    -- name: insert_turn
+    -- TX-0: a turn begins with nothing but its message.
+    INSERT INTO turn ...
+
+``load`` reads one such file into a mapping from name to statement. A name given twice, or a statement
+without a name or a purpose, is an error when the file is loaded, not when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from types import MappingProxyType
+
+
+def load(package: str, filename: str) -> Mapping[str, str]:
+    """Read the named statements of a file that lies beside the modules of ``package``."""
+    return parse((files(package) / filename).read_text("utf-8"), filename)
+
+
+def parse(text: str, filename: str) -> Mapping[str, str]:
+    """Split a file into its named statements."""
+    head, *parts = text.split("-- name: ")
+    if any(line and not line.startswith("--") for line in head.splitlines()):
+        raise ValueError(f"{filename}: SQL in front of the first name")
+    statements: dict[str, str] = {}
+    for part in parts:
+        name, _, body = part.partition("\n")
+        name = name.strip()
+        if name in statements:
+            raise ValueError(f"{filename}: {name} stands there twice")
+        if not body.startswith("-- "):
+            raise ValueError(f"{filename}: {name} does not say what it is for")
+        statements[name] = "\n".join(line for line in body.splitlines() if not line.startswith("--")).strip()
+    return MappingProxyType(statements)

@@ -1,0 +1,61 @@
+"""The file as the nouns see it: ``read`` and ``write``, each one transaction.
+
+Both take a function from a connection to a result. They can be awaited; callers without an event loop use
+``writing`` and ``reading`` and wait for the future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from contextinfinity.storage.sqlite.connection import connect, create_private, translated
+from contextinfinity.storage.sqlite.migrate import migrate
+from contextinfinity.storage.sqlite.readers import Readers
+from contextinfinity.storage.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+
+class Database:
+    """One ledger file: a writer and a few readers."""
+
+    def __init__(self, path: Path, *, vfs: str | None = None) -> None:
+        self.path = path
+        name = str(path)
+        create_private(path)
+        with translated(name):
+            connection = connect(name, vfs=vfs)
+            try:
+                migrate(connection, name)
+            except BaseException:
+                connection.close()
+                raise
+        self._writer = Writer(connection, name)
+        self._readers = Readers(lambda: connect(name, vfs=vfs, read_only=True), name)
+
+    async def write(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run a change; when this returns it is durable."""
+        return await asyncio.wrap_future(self._writer.submit(work))
+
+    async def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run a question against one moment of the file."""
+        return await asyncio.wrap_future(self._readers.submit(work))
+
+    def writing(self, work: Callable[[apsw.Connection], T]) -> Future[T]:
+        """``write`` for callers without an event loop."""
+        return self._writer.submit(work)
+
+    def reading(self, work: Callable[[apsw.Connection], T]) -> Future[T]:
+        """``read`` for callers without an event loop."""
+        return self._readers.submit(work)
+
+    def close(self) -> None:
+        """Finish what was asked for, then close the file."""
+        self._readers.close()
+        self._writer.close()

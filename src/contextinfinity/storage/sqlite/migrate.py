@@ -1,0 +1,72 @@
+"""Bringing a file to the shape this release knows.
+
+Migrations are numbered `.sql` files. Those a file has not seen are applied in one transaction, so that a
+crash leaves either the old shape or the new one, and of several processes that open a file at once one
+migrates while the others wait. A file of a newer release, or of another program, is left untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import apsw
+
+from contextinfinity.domain.ids import now, to_millis
+from contextinfinity.errors import LedgerForeign, LedgerTooNew
+from contextinfinity.storage.sqlite.connection import APPLICATION_ID
+
+
+class Migration(NamedTuple):
+    """One step from a shape to the next."""
+
+    version: int
+    name: str
+    sql: str
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Read all migrations this release has, in order."""
+    folder = files(__package__) / "migrations"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return tuple(Migration(int(name[:4]), name[5:-4], (folder / name).read_text("utf-8")) for name in names)
+
+
+def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] | None = None) -> None:
+    """Apply what the file has not seen."""
+    steps = migrations() if steps is None else steps
+    if version_of(connection, path) == steps[-1].version:
+        return  # the ordinary start: one read, no lock
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in steps[version_of(connection, path) :]:
+            _run(connection, step.sql)
+            connection.execute("INSERT INTO schema_version VALUES (?, ?, ?)", (*step[:2], to_millis(now())))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def version_of(connection: apsw.Connection, path: str) -> int:
+    """Tell which migration a file has seen last; 0 for an empty file. Refuse what is not ours or too new."""
+    if not connection.execute("SELECT count(*) FROM sqlite_schema").get:
+        return 0
+    if connection.execute("PRAGMA application_id").get != APPLICATION_ID:
+        raise LedgerForeign(f"{path} is a database of another program.")
+    version: int = connection.execute("SELECT max(version) FROM schema_version").get
+    if version > migrations()[-1].version:
+        raise LedgerTooNew(
+            f"The ledger {path} has schema {version}; this release knows schemas up to {migrations()[-1].version}."
+        )
+    return version
+
+
+def _run(connection: apsw.Connection, script: str) -> None:
+    """Run a script to its end: apsw stops at the first row a statement gives."""
+    for _ in connection.execute(script):
+        pass

@@ -1,0 +1,187 @@
+-- The ledger: sessions, branches, states, turns, messages, steps, plans, jobs.
+--
+-- Tables have singular names and hold each thing once; the plural views of 0003 show the same rows in the
+-- shape of the reference schema. Ids are 16 bytes; `uuid` shows them as text without storing them.
+-- Times are milliseconds since 1970. Foreign keys stand only where the referring column is indexed:
+-- elsewhere every deletion would scan a table; `cix doctor` looks for orphans instead.
+
+CREATE TABLE schema_version (           -- which migrations this file has seen
+  version INTEGER PRIMARY KEY,
+  name TEXT NOT NULL,
+  applied_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE text (                     -- texts that many rows share: summaries, pins, system prompts
+  key INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,
+  body TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE session (
+  id BLOB PRIMARY KEY,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  org_id TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  external_id TEXT,
+  kind TEXT NOT NULL CHECK (kind IN ('thread', 'chat')),
+  title TEXT,
+  system INTEGER REFERENCES text (key),
+  ttl_hours REAL CHECK (ttl_hours > 0),
+  active_branch BLOB NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX session_by_uuid ON session (uuid);
+CREATE UNIQUE INDEX session_by_external_id ON session (org_id, user_id, external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX session_by_owner ON session (org_id, user_id, updated_at, id);
+CREATE INDEX session_by_user ON session (user_id);
+CREATE INDEX session_by_system ON session (system) WHERE system IS NOT NULL;
+
+CREATE TABLE branch (
+  id BLOB PRIMARY KEY,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  session_id BLOB NOT NULL REFERENCES session (id),
+  parent_id BLOB,                       -- the branch that owns turn fork_seq; NULL for the first one
+  fork_seq INTEGER NOT NULL CHECK (fork_seq >= 0),
+  base_state BLOB NOT NULL,
+  head_state BLOB NOT NULL,
+  head_seq INTEGER NOT NULL,
+  last_turn_seq INTEGER NOT NULL CHECK (last_turn_seq >= fork_seq),
+  label TEXT,
+  created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX branch_by_session ON branch (session_id);
+
+CREATE TABLE state (
+  id BLOB PRIMARY KEY,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  session_id BLOB NOT NULL,
+  branch_id BLOB NOT NULL REFERENCES branch (id) DEFERRABLE INITIALLY DEFERRED,
+  state_seq INTEGER NOT NULL CHECK (state_seq >= 0),
+  parent_id BLOB,
+  turn_seq INTEGER NOT NULL CHECK (turn_seq >= 0),
+  covers_turn_seq INTEGER NOT NULL CHECK (covers_turn_seq BETWEEN 0 AND turn_seq),
+  reason TEXT NOT NULL,
+  summary INTEGER,                      -- text.key; NULL: empty
+  pins INTEGER,                         -- text.key of a JSON array; NULL: none
+  token_count_est INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  schema_version INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX state_by_branch ON state (branch_id, state_seq);
+
+CREATE TABLE message (                  -- what was said, once: plain text as it is, anything richer as blocks
+  key INTEGER PRIMARY KEY,
+  session_id BLOB NOT NULL,
+  role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
+  text TEXT,
+  blocks TEXT,
+  content_hash BLOB NOT NULL,
+  CHECK ((text IS NULL) <> (blocks IS NULL))
+) STRICT;
+
+CREATE TABLE turn (
+  id BLOB NOT NULL UNIQUE,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  session_id BLOB NOT NULL,
+  branch_id BLOB NOT NULL REFERENCES branch (id),
+  turn_seq INTEGER NOT NULL CHECK (turn_seq > 0),
+  phase TEXT NOT NULL,
+  outcome TEXT CHECK (outcome IN ('completed', 'incomplete', 'paused', 'failed', 'cancelled', 'clarification')),
+  state_before BLOB NOT NULL,
+  state_after BLOB,
+  user_message INTEGER NOT NULL,        -- message.key
+  answer INTEGER,                       -- message.key; NULL until final, or for ever
+  provider TEXT NOT NULL DEFAULT '',
+  model TEXT NOT NULL DEFAULT '',
+  owner TEXT,
+  retry_of BLOB,
+  degraded INTEGER NOT NULL DEFAULT 0,
+  input_tokens INTEGER NOT NULL DEFAULT 0,
+  output_tokens INTEGER NOT NULL DEFAULT 0,
+  cached_tokens INTEGER NOT NULL DEFAULT 0,
+  cost REAL,
+  error TEXT,
+  metadata TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (branch_id, turn_seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_open_turn ON turn (branch_id) WHERE phase IN ('ContextPrepared', 'Responding');
+CREATE INDEX turn_unfinished ON turn (branch_id, turn_seq) WHERE phase NOT IN ('Done', 'Failed');
+CREATE INDEX turn_by_created_at ON turn (created_at);
+
+CREATE TABLE step (
+  id BLOB PRIMARY KEY,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  session_id BLOB NOT NULL,
+  turn_id BLOB NOT NULL REFERENCES turn (id),
+  step_index INTEGER NOT NULL CHECK (step_index >= 0),
+  provider TEXT NOT NULL,
+  model_id TEXT NOT NULL,
+  inputs TEXT,                          -- tool outputs this call answers; NULL: none
+  items TEXT,                           -- what came back; the turn's answer inside it is a reference
+  outcome TEXT,
+  input_tokens INTEGER NOT NULL DEFAULT 0,
+  output_tokens INTEGER NOT NULL DEFAULT 0,
+  cached_tokens INTEGER NOT NULL DEFAULT 0,
+  cost REAL,
+  displayed_bytes INTEGER NOT NULL DEFAULT 0,
+  durable_bytes INTEGER NOT NULL DEFAULT 0,
+  started_at INTEGER NOT NULL,
+  ended_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX step_by_turn ON step (turn_id, step_index);
+
+CREATE TABLE plan (                     -- the account of a request; step_index -1: a question asked back
+  turn_id BLOB NOT NULL REFERENCES turn (id),
+  step_index INTEGER NOT NULL,
+  session_id BLOB NOT NULL,
+  body TEXT NOT NULL,
+  PRIMARY KEY (turn_id, step_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE response (                 -- raw replies, compressed; may be pruned without touching the transcript
+  step_id BLOB PRIMARY KEY REFERENCES step (id),
+  session_id BLOB NOT NULL,
+  body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE job (
+  id INTEGER PRIMARY KEY,
+  job_type TEXT NOT NULL
+    CHECK (job_type IN ('summarize_turn', 'index_turn', 'remember_turn', 'fold_branch', 'reconcile_stream')),
+  session_id BLOB NOT NULL,
+  branch_id BLOB NOT NULL,
+  turn_id BLOB REFERENCES turn (id),
+  turn_seq INTEGER NOT NULL,            -- branch order
+  state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'failed')),
+  attempts INTEGER NOT NULL DEFAULT 0,
+  last_error TEXT,
+  owner TEXT,                           -- the worker that runs it
+  run_at INTEGER NOT NULL,              -- not before
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX job_once ON job (turn_id, job_type) WHERE turn_id IS NOT NULL;
+CREATE INDEX job_by_branch ON job (branch_id, turn_seq, id);
+CREATE INDEX job_by_state ON job (state, run_at);
+
+CREATE TABLE deletion (                 -- sessions that may be deleted from, while the row stands
+  session_id BLOB PRIMARY KEY,
+  reason TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tombstone (                -- what once stood there
+  id BLOB PRIMARY KEY,
+  session_id BLOB NOT NULL,
+  kind TEXT NOT NULL,
+  seq INTEGER,
+  deleted_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

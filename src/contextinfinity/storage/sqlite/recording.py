@@ -1,0 +1,93 @@
+"""Turns that were finished elsewhere: imports and small logs, many in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import apsw
+import msgspec
+
+from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
+from contextinfinity.domain.state import State, StateDraft
+from contextinfinity.domain.turn import Exchange, Phase, Turn
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.rules import drafted_state
+from contextinfinity.storage.sqlite.content import insert_message, metadata_column
+from contextinfinity.storage.sqlite.rows import message_columns, one, pack
+from contextinfinity.storage.sqlite.states import append_state, head_of, refuse_unsettled
+
+SQL = sql_files.load(__package__, "turns.sql")
+SESSION_SQL = sql_files.load(__package__, "sessions.sql")
+
+
+def record(connection: apsw.Connection, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
+    """Append the exchanges as turns that are Done, and one state that counts past the last of them."""
+    head = head_of(connection, branch_id)
+    refuse_unsettled(connection, branch_id, before=2**62)
+    if not exchanges:
+        return ()
+    place = {"branch_id": pack(branch_id), "count": len(exchanges)}
+    last_seq = one(connection, SQL["take_turn_seq"], place)[0]  # type: ignore[index]
+    state = drafted_state(StateDraft(branch_id=branch_id, reason="record"), head, last_seq)
+    append_state(connection, state)
+    first_seq = last_seq - len(exchanges) + 1
+    moment = now()
+    turns = [
+        _insert(connection, _turn(exchange, state, head.id, seq, moment))
+        for seq, exchange in enumerate(exchanges, first_seq)
+    ]
+    connection.execute(SESSION_SQL["touch_session"], {"id": pack(head.session_id), "now": to_millis(moment)})
+    return tuple(turns)
+
+
+def _turn(exchange: Exchange, state: State, before: StateId, turn_seq: int, moment: datetime) -> Turn:
+    return Turn(
+        id=new_id(),
+        session_id=state.session_id,
+        branch_id=state.branch_id,
+        turn_seq=turn_seq,
+        phase=Phase.DONE,
+        outcome=None if exchange.answer is None else "completed",
+        state_before=before,
+        state_after=state.id,
+        user_message=exchange.message,
+        answer=exchange.answer,
+        model=exchange.model,
+        metadata=exchange.metadata,
+        created_at=exchange.created_at or moment,
+        updated_at=moment,
+    )
+
+
+def _insert(connection: apsw.Connection, turn: Turn) -> Turn:
+    session_id = pack(turn.session_id)
+    answer = None
+    if turn.answer is not None:
+        answer = insert_message(connection, session_id, turn.answer, message_columns(turn.answer))
+    connection.execute(
+        SQL["insert_recorded_turn"],
+        {
+            "id": pack(turn.id),
+            "session_id": session_id,
+            "branch_id": pack(turn.branch_id),
+            "turn_seq": turn.turn_seq,
+            "outcome": turn.outcome,
+            "state_before": pack(turn.state_before),
+            "state_after": pack(turn.state_after or ""),
+            "user_message": insert_message(
+                connection, session_id, turn.user_message, message_columns(turn.user_message)
+            ),
+            "answer": answer,
+            "model": turn.model,
+            "metadata": metadata_column(turn.metadata),
+            "created_at": to_millis(turn.created_at),
+            "now": to_millis(turn.updated_at),
+        },
+    )
+    return msgspec.structs.replace(turn, created_at=_to_the_millisecond(turn.created_at))
+
+
+def _to_the_millisecond(moment: datetime) -> datetime:
+    """Give a moment as it will be read back."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)

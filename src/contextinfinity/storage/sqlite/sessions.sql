@@ -1,0 +1,64 @@
+-- Sessions and branches.
+
+-- name: insert_session
+-- A session; its branch and root state follow in the same transaction.
+INSERT INTO session (id, org_id, user_id, external_id, kind, title, system, ttl_hours, active_branch, created_at,
+  updated_at)
+VALUES (:id, :org_id, :user_id, :external_id, :kind, :title, :system, :ttl_hours, :branch_id, :now, :now)
+
+-- name: select_session
+-- One session by its id.
+SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
+  s.updated_at
+FROM session AS s LEFT JOIN text AS t ON t.key = s.system WHERE s.id = ?
+
+-- name: select_session_by_external_id
+-- One session by the id its owner gave it.
+SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
+  s.updated_at
+FROM session AS s LEFT JOIN text AS t ON t.key = s.system
+WHERE s.org_id = ? AND s.user_id = ? AND s.external_id = ?
+
+-- name: select_sessions
+-- An owner's sessions, the one spoken in last first, from a place in that order on.
+SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
+  s.updated_at
+FROM session AS s LEFT JOIN text AS t ON t.key = s.system
+WHERE s.org_id = :org_id AND s.user_id = :user_id AND (s.updated_at, s.id) < (:updated_at, :id)
+ORDER BY s.updated_at DESC, s.id DESC LIMIT :limit
+
+-- name: rename_session
+-- Another title.
+UPDATE session SET title = :title, updated_at = :now WHERE id = :id
+
+-- name: activate_branch
+-- Another active branch.
+UPDATE session SET active_branch = :branch_id, updated_at = :now WHERE id = :id
+
+-- name: touch_session
+-- Something was said in it.
+UPDATE session SET updated_at = :now WHERE id = :id
+
+-- name: insert_branch
+-- A branch that starts at a state somebody else committed, or at its session's root.
+INSERT INTO branch (id, session_id, parent_id, fork_seq, base_state, head_state, head_seq, last_turn_seq, label,
+  created_at)
+VALUES (:id, :session_id, :parent_id, :fork_seq, :state, :state, :state_seq, :fork_seq, :label, :now)
+
+-- name: select_branch
+-- One branch by its id.
+SELECT id, session_id, parent_id, fork_seq, base_state, head_state, head_seq, last_turn_seq, label, created_at
+FROM branch WHERE id = ?
+
+-- name: select_branches
+-- All branches of a session, the oldest first.
+SELECT id, session_id, parent_id, fork_seq, base_state, head_state, head_seq, last_turn_seq, label, created_at
+FROM branch WHERE session_id = ? ORDER BY created_at, id
+
+-- name: select_ancestry
+-- The branch and its ancestors, with the turn where each left its parent.
+WITH RECURSIVE line (id, parent_id, fork_seq, depth) AS (
+  SELECT id, parent_id, fork_seq, 0 FROM branch WHERE id = ?
+  UNION ALL
+  SELECT b.id, b.parent_id, b.fork_seq, depth + 1 FROM branch AS b JOIN line ON b.id = line.parent_id)
+SELECT id, fork_seq FROM line ORDER BY depth

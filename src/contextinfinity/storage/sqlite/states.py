@@ -1,0 +1,196 @@
+"""States in SQLite: TX-B, pins, and finding the state a place belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import msgspec
+
+from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
+from contextinfinity.domain.session import Branch
+from contextinfinity.domain.state import State, StateDraft
+from contextinfinity.domain.turn import Phase
+from contextinfinity.errors import HeadMoved, InvalidInput, OutOfOrder, WrongPhase
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.rules import check_fact, drafted_state, remove_pin
+from contextinfinity.storage.sqlite.content import keep_text
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.rows import must, one, pack, to_state
+
+SQL = sql_files.load(__package__, "states.sql")
+TURN_SQL = sql_files.load(__package__, "turns.sql")
+
+
+class SqliteStates:
+    """``States`` on a SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, state_id: StateId) -> State | None:
+        """Read one."""
+
+        def read(connection: apsw.Connection) -> State | None:
+            row = one(connection, SQL["select_state"], (pack(state_id),))
+            return None if row is None else to_state(row)
+
+        return await self._database.read(read)
+
+    async def head(self, branch_id: BranchId) -> State:
+        """Read the branch's head."""
+        return await self._database.read(lambda connection: head_of(connection, branch_id))
+
+    async def list(self, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
+        """Read the chain from the head back, the newest first."""
+        values = {"branch_id": pack(branch_id), "limit": limit}
+        if limit < 1:
+            return ()
+        return await self._database.read(
+            lambda connection: tuple(map(to_state, connection.execute(SQL["select_chain"], values)))
+        )
+
+    async def commit(self, draft: StateDraft, *, expected_head: StateId) -> State:
+        """TX-B: new state, state_after, phase, head and head_seq together."""
+        return await self._database.write(lambda connection: _commit(connection, draft, expected_head))
+
+    async def pin(self, branch_id: BranchId, fact: str) -> State:
+        """Add a pinned fact: a state of its own, at once."""
+        check_fact(fact)
+
+        def write(connection: apsw.Connection) -> State:
+            head = head_of(connection, branch_id)
+            if fact in head.pinned_facts:
+                return head
+            return _advance(connection, head, branch_id, reason="pin", pinned_facts=(*head.pinned_facts, fact))
+
+        return await self._database.write(write)
+
+    async def unpin(self, branch_id: BranchId, number: int) -> State:
+        """Take the fact of that number away."""
+
+        def write(connection: apsw.Connection) -> State:
+            head = head_of(connection, branch_id)
+            rest = remove_pin(head.pinned_facts, number)
+            return _advance(connection, head, branch_id, reason="unpin", pinned_facts=rest)
+
+        return await self._database.write(write)
+
+
+def head_of(connection: apsw.Connection, branch_id: BranchId) -> State:
+    """Read the head of a branch that has to be there."""
+    return to_state(must(one(connection, SQL["select_head"], (pack(branch_id),)), "branch", branch_id))
+
+
+def insert_state(connection: apsw.Connection, columns: dict[str, Any]) -> None:
+    """Write a state's row."""
+    connection.execute(SQL["insert_state"], {**columns, "now": to_millis(now())})
+
+
+def append_state(connection: apsw.Connection, state: State) -> None:
+    """Write a state and move its branch's head from its parent to it."""
+    pins = msgspec.json.encode(state.pinned_facts).decode() if state.pinned_facts else None
+    insert_state(
+        connection,
+        {
+            "id": pack(state.id),
+            "session_id": pack(state.session_id),
+            "branch_id": pack(state.branch_id),
+            "state_seq": state.state_seq,
+            "parent_id": pack(state.parent_id or ""),
+            "turn_seq": state.turn_seq,
+            "covers_turn_seq": state.covers_turn_seq,
+            "reason": state.reason,
+            "summary": keep_text(connection, state.summary),
+            "pins": keep_text(connection, pins),
+            "token_count_est": state.token_count_est,
+            "schema_version": state.schema_version,
+        },
+    )
+    values = {"state": pack(state.id), "state_seq": state.state_seq, "branch_id": pack(state.branch_id)}
+    connection.execute(SQL["move_head"], {**values, "expected": pack(state.parent_id or "")})
+
+
+def numbered_state(connection: apsw.Connection, branch: Branch, number: int) -> tuple[tuple[bytes, int], int]:
+    """Find the state of that number in a branch's chain: ((id, number), turn_seq)."""
+    branch_id = pack(branch.id)
+    while 0 <= number <= branch.head_seq:
+        base_id, base_turn, base_seq, base_branch = one(connection, SQL["select_base"], (branch_id,))  # type: ignore[misc]
+        if number == base_seq:
+            return (base_id, base_seq), base_turn
+        if number > base_seq:
+            found = one(connection, SQL["select_state_by_seq"], (branch_id, number))
+            state_id, turn_seq, _ = must(found, "state", str(number))
+            return (state_id, number), turn_seq
+        branch_id = base_branch
+    raise InvalidInput(f"Branch {branch.id} has no state {number}; its states are 0 to {branch.head_seq}.")
+
+
+def newest_state(connection: apsw.Connection, branch: Branch, at: int) -> tuple[bytes, int]:
+    """Find the newest state of a branch's chain that was committed for a turn up to ``at``: (id, number).
+
+    Costs a few look-ups on each branch of the chain, however long the branches are.
+    """
+    branch_id, last = pack(branch.id), branch.head_seq
+    while True:
+        base_id, base_turn, base_seq, base_branch = one(connection, SQL["select_base"], (branch_id,))  # type: ignore[misc]
+        if base_turn <= at:
+            break
+        branch_id, last = base_branch, base_seq
+    later = one(connection, SQL["select_next_commit"], {"branch_id": branch_id, "at": at, "last": last})
+    number = last if later is None else later[0] - 1
+    if number == base_seq:
+        return base_id, base_seq
+    state_id, _, _ = must(one(connection, SQL["select_state_by_seq"], (branch_id, number)), "state", str(number))
+    return state_id, number
+
+
+def _commit(connection: apsw.Connection, draft: StateDraft, expected_head: StateId) -> State:
+    head = head_of(connection, draft.branch_id)
+    turn_seq = head.turn_seq
+    if draft.turn_id is not None:
+        phase, branch_id, turn_seq, state_after = must(
+            one(connection, SQL["select_commit"], (pack(draft.turn_id),)), "turn", draft.turn_id
+        )
+        if branch_id != pack(draft.branch_id):
+            raise InvalidInput(f"Turn {draft.turn_id} is not a turn of branch {draft.branch_id}.")
+        if state_after is not None:
+            return to_state(one(connection, SQL["select_state"], (state_after,)))
+        if phase != Phase.RESPONSE_FINALIZED:
+            raise WrongPhase(f"Turn {draft.turn_id} is {phase}; only a finalised turn is committed.")
+    if head.id != expected_head:
+        raise HeadMoved(f"The head of branch {draft.branch_id} is {head.id}, not {expected_head}.", head=head.id)
+    state = drafted_state(draft, head, turn_seq)
+    if draft.turn_id is not None:
+        _commit_turn(connection, draft, state)
+    append_state(connection, state)
+    return state
+
+
+def _commit_turn(connection: apsw.Connection, draft: StateDraft, state: State) -> None:
+    refuse_unsettled(connection, draft.branch_id, before=state.turn_seq)
+    values = {"state": pack(state.id), "turn_id": pack(draft.turn_id or ""), "now": to_millis(state.created_at)}
+    connection.execute(SQL["commit_turn"], values)
+    for job_type in ("index_turn", "remember_turn"):
+        connection.execute(TURN_SQL["enqueue"], {"job_type": job_type, **values})
+
+
+def refuse_unsettled(connection: apsw.Connection, branch_id: BranchId, *, before: int) -> None:
+    """Refuse to commit past a turn that is neither committed nor failed."""
+    row = one(connection, SQL["select_unsettled"], {"branch_id": pack(branch_id), "before": before})
+    if row is not None:
+        raise OutOfOrder(f"Turn {row[0]} of branch {branch_id} is {row[1]}: it has to be settled first.")
+
+
+def _advance(connection: apsw.Connection, head: State, branch_id: BranchId, **changes: Any) -> State:
+    state = msgspec.structs.replace(
+        head,
+        id=new_id(),
+        branch_id=branch_id,
+        state_seq=head.state_seq + 1,
+        parent_id=head.id,
+        created_at=now(),
+        **changes,
+    )
+    append_state(connection, state)
+    return state

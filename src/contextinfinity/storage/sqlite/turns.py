@@ -1,0 +1,304 @@
+"""Turns in SQLite: TX-0, TX-P, TX-A, and reading them back."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.turn import (
+    OPEN_PHASES,
+    Exchange,
+    NewStep,
+    NewTurn,
+    Phase,
+    Step,
+    StepEnd,
+    StepOutcome,
+    Turn,
+    TurnEnd,
+)
+from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.rules import check_finalising, check_id, check_owner, check_phase
+from contextinfinity.storage.sqlite.content import MessageColumns, insert_message, insert_plan, metadata_column
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.recording import record
+from contextinfinity.storage.sqlite.rows import (
+    Row,
+    inputs_column,
+    items_column,
+    maybe_pack,
+    message_columns,
+    must,
+    one,
+    pack,
+    to_inputs,
+    to_items,
+    to_message,
+    to_turn,
+    to_usage,
+    unpack,
+)
+from contextinfinity.storage.sqlite.sessions import lineage_of
+
+SQL = sql_files.load(__package__, "turns.sql")
+SESSION_SQL = sql_files.load(__package__, "sessions.sql")
+
+UNFINISHED = frozenset({Phase.ACCEPTED}) | OPEN_PHASES
+
+
+class SqliteTurns:
+    """``Turns`` on a SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def accept(self, new: NewTurn) -> Turn:
+        """TX-0: the turn, its message and its place in the branch become durable together."""
+        check_id(new.id)
+        message = message_columns(new.message)
+        return await self._database.write(lambda connection: _accept(connection, new, message))
+
+    async def prepare(self, turn_id: TurnId, owner: WorkerId) -> Turn:
+        """Accepted → ContextPrepared."""
+        return await self._database.write(lambda connection: _prepare(connection, turn_id, owner))
+
+    async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
+        """TX-P: step and plan are durable before the provider is heard."""
+        return await self._database.write(lambda connection: _open_step(connection, turn_id, owner, step))
+
+    async def close_step(self, turn_id: TurnId, owner: WorkerId, end: StepEnd) -> None:
+        """Record how a step ended that is not the turn's last."""
+
+        def write(connection: apsw.Connection) -> None:
+            _fenced(connection, turn_id, owner, frozenset({Phase.RESPONDING}))
+            _end_step(connection, turn_id, end, None)
+
+        await self._database.write(write)
+
+    async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """TX-A: answer, last step and phase, and the job that commits the turn."""
+        answer = None if end.answer is None else message_columns(end.answer)
+
+        def write(connection: apsw.Connection) -> Turn:
+            standing = _standing(connection, turn_id, owner)
+            check_finalising(turn_id, standing[1], end)
+            turn = _end(connection, turn_id, Phase.RESPONSE_FINALIZED, end, answer)
+            values = {"turn_id": pack(turn_id), "now": to_millis(turn.updated_at)}
+            connection.execute(SQL["enqueue"], {"job_type": "summarize_turn", **values})
+            return turn
+
+        return await self._database.write(write)
+
+    async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """End a turn before its answer was final."""
+        answer = None if end.answer is None else message_columns(end.answer)
+
+        def write(connection: apsw.Connection) -> Turn:
+            _fenced(connection, turn_id, owner, UNFINISHED)
+            return _end(connection, turn_id, Phase.FAILED, end, answer)
+
+        return await self._database.write(write)
+
+    async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
+        """Append turns that were finished elsewhere, with one state for all of them."""
+        return await self._database.write(lambda connection: record(connection, branch_id, exchanges))
+
+    async def get(self, turn_id: TurnId) -> Turn | None:
+        """Read one."""
+        return await self._database.read(lambda connection: _find(connection, turn_id))
+
+    async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
+        """Read the newest turns of the lineage, oldest first."""
+        return await self._database.read(lambda connection: _history(connection, branch_id, limit, before))
+
+    async def steps(self, turn_id: TurnId) -> tuple[Step, ...]:
+        """Read a turn's provider calls in order."""
+        return await self._database.read(
+            lambda connection: tuple(
+                _to_step(turn_id, row) for row in connection.execute(SQL["select_steps"], (pack(turn_id),))
+            )
+        )
+
+    async def plan(self, turn_id: TurnId) -> Plan | None:
+        """Read the account of the turn's last request."""
+
+        def read(connection: apsw.Connection) -> Plan | None:
+            row = one(connection, SQL["select_plan"], (pack(turn_id),))
+            return None if row is None else wire.loads(Plan, row[0])
+
+        return await self._database.read(read)
+
+
+def _find(connection: apsw.Connection, turn_id: TurnId) -> Turn | None:
+    row = one(connection, SQL["select_turn"], (pack(turn_id),))
+    return None if row is None else to_turn(row)
+
+
+def _existing(connection: apsw.Connection, turn_id: TurnId) -> Turn:
+    return to_turn(must(one(connection, SQL["select_turn"], (pack(turn_id),)), "turn", turn_id))
+
+
+def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) -> Turn:
+    if new.id is not None and (there := _find(connection, new.id)) is not None:
+        if (there.branch_id, there.user_message) == (new.branch_id, new.message):
+            return there
+        raise AlreadyExists(f"There is a turn {new.id} already, and it says something else.")
+    if new.queue_limit is not None:
+        _refuse_long_queue(connection, new.branch_id, new.queue_limit)
+    place = {"branch_id": pack(new.branch_id), "count": 1}
+    taken = must(one(connection, SQL["take_turn_seq"], place), "branch", new.branch_id)
+    turn_seq, session_id, head_state = taken
+    turn = Turn(
+        id=new.id or new_id(),
+        session_id=unpack(session_id),
+        branch_id=new.branch_id,
+        turn_seq=turn_seq,
+        phase=Phase.ACCEPTED,
+        state_before=unpack(head_state),
+        user_message=new.message,
+        owner=new.owner,
+        retry_of=new.retry_of,
+        metadata=new.metadata,
+        created_at=(moment := now()),
+        updated_at=moment,
+    )
+    values = {"id": pack(turn.id), "session_id": session_id, "turn_seq": turn_seq, "now": to_millis(moment)}
+    connection.execute(
+        SQL["insert_turn"],
+        values
+        | {
+            "branch_id": pack(new.branch_id),
+            "state_before": head_state,
+            "user_message": insert_message(connection, session_id, new.message, message),
+            "owner": new.owner,
+            "retry_of": maybe_pack(new.retry_of),
+            "metadata": metadata_column(new.metadata),
+        },
+    )
+    connection.execute(SESSION_SQL["touch_session"], {"id": session_id, "now": to_millis(moment)})
+    return turn
+
+
+def _refuse_long_queue(connection: apsw.Connection, branch_id: BranchId, limit: int) -> None:
+    waiting = one(connection, SQL["count_waiting"], (pack(branch_id),))[0]  # type: ignore[index]
+    if waiting >= limit:
+        running = one(connection, SQL["select_running"], (pack(branch_id),))
+        raise QueueFull(
+            f"{waiting} messages wait on branch {branch_id} already.",
+            running=None if running is None else unpack(running[0]),
+        )
+
+
+def _standing(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId) -> tuple[Row, Phase]:
+    """Where the turn stands, for its owner only."""
+    row = must(one(connection, SQL["select_standing"], (pack(turn_id),)), "turn", turn_id)
+    check_owner(turn_id, row[0], owner)
+    return row, Phase(row[1])
+
+
+def _fenced(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId, allowed: frozenset[Phase]) -> Row:
+    row, phase = _standing(connection, turn_id, owner)
+    check_phase(turn_id, phase, allowed)
+    return row
+
+
+def _prepare(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
+    _, _, branch_id, turn_seq, _ = _fenced(connection, turn_id, owner, frozenset({Phase.ACCEPTED}))
+    blocker = one(connection, SQL["select_blocker"], {"branch_id": branch_id, "turn_seq": turn_seq})
+    if blocker is not None:
+        raise BranchBusy(f"Turn {turn_seq} waits: turn {blocker[0]} of the same branch is {blocker[1]}.")
+    values = {"id": pack(turn_id), "phase": Phase.CONTEXT_PREPARED.value, "now": to_millis(now())}
+    connection.execute(SQL["move_phase"], values)
+    return _existing(connection, turn_id)
+
+
+def _open_step(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
+    session_id = _fenced(connection, turn_id, owner, OPEN_PHASES)[4]
+    place = {"id": pack(step.id), "turn_id": pack(turn_id), "step_index": step.step_index}
+    if one(connection, SQL["select_step_clash"], place) is not None:
+        raise AlreadyExists(f"Turn {turn_id} has a step {step.step_index} already, or the step's id is taken.")
+    moment = to_millis(now())
+    values = {"session_id": session_id, "provider": step.provider, "model_id": step.model_id, "now": moment}
+    connection.execute(SQL["insert_step"], place | values | {"inputs": inputs_column(step.inputs)})
+    insert_plan(connection, turn_id, session_id, step.step_index, step.plan)
+    values = {"id": pack(turn_id), "provider": step.provider, "model": step.model_id, "now": moment}
+    connection.execute(SQL["begin_responding"], values)
+    return _existing(connection, turn_id)
+
+
+def _end_step(connection: apsw.Connection, turn_id: TurnId, end: StepEnd, answer: Message | None) -> None:
+    found = one(connection, SQL["select_step_outcome"], (pack(end.step_id), pack(turn_id)))
+    if must(found, "step", end.step_id)[0] is not None:
+        raise WrongPhase(f"Step {end.step_id} has ended already.")
+    connection.execute(
+        SQL["end_step"],
+        {
+            "id": pack(end.step_id),
+            "items": items_column(end.items, answer),
+            "outcome": wire.dumps(end.outcome).decode(),
+            "displayed": end.displayed_bytes,
+            "durable": end.durable_bytes,
+            "now": to_millis(now()),
+            **msgspec.structs.asdict(end.usage),
+        },
+    )
+    if end.response is not None:
+        session_id = one(connection, SQL["select_standing"], (pack(turn_id),))[4]  # type: ignore[index]
+        body = zlib.compress(end.response, 6)
+        connection.execute(SQL["insert_response"], (pack(end.step_id), session_id, body))
+
+
+def _end(
+    connection: apsw.Connection, turn_id: TurnId, phase: Phase, end: TurnEnd, answer: MessageColumns | None
+) -> Turn:
+    session_id = one(connection, SQL["select_standing"], (pack(turn_id),))[4]  # type: ignore[index]
+    if end.step is not None:
+        _end_step(connection, turn_id, end.step, end.answer)
+    if end.plan is not None:
+        insert_plan(connection, turn_id, session_id, -1, end.plan)
+    key = None
+    if end.answer is not None and answer is not None:
+        key = insert_message(connection, session_id, end.answer, answer)
+    values = {"id": pack(turn_id), "phase": phase.value, "outcome": end.outcome, "answer": key}
+    error = None if end.error is None else wire.dumps(end.error).decode()
+    connection.execute(SQL["end_turn"], {**values, "error": error, "now": to_millis(now())})
+    return _existing(connection, turn_id)
+
+
+def _history(connection: apsw.Connection, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...]:
+    turns: list[Turn] = []
+    for branch, first, last in lineage_of(connection, branch_id).backwards(2**62 if before is None else before):
+        if len(turns) >= limit:
+            break
+        values = {"branch_id": pack(branch), "first": first, "last": last, "limit": limit - len(turns)}
+        turns.extend(map(to_turn, connection.execute(SQL["select_stretch"], values)))
+    return tuple(reversed(turns))
+
+
+def _to_step(turn_id: TurnId, row: Row) -> Step:
+    answer = None if row[17] is None else to_message(*row[17:20])
+    return Step(
+        id=unpack(row[0]),
+        turn_id=turn_id,
+        step_index=row[1],
+        provider=row[2],
+        model_id=row[3],
+        inputs=to_inputs(row[4]),
+        items=to_items(row[5], answer),
+        outcome=None if row[6] is None else wire.loads(StepOutcome, row[6]),
+        usage=to_usage(*row[7:11]),
+        displayed_bytes=row[11],
+        durable_bytes=row[12],
+        started_at=from_millis(row[13]),
+        ended_at=None if row[14] is None else from_millis(row[14]),
+        plan=wire.loads(Plan, row[15]),
+        response=None if row[16] is None else zlib.decompress(row[16]),
+    )

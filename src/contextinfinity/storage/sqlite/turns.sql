@@ -1,0 +1,117 @@
+-- Turns, their messages, steps and plans.
+
+-- name: take_turn_seq
+-- TX-0: the next place on the branch, and the head it is asked on.
+UPDATE branch SET last_turn_seq = last_turn_seq + :count WHERE id = :branch_id
+RETURNING last_turn_seq, session_id, head_state
+
+-- name: insert_turn
+-- TX-0: a turn begins with nothing but its message.
+INSERT INTO turn (id, session_id, branch_id, turn_seq, phase, state_before, user_message, owner, retry_of, metadata,
+  created_at, updated_at)
+VALUES (:id, :session_id, :branch_id, :turn_seq, 'Accepted', :state_before, :user_message, :owner, :retry_of,
+  :metadata, :now, :now)
+
+-- name: insert_recorded_turn
+-- A turn that was finished elsewhere.
+INSERT INTO turn (id, session_id, branch_id, turn_seq, phase, outcome, state_before, state_after, user_message, answer,
+  model, metadata, created_at, updated_at)
+VALUES (:id, :session_id, :branch_id, :turn_seq, 'Done', :outcome, :state_before, :state_after, :user_message, :answer,
+  :model, :metadata, :created_at, :now)
+
+-- name: count_waiting
+-- How many turns of the branch wait to be answered.
+SELECT count(*) FROM turn WHERE branch_id = ? AND phase NOT IN ('Done', 'Failed') AND phase = 'Accepted'
+
+-- name: select_running
+-- The turn of the branch that is being answered, or else the first that waits.
+SELECT id FROM turn
+WHERE branch_id = ? AND phase NOT IN ('Done', 'Failed') AND phase IN ('Accepted', 'ContextPrepared', 'Responding')
+ORDER BY phase = 'Accepted', turn_seq LIMIT 1
+
+-- name: select_turn
+-- One turn with its messages.
+SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
+  t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
+  t.metadata, t.created_at, t.updated_at, u.role, u.text, u.blocks, a.role, a.text, a.blocks
+FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
+WHERE t.id = ?
+
+-- name: select_stretch
+-- The newest turns of one branch between two places, newest first, with their messages.
+SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
+  t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
+  t.metadata, t.created_at, t.updated_at, u.role, u.text, u.blocks, a.role, a.text, a.blocks
+FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
+WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last
+ORDER BY t.turn_seq DESC LIMIT :limit
+
+-- name: select_standing
+-- Where a turn stands, and whose it is.
+SELECT owner, phase, branch_id, turn_seq, session_id FROM turn WHERE id = ?
+
+-- name: select_blocker
+-- An earlier turn of the branch that is not final, or any that is being answered.
+SELECT turn_seq, phase FROM turn
+WHERE branch_id = :branch_id AND phase NOT IN ('Done', 'Failed')
+  AND (phase IN ('ContextPrepared', 'Responding') OR (phase = 'Accepted' AND turn_seq < :turn_seq)) LIMIT 1
+
+-- name: move_phase
+-- The next phase of a turn.
+UPDATE turn SET phase = :phase, updated_at = :now WHERE id = :id
+
+-- name: begin_responding
+-- TX-P: a provider is being asked.
+UPDATE turn SET phase = 'Responding', provider = :provider, model = :model, updated_at = :now WHERE id = :id
+
+-- name: end_turn
+-- TX-A, or the end of a turn that failed.
+UPDATE turn SET phase = :phase, outcome = :outcome, answer = :answer, error = :error, updated_at = :now,
+  (input_tokens, output_tokens, cached_tokens, cost) = (
+    SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cached_tokens), 0), sum(cost)
+    FROM step WHERE turn_id = :id)
+WHERE id = :id
+
+-- name: insert_step
+-- TX-P: a step stands before its provider is heard.
+INSERT INTO step (id, session_id, turn_id, step_index, provider, model_id, inputs, started_at)
+VALUES (:id, :session_id, :turn_id, :step_index, :provider, :model_id, :inputs, :now)
+
+-- name: select_step_clash
+-- A step of that id, or of that place in the turn.
+SELECT id FROM step WHERE id = :id OR (turn_id = :turn_id AND step_index = :step_index)
+
+-- name: end_step
+-- How a step ended.
+UPDATE step SET items = :items, outcome = :outcome, input_tokens = :input_tokens, output_tokens = :output_tokens,
+  cached_tokens = :cached_tokens, cost = :cost, displayed_bytes = :displayed, durable_bytes = :durable,
+  ended_at = :now
+WHERE id = :id
+
+-- name: select_step_outcome
+-- Whether a step of the turn has ended.
+SELECT outcome FROM step WHERE id = ? AND turn_id = ?
+
+-- name: insert_response
+-- The raw reply, compressed.
+INSERT INTO response (step_id, session_id, body) VALUES (?, ?, ?)
+
+-- name: select_plan
+-- The account of a turn's last request.
+SELECT body FROM plan WHERE turn_id = ? ORDER BY step_index DESC LIMIT 1
+
+-- name: select_steps
+-- A turn's steps in order, with the turn's answer for items that refer to it.
+SELECT s.id, s.step_index, s.provider, s.model_id, s.inputs, s.items, s.outcome, s.input_tokens, s.output_tokens,
+  s.cached_tokens, s.cost, s.displayed_bytes, s.durable_bytes, s.started_at, s.ended_at, p.body, r.body,
+  a.role, a.text, a.blocks
+FROM step AS s JOIN turn AS t ON t.id = s.turn_id
+  JOIN plan AS p ON p.turn_id = s.turn_id AND p.step_index = s.step_index
+  LEFT JOIN response AS r ON r.step_id = s.id LEFT JOIN message AS a ON a.key = t.answer
+WHERE s.turn_id = ? ORDER BY s.step_index
+
+-- name: enqueue
+-- A job for a turn, once.
+INSERT INTO job (job_type, session_id, branch_id, turn_id, turn_seq, state, run_at, created_at, updated_at)
+SELECT :job_type, session_id, branch_id, id, turn_seq, 'queued', :now, :now, :now FROM turn WHERE id = :turn_id
+ON CONFLICT (turn_id, job_type) WHERE turn_id IS NOT NULL DO NOTHING

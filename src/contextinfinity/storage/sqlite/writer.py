@@ -1,0 +1,124 @@
+"""One thread that writes, and commits many at once.
+
+A durable commit costs a disk flush, whatever it holds. So all writes of a process go to one thread, which
+takes whatever waits, runs each piece in a savepoint of its own, and commits them together. A caller hears
+of its write only after the commit that holds it. A piece that fails is rolled back alone; a commit that
+fails fails for all its pieces, because none of them is durable.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+from contextinfinity.errors import LedgerClosed
+from contextinfinity.storage.sqlite.connection import translate
+
+T = TypeVar("T")
+Work = Callable[[apsw.Connection], T]
+
+LARGEST_GROUP = 512
+"""More than this in one commit would make the first caller wait for strangers."""
+
+
+class _Piece(NamedTuple):
+    work: Work[Any]
+    done: Future[Any]
+
+
+class Writer:
+    """Runs pieces of work, grouped into durable commits, in the order they were submitted."""
+
+    def __init__(self, connection: apsw.Connection, path: str) -> None:
+        self._connection = connection
+        self._path = path
+        self._waiting: SimpleQueue[_Piece | None] = SimpleQueue()
+        self._closing = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Work[T]) -> Future[T]:
+        """Hand in a piece of work; its result is set once it is durable."""
+        done: Future[T] = Future()
+        with self._closing:
+            if self._closed:
+                raise LedgerClosed("The ledger is closed.")
+            self._waiting.put(_Piece(work, done))
+        return done
+
+    def close(self) -> None:
+        """Finish everything submitted, then stop."""
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                self._waiting.put(None)
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while (piece := self._waiting.get()) is not None:
+            self._commit(piece)
+
+    def _commit(self, first: _Piece) -> None:
+        """Run ``first`` and whatever waits behind it in one transaction."""
+        group: list[_Piece] = []
+        results: list[tuple[Any, BaseException | None]] = []
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            piece: _Piece | None = first
+            while piece is not None:
+                if piece.done.set_running_or_notify_cancel():  # else its caller has gone: it is not begun
+                    group.append(piece)
+                    results.append(self._run_piece(piece))
+                piece = self._next(len(group))
+            self._connection.execute("COMMIT")
+        except apsw.Error as error:
+            self._undo()
+            failure = translate(error, self._path)
+            results = [(None, failure)] * len(group)
+            if not group and first.done.set_running_or_notify_cancel():  # BEGIN itself failed
+                first.done.set_exception(failure)
+        for piece, (result, failed) in zip(group, results, strict=True):
+            if failed is None:
+                piece.done.set_result(result)
+            else:
+                piece.done.set_exception(failed)
+
+    def _next(self, already: int) -> _Piece | None:
+        """Take the next waiting piece into the group, if there is one and the group has room."""
+        if already >= LARGEST_GROUP:
+            return None
+        with suppress(Empty):
+            piece = self._waiting.get_nowait()
+            if piece is not None:
+                return piece
+            self._waiting.put(None)  # closing: leave the mark for _run
+        return None
+
+    def _run_piece(self, piece: _Piece) -> tuple[Any, BaseException | None]:
+        """Run one piece in a savepoint; what it raises is its own."""
+        self._connection.execute("SAVEPOINT piece")
+        try:
+            result = piece.work(self._connection)
+        except BaseException as error:
+            if not self._connection.in_transaction:
+                raise  # a full disk or an I/O error ended the whole transaction: it concerns the group
+            self._connection.execute("ROLLBACK TO piece")
+            self._connection.execute("RELEASE piece")
+            ours = translate(error, self._path) if isinstance(error, apsw.Error) else error
+            return None, ours
+        self._connection.execute("RELEASE piece")
+        return result, None
+
+    def _undo(self) -> None:
+        """Leave a transaction that failed, if SQLite has not done so already."""
+        if self._connection.in_transaction:
+            with suppress(apsw.Error):
+                self._connection.execute("ROLLBACK")

@@ -1,0 +1,22 @@
+"""What all tests share: a real ledger in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.storage.sqlite.store import SqliteStore
+
+
+@pytest.fixture
+def ledger_path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+async def ledger(ledger_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(ledger_path)
+    yield store
+    await store.close()

@@ -1,0 +1,119 @@
+"""The house rules for pages: markdown in, what it holds out; and the error page, made from the code.
+
+``python -m tests.house.pages`` writes the pages that are made from the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+from tests.house.repository import ROOT
+
+from contextinfinity import errors
+from contextinfinity.errors import ContextInfinityError
+
+ERRORS_PAGE = ROOT / "docs" / "reference" / "errors.md"
+DECISION_HEADINGS = ("Context", "Decision", "Consequences", "How we would notice it was wrong")
+
+ErrorType = type[ContextInfinityError]
+
+
+# --- Markdown --------------------------------------------------------------------------------------
+
+
+def headings(page: str, level: int) -> list[str]:
+    """The headings of one level, as written."""
+    return re.findall(rf"^{'#' * level} (.+?)\s*$", _without_code(page), re.M)
+
+
+def relative_links(page: str) -> list[str]:
+    """Where the page points inside the checkout, anchors cut off."""
+    prose = _without_code(page)
+    targets = re.findall(r"\]\(\s*<?([^)>\s]+)", prose) + re.findall(r"^\[[^\]]+\]:\s*(\S+)", prose, re.M)
+    return [target.partition("#")[0] for target in targets if not re.match(r"[a-z][a-z+.-]*:|#", target)]
+
+
+def missing_headings(page: str) -> Iterator[str]:
+    """The parts that a decision record lacks, or has in another order."""
+    found = headings(page, 2)
+    if found != list(DECISION_HEADINGS):
+        yield f"1: the headings are {found}, a decision record has {list(DECISION_HEADINGS)}"
+
+
+def requirements(page: str) -> list[str]:
+    """The IDs that the page states, in order."""
+    return re.findall(r"^- \*\*([A-Z]+-\d+)\*\* \S", page, re.M)
+
+
+def make_targets(makefile: str) -> list[str]:
+    """The targets that say what they do."""
+    return re.findall(r"^([\w-]+):[^#\n]*## ", makefile, re.M)
+
+
+def _without_code(page: str) -> str:
+    return re.sub(r"`[^`\n]+`", "", re.sub(r"^(```|~~~).*?^\1", "", page, flags=re.M | re.S))
+
+
+# --- Errors ----------------------------------------------------------------------------------------
+
+
+def error_types(module: ModuleType) -> list[ErrorType]:
+    """The errors that a module defines, in the order it defines them."""
+    defined = [value for value in vars(module).values() if inspect.isclass(value)]
+    return [kind for kind in defined if issubclass(kind, ContextInfinityError) and kind.__module__ == module.__name__]
+
+
+def parents(kinds: list[ErrorType]) -> dict[str, str]:
+    """Each error with the one it is a kind of; the root with none."""
+    return {kind.__name__: next((base.__name__ for base in kind.__bases__ if base in kinds), "") for kind in kinds}
+
+
+def drawn_parents(drawing: str) -> dict[str, str]:
+    """The same, read off a drawn tree."""
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for branches, name in re.findall(r"^    ((?:│   |    |├── |└── )*)([A-Z]\w+)(?:  .*)?$", drawing, re.M):
+        del above[len(branches) // 4 :]
+        found[name] = above[-1] if above else ""
+        above.append(name)
+    return found
+
+
+def errors_page(kinds: list[ErrorType]) -> str:
+    """The reference page of the errors."""
+    above = parents(kinds)
+    rows = [
+        _row(f"`{kind.code}`", f"`{kind.__name__}`", above[kind.__name__], _idea(kind), kind.default_hint)
+        for kind in kinds
+    ]
+    return "\n".join([_ERRORS_INTRODUCTION, *rows, ""])
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _idea(kind: ErrorType) -> str:
+    """The first paragraph of the docstring, as markdown."""
+    paragraph = (inspect.getdoc(kind) or "").partition("\n\n")[0]
+    return " ".join(paragraph.replace("``", "`").split())
+
+
+_ERRORS_INTRODUCTION = """\
+# Errors
+
+Every error is a `ContextInfinityError`. It carries a `code` that stays the same between releases, a
+`message` that says what happened, and a `hint` that says what to do about it. Catch a parent to catch
+all of its kind. Where no hint is given here, the message of the single case brings its own or needs none.
+
+<!-- Made from src/contextinfinity/errors.py by `python -m tests.house.pages`. -->
+
+| code | error | kind of | when | hint |
+| --- | --- | --- | --- | --- |"""
+
+
+if __name__ == "__main__":
+    ERRORS_PAGE.write_text(errors_page(error_types(errors)), encoding="utf-8")

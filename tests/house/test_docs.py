@@ -1,0 +1,131 @@
+"""What the pages promise is there, and what is there has its page."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.house import pages, repository, rules
+from tests.house.repository import ROOT
+
+from contextinfinity import errors
+
+DOCS = ROOT / "docs"
+PAGES = repository.files("*.md")
+RECORDS = [path for path in repository.files("docs/decisions/*.md") if path.name != "README.md"]
+ERRORS = pages.error_types(errors)
+
+WORDS = [
+    *("artifact", "branch", "chunk", "epoch", "fold", "front", "head", "journal", "memory"),
+    *("pending", "plan", "session", "state", "step", "thread", "turn", "workspace"),
+]
+
+
+def test_the_drawn_error_tree_is_the_real_one() -> None:
+    assert pages.drawn_parents(errors.__doc__ or "") == pages.parents(ERRORS)
+
+
+def test_the_error_page_is_up_to_date() -> None:
+    page = pages.ERRORS_PAGE.read_text(encoding="utf-8")
+    assert page == pages.errors_page(ERRORS), "run `python -m tests.house.pages`"
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    codes = [kind.code for kind in ERRORS]
+    assert len(set(codes)) == len(codes)
+
+
+def test_every_word_of_the_design_is_in_the_glossary() -> None:
+    entries = pages.headings((DOCS / "glossary.md").read_text(encoding="utf-8"), level=2)
+    assert set(WORDS) <= set(entries)
+    assert entries == sorted(entries)
+
+
+def test_every_make_target_is_explained() -> None:
+    text = "".join((ROOT / page).read_text(encoding="utf-8") for page in ("CONTRIBUTING.md", "README.md"))
+    targets = pages.make_targets((ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert targets
+    assert [target for target in targets if f"make {target}`" not in text] == []
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    dead = [
+        f"{repository.name(page)}: {link}"
+        for page in PAGES
+        for link in pages.relative_links(page.read_text(encoding="utf-8"))
+        if not (page.parent / link).exists()
+    ]
+    assert not dead, "\n".join(dead)
+
+
+def test_every_decision_record_has_its_parts() -> None:
+    assert not repository.report(RECORDS, pages.missing_headings)
+
+
+def test_every_decision_record_is_numbered_and_in_the_index() -> None:
+    index = pages.relative_links((DOCS / "decisions" / "README.md").read_text(encoding="utf-8"))
+    assert [record.name for record in RECORDS if record.name not in index] == []
+    assert [record.name for record in RECORDS if not re.match(r"\d{4}-[a-z0-9-]+\.md$", record.name)] == []
+
+
+def test_every_requirement_is_stated_once() -> None:
+    stated = pages.requirements((DOCS / "requirements.md").read_text(encoding="utf-8"))
+    assert stated
+    assert sorted(set(stated)) == sorted(stated)
+
+
+def test_every_requirement_that_a_test_names_is_stated() -> None:
+    stated = pages.requirements((DOCS / "requirements.md").read_text(encoding="utf-8"))
+
+    def unknown(source: str) -> list[str]:
+        return [
+            f" {name} is not in docs/requirements.md" for name in rules.requirement_ids(source) if name not in stated
+        ]
+
+    assert not repository.report(repository.files("tests/*.py", "src/contextinfinity/testing/*.py"), unknown)
+
+
+# The readers themselves, on pages made to break the rules.
+
+
+def test_a_drawn_tree_is_read_with_its_depths() -> None:
+    drawing = "A tree.\n\n    Root\n    ├── Left    words\n    │   └── Leaf\n    └── Right   More words\n\nProse."
+    assert pages.drawn_parents(drawing) == {"Root": "", "Left": "Root", "Leaf": "Left", "Right": "Root"}
+
+
+def test_an_error_more_changes_tree_and_page() -> None:
+    class Unheard(errors.NotFound):
+        """New."""
+
+        code = "unheard"
+
+    kinds: list[pages.ErrorType] = [*ERRORS, Unheard]
+    assert pages.parents(kinds)["Unheard"] == "NotFound"
+    assert pages.errors_page(kinds).endswith("| `unheard` | `Unheard` | NotFound | New. |  |\n")
+
+
+def test_relative_links_are_told_from_others() -> None:
+    inline = "[a](b.md#part) ![c](d.png 'title') [e](https://x.org) [f](#here) `[g](h.md)`"
+    page = f"{inline}\n\n[i]: j.md\n```\n[k](l.md)\n```\n"
+    assert pages.relative_links(page) == ["b.md", "d.png", "j.md"]
+
+
+@pytest.mark.parametrize("page", ["# A\n", "## Context\n## Decision\n## Consequences\n", "```\n## Context\n```\n"])
+def test_a_record_without_its_parts_is_seen(page: str) -> None:
+    assert list(pages.missing_headings(page))
+
+
+def test_a_whole_record_is_fine() -> None:
+    page = "# T\n\n" + "\n".join(f"## {heading}\nwords\n" for heading in pages.DECISION_HEADINGS)
+    assert not list(pages.missing_headings(page))
+
+
+def test_documented_make_targets_are_found() -> None:
+    assert pages.make_targets("a: b ## does\nc-d: ## does too\nhidden: x\n\tcmd ## no\n") == ["a", "c-d"]
+
+
+def test_requirement_marks_are_found() -> None:
+    marks = "pytestmark = pytest.mark.req('A-1')\n@pytest.mark.req('B-2', 'C-3')\ndef test(): ..."
+    source = f"import pytest\n{marks}\nreq('D-4')"
+    assert rules.requirement_ids(source) == ["A-1", "B-2", "C-3"]
+    assert pages.requirements("- **A-1** Holds.\n- **B-2**\n- C-3 Holds.\n") == ["A-1"]

@@ -1,0 +1,183 @@
+"""The shape of a ledger: equal to its migrations, the reference names, look-ups by index, old and foreign files."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import apsw
+import pytest
+
+from contextinfinity.domain.session import NewSession
+from contextinfinity.errors import LedgerForeign, LedgerTooNew
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.storage.sqlite.migrate import Migration, migrate, migrations, version_of
+from contextinfinity.storage.sqlite.schema import schema, schema_of_migrations
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import answer_turn
+
+REFERENCE = {
+    "sessions": "id created_at title active_branch",
+    "branches": "id session_id created_at base_state head_state head_seq label",
+    "states": "id session_id branch_id state_seq parent_id summary pinned_facts token_count_est created_at "
+    "schema_version",
+    "turns": "id session_id branch_id turn_seq state_before state_after phase user_message_json "
+    "final_assistant_message_json primary_provider primary_model created_at updated_at",
+    "steps": "id turn_id step_index provider model_id request_json response_json normalized_items_json outcome_json "
+    "stream_path stream_displayed_bytes stream_durable_bytes started_at ended_at",
+    "jobs": "id job_type turn_id state attempts last_error created_at updated_at",
+    "chunks": "id session_id branch_id source_turn rendered_text summary embedding_model embedding_dim embedding "
+    "chunk_type token_est content_hash created_at",
+    "retrievals": "turn_id chunk_id similarity rank",
+    "conversation_turns": "id session_id user_id turn_number query_text response_text created_at metadata",
+}
+
+
+@pytest.mark.req("LEDGER-7")
+def test_the_schema_file_equals_the_migrations() -> None:
+    shown = (files("contextinfinity.storage.sqlite") / "schema.sql").read_text("utf-8")
+    assert shown == schema_of_migrations(), "run: python -m contextinfinity.storage.sqlite.schema > .../schema.sql"
+
+
+@pytest.mark.req("LEDGER-7")
+def test_migrations_are_numbered_without_a_gap() -> None:
+    assert [step.version for step in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+@pytest.mark.req("LEDGER-7")
+@pytest.mark.parametrize("name", REFERENCE)
+async def test_the_reference_schema_can_be_read_with_any_sqlite(
+    name: str, ledger: SqliteStore, ledger_path: Path
+) -> None:
+    session = await ledger.sessions.create(NewSession(title="A talk", system="Be brief."))
+    await answer_turn(ledger, session.active_branch, "What is the code word?", "The code word is heron.")
+    with sqlite3.connect(ledger_path) as other:
+        cursor = other.execute(f"SELECT * FROM {name}")
+        columns = [column[0] for column in cursor.description]
+        assert columns[: len(REFERENCE[name].split())] == REFERENCE[name].split()
+        rows = cursor.fetchall()
+    other.close()
+    assert len(rows) == {"states": 2, "jobs": 3, "chunks": 0, "retrievals": 0}.get(name, 1)
+
+
+@pytest.mark.req("LEDGER-7")
+async def test_a_chat_log_shows_what_was_said(ledger: SqliteStore, ledger_path: Path) -> None:
+    session = await ledger.sessions.create(NewSession())
+    turn = await answer_turn(ledger, session.active_branch, "Who?", "Ada.")
+    row = connect(str(ledger_path)).execute("SELECT * FROM conversation_turns").get
+    assert row[:6] == (turn.id, session.id, "local", 1, "Who?", "Ada.")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", row[6])
+
+
+@pytest.mark.req("LEDGER-7")
+@pytest.mark.parametrize(
+    ("question", "index"),
+    [
+        ("SELECT * FROM session WHERE org_id = '' AND user_id = 'u' ORDER BY updated_at DESC", "session_by_owner"),
+        ("SELECT * FROM session WHERE user_id = 'u'", "session_by_user"),
+        ("SELECT * FROM conversation_turns WHERE session_id = 'x'", "session_by_uuid"),
+        ("SELECT * FROM sessions WHERE id = 'x'", "session_by_uuid"),
+        ("SELECT * FROM branch WHERE session_id = x'00'", "branch_by_session"),
+        ("SELECT * FROM turn WHERE created_at < 0", "turn_by_created_at"),
+        ("SELECT * FROM turn WHERE branch_id = x'00' AND turn_seq > 3", "PRIMARY KEY"),
+        ("SELECT * FROM turn WHERE id = x'00'", "sqlite_autoindex_turn"),
+        ("SELECT count(*) FROM turn WHERE phase NOT IN ('Done', 'Failed')", "turn_unfinished"),
+        ("SELECT * FROM step WHERE turn_id = x'00'", "step_by_turn"),
+    ],
+)
+def test_look_ups_use_an_index(question: str, index: str) -> None:
+    connection = apsw.Connection(":memory:")
+    migrate(connection, ":memory:")
+    steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
+    assert any(index in step for step in steps), steps
+
+
+@pytest.mark.req("LEDGER-7")
+def test_every_named_statement_is_planned_without_scanning_a_table() -> None:
+    connection = apsw.Connection(":memory:")
+    migrate(connection, ":memory:")
+    scans = {}
+    for filename in ("sessions.sql", "states.sql", "turns.sql", "chunks.sql", "content.sql"):
+        for name, sql in sql_files.load("contextinfinity.storage.sqlite", filename).items():
+            bound = re.sub(r":\w+|\?", "x'00'", sql)
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {bound}")]
+            if found := [step for step in plan if re.match(r"SCAN (?!line|chain|CONSTANT)", step)]:
+                scans[name] = found
+    assert scans == {}
+
+
+@pytest.mark.req("LEDGER-7")
+async def test_a_ledger_of_every_earlier_schema_opens_and_keeps_what_it_holds(ledger_path: Path) -> None:
+    for version in range(1, len(migrations())):
+        path = ledger_path.with_name(f"schema-{version}.db")
+        older = connect(str(path))
+        migrate(older, str(path), migrations()[:version])
+        older.execute("INSERT INTO text (hash, body) VALUES (x'01', 'kept')")
+        older.close()
+        store = SqliteStore(path)
+        await store.sessions.create(NewSession())
+        await store.close()
+        opened = connect(str(path))
+        assert opened.execute("SELECT body FROM text").get == "kept"
+        assert schema(opened) in schema_of_migrations()
+
+
+@pytest.mark.req("LEDGER-7")
+def test_a_migration_that_fails_leaves_the_old_shape(ledger_path: Path) -> None:
+    connection = connect(str(ledger_path))
+    migrate(connection, str(ledger_path))
+    before = schema(connection)
+    broken = Migration(len(migrations()) + 1, "broken", "CREATE TABLE half (done); SELECT no_such_function();")
+    with pytest.raises(apsw.SQLError):
+        migrate(connection, str(ledger_path), (*migrations(), broken))
+    assert schema(connection) == before
+    assert version_of(connection, str(ledger_path)) == len(migrations())
+
+
+@pytest.mark.req("LEDGER-7")
+def test_a_ledger_of_a_newer_release_is_left_alone(ledger_path: Path) -> None:
+    connection = connect(str(ledger_path))
+    migrate(connection, str(ledger_path))
+    connection.execute("INSERT INTO schema_version VALUES (999, 'future', 0)")
+    connection.close()
+    with pytest.raises(LedgerTooNew, match=r"schema 999.*Upgrade ContextInfinity"):
+        SqliteStore(ledger_path)
+
+
+def test_a_database_of_another_program_is_left_alone(ledger_path: Path) -> None:
+    with sqlite3.connect(ledger_path) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    before = ledger_path.read_bytes()
+    with pytest.raises(LedgerForeign, match="another program"):
+        SqliteStore(ledger_path)
+    assert ledger_path.read_bytes()[100:] == before[100:]
+
+
+def test_a_file_that_is_no_database_is_left_alone(ledger_path: Path) -> None:
+    ledger_path.write_text("Dear diary, " * 100)
+    with pytest.raises(LedgerForeign, match="is not a ledger"):
+        SqliteStore(ledger_path)
+    assert ledger_path.read_text().startswith("Dear diary")
+
+
+@pytest.mark.req("LEDGER-7")
+def test_processes_that_open_an_empty_file_at_once_all_get_a_ledger(ledger_path: Path) -> None:
+    script = (
+        "import asyncio, pathlib, sys\n"
+        "from contextinfinity.storage.sqlite.store import SqliteStore\n"
+        "from contextinfinity.domain.session import NewSession\n"
+        "async def main():\n"
+        "    store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
+        "    await store.sessions.create(NewSession())\n"
+        "    await store.close()\n"
+        "asyncio.run(main())\n"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", script, str(ledger_path)]) for _ in range(6)]
+    assert [process.wait() for process in started] == [0] * 6
+    assert connect(str(ledger_path)).execute("SELECT count(*) FROM session").get == 6
