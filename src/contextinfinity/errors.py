@@ -10,6 +10,8 @@
     │   ├── BranchBusy         another turn of this branch is being answered
     │   ├── WrongPhase         the turn's phase does not allow this step
     │   ├── TurnLost           another worker owns the turn by now; what we wanted to write was discarded
+    │   ├── JobLost            another worker has the job by now; its end was discarded
+    │   ├── WorkerLost         this worker was declared dead while it slept
     │   ├── HeadMoved          the branch head is no longer the state the caller built on
     │   └── OutOfOrder         an earlier turn of the branch has to be committed first
     └── LedgerError            the store itself cannot go on
@@ -101,6 +103,19 @@ class TurnLost(Refused):
     """Another worker owns the turn by now; nothing was written."""
 
     code = "turn_lost"
+
+
+class JobLost(Refused):
+    """Another worker has the job by now, or it is done; nothing was written."""
+
+    code = "job_lost"
+
+
+class WorkerLost(Refused):
+    """This worker was declared dead while it slept; its turns belong to others."""
+
+    code = "worker_lost"
+    default_hint = "Enter again as a new worker."
 
 
 class HeadMoved(Refused):

@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterator
 from types import ModuleType
 
-from tests.house.repository import ROOT
-
 from contextinfinity import errors
 from contextinfinity.errors import ContextInfinityError
+from tests.house.repository import ROOT
 
 ERRORS_PAGE = ROOT / "docs" / "reference" / "errors.md"
 DECISION_HEADINGS = ("Context", "Decision", "Consequences", "How we would notice it was wrong")

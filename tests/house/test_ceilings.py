@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable
 
 import pytest
+
 from tests.house import repository
 from tests.house.rules import Ceilings, function_lengths, over_ceilings, percentile, too_many_lines
 

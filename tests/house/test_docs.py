@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.house import pages, repository, rules
-from tests.house.repository import ROOT
 
 from contextinfinity import errors
+from tests.house import pages, repository, rules
+from tests.house.repository import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = repository.files("*.md")

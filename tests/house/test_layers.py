@@ -13,6 +13,7 @@ import sys
 from pathlib import Path, PurePath
 
 import pytest
+
 from tests.house import repository
 from tests.house.rules import PACKAGE, root_imports, vague_names
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.house import repository
 from tests.house.rules import machine_paths, replaced_parts, sleeps, unexplained_skips
 

@@ -82,6 +82,7 @@ def test_without_a_file_every_figure_is_the_documented_one(tmp_path: Path) -> No
     loaded = load_settings(data_dir=tmp_path, environ={})
     values = {key: value for key, value, _ in loaded.effective()}
     assert {key: values[key] for key in FIGURES} == FIGURES
+    assert values["storage.url"] == f"sqlite:///{tmp_path}/ledger.db"
     assert loaded.file is None
     assert loaded.settings == msgspec.structs.replace(Settings(), general=loaded.settings.general)
 
@@ -296,6 +297,7 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
             "[storage]\nthreads = 'ledger'\nthreads_shadow = 'ledger'",
             'config.toml:3: storage.threads_shadow is "ledger", and so is storage.threads.',
         ),
+        ("[storage]\nthreads_shadow = 'in_process'", 'config.toml:2: storage.threads_shadow is "in_process", and so'),
         (
             "[budget]\nsafty_margin = 1",
             "config.toml:2: budget.safty_margin is not a setting; did you mean budget.safety_margin_tokens?",
@@ -305,6 +307,7 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
             "[memory]\nzzz = 1",
             "config.toml:2: memory.zzz is not a setting; [memory] takes model, expiry_days.",
         ),
+        ('[general]\ndata_dir = "a\\u0000b"', 'config.toml:2: general.data_dir is "a\\u0000b"; it must be a path.'),
         ("[router]\nzzz = 1", "config.toml:2: router.zzz is not a setting; [router] takes no keys."),
         ("\n[budgets]\nzzz = 1", "config.toml:2: there is no section [budgets]; did you mean [budget]?"),
         ("[zzz]", "config.toml:1: there is no section [zzz]; there are general, budget, stream,"),
@@ -432,14 +435,21 @@ def test_a_secret_in_the_file_is_refused_and_never_repeated(tmp_path: Path, text
 
 
 @pytest.mark.req("CONFIG-1", "SAFE-1")
-def test_a_key_in_the_settings_is_answered_with_the_right_way(tmp_path: Path) -> None:
-    text = "[models.x]\nprovider = 'openai'\napi_key = 'sk-secret'"
-    assert problems(tmp_path, text, CONTEXTINFINITY_MODELS__X__API_KEY="sk-secret") == [
-        "config.toml:3: models.x.api_key is refused: a key never belongs into the settings; "
-        "name the environment variable that holds it with api_key_env.",
-        "CONTEXTINFINITY_MODELS__X__API_KEY: this is refused: a key never belongs into the settings; "
-        "name the environment variable that holds it with api_key_env.",
-    ]
+@pytest.mark.parametrize(
+    ("text", "environ", "said"),
+    [
+        ("[models.x]\nprovider = 'openai'\napi_key = 'sk'", {}, "config.toml:3: models.x.api_key is refused"),
+        ("[openai]\nAPI-KEY = 'sk'", {}, "config.toml:2: openai.API-KEY is refused"),
+        ("[models]\napi_key = 'sk'", {}, "config.toml:2: models.api_key is refused"),
+        ("api_key = 'sk'", {}, "config.toml:1: api_key is refused"),
+        ("", {"CONTEXTINFINITY_OPENAI__API_KEY": "sk"}, "CONTEXTINFINITY_OPENAI__API_KEY: this is refused"),
+    ],
+)
+def test_a_key_in_the_settings_is_answered_with_the_right_way(
+    tmp_path: Path, text: str, environ: dict[str, str], said: str
+) -> None:
+    way = "a key never belongs into the settings; name the environment variable that holds it with api_key_env."
+    assert problems(tmp_path, text, **environ) == [f"{said}: {way}"]
 
 
 @pytest.mark.req("SAFE-1")
@@ -447,7 +457,7 @@ def test_a_key_in_the_settings_is_answered_with_the_right_way(tmp_path: Path) ->
     "url",
     [
         "postgresql://me:{}@h/db",
-        "postgresql://me:x{}@y:z/@h/db",
+        "postgresql://me:x@y:{}/@h/db",
         "redis://:{}@h",
         "postgresql://h/db?user=me&password={}&x=1",
         "postgresql://h/db?sslpassword={}",

@@ -47,6 +47,11 @@ class ImageBlock(Struct, frozen=True, kw_only=True, tag="image"):
     source: Json
 
 
+def blob_source(sha256: str) -> Json:
+    """Say that an image's bytes are kept in the ledger under their hash."""
+    return {"type": "blob", "sha256": sha256}
+
+
 class ReasoningBlock(Struct, frozen=True, kw_only=True, tag="reasoning", omit_defaults=True):
     """The model's thinking, often encrypted for its own provider only."""
 
@@ -75,6 +80,17 @@ class Message(Struct, frozen=True, kw_only=True):
     def rendered_text(self) -> str:
         """The visible words: the text blocks, one after the other."""
         return "".join([block.text for block in self.blocks if isinstance(block, TextBlock)])
+
+
+def blobs_of(blocks: tuple[ContentBlock, ...]) -> tuple[str, ...]:
+    """Name the blobs that blocks refer to, nested ones too, each once."""
+    found: dict[str, None] = {}
+    for block in blocks:
+        if isinstance(block, ToolResultBlock):
+            found.update(dict.fromkeys(blobs_of(block.content)))
+        elif isinstance(block, ImageBlock) and isinstance(block.source, dict) and block.source.get("type") == "blob":
+            found[str(block.source.get("sha256"))] = None
+    return tuple(found)
 
 
 def say(role: Role, text: str) -> Message:

@@ -84,10 +84,10 @@ class Lineage(Struct, frozen=True, kw_only=True):
     @staticmethod
     def of(chain: list[tuple[BranchId, int]]) -> Lineage:
         """Build it from (branch, turn_seq where it left its parent), the branch itself first, its root last."""
-        ends = [None, *(fork_seq for _, fork_seq in chain[:-1])]
+        ends = [None, *(fork_seq for _, fork_seq in chain)]
         stretches = [
             Stretch(branch_id=branch, first=fork_seq + 1, last=end)
-            for (branch, fork_seq), end in zip(chain, ends, strict=True)
+            for (branch, fork_seq), end in zip(chain, ends, strict=False)
             if end is None or end > fork_seq
         ]
         return Lineage(stretches=tuple(reversed(stretches)))

@@ -9,9 +9,10 @@ name; a block or item of a kind this release does not know comes back as it is, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -33,7 +34,6 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.errors import InvalidInput
 
-T = TypeVar("T")
 Upgrade = Callable[[Json], Json]
 
 VERSION = 1
@@ -63,18 +63,16 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 def dumps(value: object) -> bytes:
     """Write a value in the current version."""
-    try:
+    with unicode_only():
         return b'{"v":%d,"is":%b}' % (VERSION, _encoder.encode(value))
-    except UnicodeEncodeError as error:
-        raise InvalidInput(f"The text holds a lone surrogate at {error.start}: it is not valid Unicode.") from error
 
 
-def loads(kind: type[T] | Any, data: bytes | str) -> T:
+def loads(kind: Any, data: bytes | str) -> Any:
     """Read a value of any version up to the current one."""
     envelope = _open_envelope.decode(data)
     if envelope.v == VERSION:
         try:
-            return _decoder(kind).decode(envelope.is_)  # type: ignore[no-any-return]
+            return _decoder(kind).decode(envelope.is_)
         except msgspec.ValidationError:
             pass  # perhaps a block or item of a kind we do not know: look closer
     body = upgrade(msgspec.json.decode(envelope.is_), envelope.v)
@@ -95,12 +93,23 @@ def upgrade(body: Json, version: int, *, to: int = VERSION, steps: Mapping[int, 
 
 def content_hash(message: Message) -> bytes:
     """Hash what a message says, whatever release wrote it: SHA-256 over role and blocks, keys sorted."""
-    return hashlib.sha256(_canonical.encode(message)).digest()
+    with unicode_only():
+        return hashlib.sha256(_canonical.encode(message)).digest()
 
 
 def text_hash(text: str) -> bytes:
     """Hash a plain text."""
-    return hashlib.sha256(text.encode()).digest()
+    with unicode_only():
+        return hashlib.sha256(text.encode()).digest()
+
+
+@contextmanager
+def unicode_only() -> Iterator[None]:
+    """Refuse text that cannot be written as UTF-8, wherever in the block it turns up."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"The text holds a lone surrogate at {error.start}: it is not valid Unicode.") from error
 
 
 def _mark_unknown(value: Json) -> Json:

@@ -27,7 +27,7 @@ from contextinfinity.settings.keys import (
     sections,
     shown,
 )
-from contextinfinity.settings.sections import BUILT_IN, OFFLINE, ModelSettings, Settings, whole_path
+from contextinfinity.settings.sections import BUILT_IN, OFFLINE, ModelSettings, Settings, Storage, whole_path
 
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SECRETS = "a key never belongs into the settings; name the environment variable that holds it with api_key_env"
@@ -107,10 +107,10 @@ class Reading:
             for key in keys:
                 if key.model_or is not None:
                     self._check_model(section, key, key.model_or)
-        storage = self.values["storage"]
-        if storage.get("threads_shadow") is not None and storage["threads_shadow"] == storage.get("threads"):
+        shadow = self.values["storage"].get("threads_shadow")
+        if shadow == self.values["storage"].get("threads", Storage().threads):
             place = self.places["storage.threads_shadow"]
-            self.complain(place, f"storage.threads_shadow is {shown(storage['threads'])}, and so is storage.threads.")
+            self.complain(place, f"storage.threads_shadow is {shown(shadow)}, and so is storage.threads.")
 
     def settings(self) -> Settings:
         """Put the values together; only once no problem was found."""

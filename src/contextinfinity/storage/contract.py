@@ -19,6 +19,7 @@ The transactions of a turn have their names: TX-0 ``Turns.accept``, TX-P ``Turns
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Protocol
 
 from contextinfinity.domain.chunk import Chunk, NewChunk
@@ -27,6 +28,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, StepEnd, Turn, TurnEnd
+from contextinfinity.domain.work import Backlog, Job, JobType, TakenOver, Worker
 
 
 class Sessions(Protocol):
@@ -188,7 +190,8 @@ class Chunks(Protocol):
         """TX-C: chunks, vectors and phase Indexed together; gives all chunks of the turn.
 
         The same span, type and words are stored once, however often this runs; a vector of the same model replaces
-        nothing. ``WrongPhase`` before the turn is committed; ``InvalidInput`` for a span outside its message.
+        nothing. ``WrongPhase`` before the turn is committed; ``InvalidInput`` for a span outside its message, or a
+        vector of another size than its model's others.
         """
         ...
 
@@ -201,6 +204,109 @@ class Chunks(Protocol):
         ...
 
 
+class Contents(Protocol):
+    """Texts and blobs by their SHA-256 (in hex): system texts, tool schemas, images, files; each kept once."""
+
+    async def keep_text(self, body: str) -> str:
+        """Keep a text and give its hash. What is there already is kept anew: it counts as young again."""
+        ...
+
+    async def text(self, sha256: str) -> str | None:
+        """Read a text."""
+        ...
+
+    async def keep_blob(self, body: bytes, media_type: str) -> str:
+        """Keep bytes and give their hash. A message refers to them with an image source ``blob_source(hash)``.
+
+        A message that refers to a blob that is not there is refused with ``InvalidInput``.
+        """
+        ...
+
+    async def blob(self, sha256: str) -> tuple[bytes, str] | None:
+        """Read bytes and their media type."""
+        ...
+
+    async def collect(self, *, older_than: timedelta = timedelta(hours=1)) -> int:
+        """Remove what nothing refers to and nobody kept for that long; tell how many. Never what is referred to."""
+        ...
+
+
+class Jobs(Protocol):
+    """Durable work. A turn's jobs are made by the transactions that call for them."""
+
+    async def enqueue(self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None) -> Job:
+        """Ask for a job. One of a kind waits for a turn (or, without a turn, for a branch): asking again gives it.
+
+        A job that had failed is queued afresh.
+        """
+        ...
+
+    async def claim(self, worker: WorkerId) -> Job | None:
+        """Take the next job that is due, and count the attempt.
+
+        Never one of a branch where another job runs, nor one behind an earlier waiting job of its kind on its branch.
+        """
+        ...
+
+    async def complete(self, job_id: int, worker: WorkerId) -> None:
+        """The job is done and gone. The last of a turn's index_turn and remember_turn makes the turn Done.
+
+        ``JobLost`` when the worker does not have the job any more; the same for the two verbs below.
+        """
+        ...
+
+    async def retry(self, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
+        """Queue it again for later. For index_turn the turn is marked degraded until an attempt succeeds."""
+        ...
+
+    async def give_up(self, job_id: int, worker: WorkerId, *, error: str) -> None:
+        """Keep it as failed, to be seen. A turn that only waited for it is Done, degraded."""
+        ...
+
+    async def list(self, *, limit: int = 50) -> tuple[Job, ...]:
+        """Read the jobs there are, the oldest first."""
+        ...
+
+    async def backlog(self) -> Backlog:
+        """Tell what waits."""
+        ...
+
+    async def due_in(self) -> timedelta | None:
+        """Tell how long until the next queued job is due (zero or less: now); None when none is queued."""
+        ...
+
+
+class Workers(Protocol):
+    """Processes at work. Who is dead is known at once where a lock tells it, elsewhere by a heart that stands still."""
+
+    async def enter(self) -> Worker:
+        """Register this process as a worker."""
+        ...
+
+    async def beat(self, worker: WorkerId) -> None:
+        """Count a heartbeat. ``WorkerLost`` when it was declared dead: it must enter again, its turns are gone."""
+        ...
+
+    async def leave(self, worker: WorkerId) -> None:
+        """Say goodbye. Unknown or repeated: nothing happens."""
+        ...
+
+    async def list(self) -> tuple[Worker, ...]:
+        """Read who is registered, the oldest first."""
+        ...
+
+    async def dead(self) -> tuple[WorkerId, ...]:
+        """Name the workers known to be dead: registered ones whose lock is free, and owners nobody registered."""
+        ...
+
+    async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
+        """Declare a worker dead: its unfinished turns become the taker's, its running jobs are queued again.
+
+        Whatever the dead one still writes is discarded. Taking over twice takes nothing.
+        """
+        ...
+
+
 class Store(Protocol):
     """A ledger. Open it once a process, close it at the end; both are quick at any size."""
 
@@ -209,6 +315,9 @@ class Store(Protocol):
     turns: Turns
     states: States
     chunks: Chunks
+    contents: Contents
+    jobs: Jobs
+    workers: Workers
 
     async def close(self) -> None:
         """Finish what was asked for, then let go of the files. Closing twice does nothing."""

@@ -22,6 +22,6 @@ def test_a_careless_file_is_refused_when_it_is_loaded(text: str, complaint: str)
         parse(text, "x.sql")
 
 
-@pytest.mark.parametrize("filename", ["sessions.sql", "states.sql", "turns.sql", "chunks.sql", "content.sql"])
+@pytest.mark.parametrize("filename", ["sessions", "states", "turns", "chunks", "content", "work"])
 def test_the_files_of_the_sqlite_store_can_be_loaded(filename: str) -> None:
-    assert sql_files.load("contextinfinity.storage.sqlite", filename)
+    assert sql_files.load("contextinfinity.storage.sqlite", f"{filename}.sql")

@@ -51,8 +51,13 @@ def held(writer: Writer) -> threading.Event:
 
 
 def test_waiting_writes_share_one_commit(writer: Writer, ledger_path: Path) -> None:
-    commits = []
-    writer.submit(lambda connection: connection.set_commit_hook(lambda: bool(commits.append(1)))).result()
+    commits: list[int] = []
+
+    def committing() -> bool:
+        commits.append(1)
+        return False  # go ahead
+
+    writer.submit(lambda connection: connection.set_commit_hook(committing)).result()
     release = held(writer)
     pieces = [say(writer, str(number)) for number in range(100)]
     release.set()
@@ -108,9 +113,7 @@ def test_closing_finishes_what_was_submitted(writer: Writer, ledger_path: Path) 
         say(writer, "too late")
 
 
-def test_a_lock_held_too_long_is_said_in_words(
-    writer: Writer, ledger_path: Path
-) -> None:
+def test_a_lock_held_too_long_is_said_in_words(writer: Writer, ledger_path: Path) -> None:
     writer.submit(lambda connection: connection.set_busy_handler(connections.patient_handler(0.05))).result()
     other = connect(str(ledger_path))
     other.execute("BEGIN IMMEDIATE")

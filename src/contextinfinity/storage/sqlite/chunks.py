@@ -14,7 +14,7 @@ from contextinfinity.errors import InvalidInput
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.rows import Row, must, one, pack, to_message, unpack
+from contextinfinity.storage.sqlite.rows import Row, many, must, one, pack, to_message, unpack
 
 SQL = sql_files.load(__package__, "chunks.sql")
 
@@ -44,7 +44,7 @@ class SqliteChunks:
 
 
 def _of_turn(connection: apsw.Connection, turn_id: TurnId) -> tuple[Chunk, ...]:
-    return tuple(map(_to_chunk, connection.execute(SQL["select_chunks"], (pack(turn_id),))))
+    return tuple(map(_to_chunk, many(connection, SQL["select_chunks"], (pack(turn_id),))))
 
 
 def _index(connection: apsw.Connection, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:

@@ -16,30 +16,38 @@ from pathlib import Path
 
 import apsw
 
-from contextinfinity import errors
+from contextinfinity.errors import (
+    LedgerBusy,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerFailed,
+    LedgerForeign,
+    LedgerFull,
+    LedgerReadOnly,
+)
 
 BUSY_SECONDS = 10.0
 APPLICATION_ID = 0x43495831  # "CIX1" in the file's header: this is a ledger of ours
 
-_CAUSES: tuple[tuple[type[apsw.Error], type[errors.LedgerError], str], ...] = (
-    (apsw.BusyError, errors.LedgerBusy, "is in use by another process"),
-    (apsw.LockedError, errors.LedgerBusy, "is locked"),
-    (apsw.FullError, errors.LedgerFull, "cannot grow: the disk is full"),
-    (apsw.ReadOnlyError, errors.LedgerReadOnly, "cannot be written"),
-    (apsw.CantOpenError, errors.LedgerReadOnly, "cannot be opened"),
-    (apsw.PermissionsError, errors.LedgerReadOnly, "may not be opened by this user"),
-    (apsw.NotADBError, errors.LedgerForeign, "is not a ledger (or it is encrypted)"),
-    (apsw.CorruptError, errors.LedgerCorrupt, "is damaged"),
-    (apsw.IOError, errors.LedgerFailed, "could not be read or written"),
+_CAUSES: tuple[tuple[type[apsw.Error], type[LedgerError], str], ...] = (
+    (apsw.BusyError, LedgerBusy, "is in use by another process"),
+    (apsw.LockedError, LedgerBusy, "is locked"),
+    (apsw.FullError, LedgerFull, "cannot grow: the disk is full"),
+    (apsw.ReadOnlyError, LedgerReadOnly, "cannot be written"),
+    (apsw.CantOpenError, LedgerReadOnly, "cannot be opened"),
+    (apsw.PermissionsError, LedgerReadOnly, "may not be opened by this user"),
+    (apsw.NotADBError, LedgerForeign, "is not a ledger (or it is encrypted)"),
+    (apsw.CorruptError, LedgerCorrupt, "is damaged"),
+    (apsw.IOError, LedgerFailed, "could not be read or written"),
 )
 
 
-def translate(error: apsw.Error, path: str) -> errors.LedgerError:
+def translate(error: apsw.Error, path: str) -> LedgerError:
     """Say in our words what SQLite said in its own."""
     for theirs, ours, words in _CAUSES:
         if isinstance(error, theirs):
             return ours(f"The ledger {path} {words} ({error}).")
-    return errors.LedgerFailed(f"The ledger {path} refused: {error}.")
+    return LedgerFailed(f"The ledger {path} refused: {error}.")
 
 
 @contextmanager
@@ -57,7 +65,7 @@ def create_private(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise errors.LedgerReadOnly(f"The ledger {path} cannot be opened ({error.strerror}).") from error
+        raise LedgerReadOnly(f"The ledger {path} cannot be opened ({error.strerror}).") from error
 
 
 def connect(path: str, *, vfs: str | None = None, read_only: bool = False) -> apsw.Connection:

@@ -1,39 +1,102 @@
-"""What other rows refer to: messages, shared texts, plans. Written once, never changed."""
+"""What other rows refer to: messages, shared texts, blobs, plans. Written once, never changed.
+
+Texts and blobs nobody refers to are collected. What was kept a moment ago and is not referred to yet is
+safe: keeping makes it young, and only what is old and idle goes. The search for idle ones scans, so it runs
+on a reader; the removal then takes only what nobody has kept since (``kept_at`` is as it was read).
+"""
 
 from __future__ import annotations
 
+import hashlib
+from datetime import timedelta
 from typing import TypeAlias
 
 import apsw
 import msgspec
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.ids import TurnId, now, to_millis
+from contextinfinity.domain.message import Json, Message, blobs_of
 from contextinfinity.domain.plan import Plan
+from contextinfinity.errors import InvalidInput
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.sqlite.rows import one, pack
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.rows import many, one, pack
 
 SQL = sql_files.load(__package__, "content.sql")
 
 MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
 """Text, blocks and hash of a message, as ``rows.message_columns`` gives them."""
 
+_YOUNG_MILLIS = 30 * 60 * 1000
+"""A text wanted again is written to only when it was wanted last that long ago; under half of what ages it."""
+
+
+class SqliteContents:
+    """``Contents`` on a SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def keep_text(self, body: str) -> str:
+        """Keep a text and give its hash."""
+        sha256 = wire.text_hash(body).hex()
+        await self._database.write(lambda connection: keep_text(connection, body, always=True))
+        return sha256
+
+    async def text(self, sha256: str) -> str | None:
+        """Read a text."""
+        row = await self._database.read(lambda connection: one(connection, SQL["select_text"], (pack(sha256),)))
+        return None if row is None else row[0]
+
+    async def keep_blob(self, body: bytes, media_type: str) -> str:
+        """Keep bytes and give their hash."""
+        digest = hashlib.sha256(body).digest()
+        values = {"hash": digest, "media_type": media_type, "now": to_millis(now()), "body": body}
+        await self._database.write(lambda connection: many(connection, SQL["keep_blob"], values))
+        return digest.hex()
+
+    async def blob(self, sha256: str) -> tuple[bytes, str] | None:
+        """Read bytes and their media type."""
+        row = await self._database.read(lambda connection: one(connection, SQL["select_blob"], (pack(sha256),)))
+        return None if row is None else (row[0], row[1])
+
+    async def collect(self, *, older_than: timedelta = timedelta(hours=1)) -> int:
+        """Remove what nothing refers to and nobody kept for that long."""
+        before = {"before": to_millis(now() - older_than)}
+        return await self._collect("text", before) + await self._collect("blob", before)
+
+    async def _collect(self, kind: str, before: dict[str, int]) -> int:
+        idle = await self._database.read(lambda connection: many(connection, SQL[f"select_idle_{kind}s"], before))
+        delete = SQL[f"delete_idle_{kind}"]
+        return await self._database.write(
+            lambda connection: sum(one(connection, delete, found) is not None for found in idle)
+        )
+
 
 def insert_message(connection: apsw.Connection, session_id: bytes, message: Message, columns: MessageColumns) -> int:
-    """Keep what was said and give its key."""
+    """Keep what was said, note the blobs it shows, and give its key."""
     text, blocks, content_hash = columns
     values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
-    return _key(one(connection, SQL["insert_message"], {**values, "content_hash": content_hash}))
+    key = _key(one(connection, SQL["insert_message"], {**values, "content_hash": content_hash}))
+    for sha256 in blobs_of(message.blocks):
+        use = {"hash": pack(sha256), "message_key": key, "session_id": session_id}
+        if one(connection, SQL["use_blob"], use) is None:
+            raise InvalidInput(f"The message shows a blob {sha256} that is not kept.", hint="Keep its bytes first.")
+    return key
 
 
-def keep_text(connection: apsw.Connection, body: str | None) -> int | None:
-    """Keep a text once and give its key; nothing for an empty one."""
-    if not body:
+def keep_text(connection: apsw.Connection, body: str | None, *, always: bool = False) -> int | None:
+    """Keep a text once and give its key; nothing for none. One kept lately is made young again only if asked."""
+    if body is None:
         return None
-    digest = wire.text_hash(body)
+    digest, moment = wire.text_hash(body), to_millis(now())
     row = one(connection, SQL["select_text_key"], (digest,))
-    return _key(row or one(connection, SQL["insert_text"], (digest, body)))
+    if row is None:
+        return _key(one(connection, SQL["insert_text"], (digest, body, moment)))
+    if always or row[1] < moment - _YOUNG_MILLIS:
+        connection.execute(SQL["touch_text"], (moment, row[0]))
+    return _key(row)
 
 
 def insert_plan(connection: apsw.Connection, turn_id: TurnId, session_id: bytes, step_index: int, plan: Plan) -> None:
@@ -50,7 +113,7 @@ def metadata_column(metadata: Json) -> str | None:
     return None if metadata is None else msgspec.json.encode(metadata).decode()
 
 
-def _key(row: tuple[int] | None) -> int:
+def _key(row: tuple[int, ...] | None) -> int:
     """Give the key of a row that was just found or made."""
     assert row is not None  # noqa: S101 - RETURNING always gives a row
     return row[0]

@@ -1,4 +1,4 @@
--- What other rows refer to: messages, shared texts, plans.
+-- What other rows refer to: messages, shared texts, blobs, plans.
 
 -- name: insert_message
 -- What was said, once.
@@ -14,9 +14,51 @@ INSERT INTO plan (turn_id, step_index, session_id, body) VALUES (?, ?, ?, ?)
 INSERT OR IGNORE INTO retrieval (turn_id, chunk_id, session_id, similarity, rank) VALUES (?, ?, ?, ?, ?)
 
 -- name: select_text_key
--- Where a text is kept.
-SELECT key FROM text WHERE hash = ?
+-- Where a text is kept, and how long ago somebody wanted it.
+SELECT key, kept_at FROM text WHERE hash = ?
 
 -- name: insert_text
 -- Keep a text.
-INSERT INTO text (hash, body) VALUES (?, ?) RETURNING key
+INSERT INTO text (hash, body, kept_at) VALUES (?, ?, ?) RETURNING key
+
+-- name: touch_text
+-- Somebody wants it again.
+UPDATE text SET kept_at = ? WHERE key = ?
+
+-- name: select_text
+-- A text by its hash.
+SELECT body FROM text WHERE hash = ?
+
+-- name: keep_blob
+-- Keep bytes, or make those that are there young again.
+INSERT INTO blob (hash, media_type, kept_at, body) VALUES (:hash, :media_type, :now, :body)
+ON CONFLICT (hash) DO UPDATE SET kept_at = :now
+
+-- name: select_blob
+-- Bytes by their hash.
+SELECT body, media_type FROM blob WHERE hash = ?
+
+-- name: use_blob
+-- A message shows a blob.
+INSERT INTO blob_use (hash, message_key, session_id) SELECT hash, :message_key, :session_id FROM blob WHERE hash = :hash
+RETURNING hash
+
+-- name: select_idle_texts
+-- Texts nothing refers to; scans, and so runs on a reader.
+SELECT key, kept_at FROM text WHERE kept_at < :before AND key NOT IN (
+  SELECT system FROM session WHERE system IS NOT NULL UNION SELECT summary FROM state WHERE summary IS NOT NULL
+  UNION SELECT pins FROM state WHERE pins IS NOT NULL)
+
+-- name: delete_idle_text
+-- Remove a text, unless somebody kept it since it was found idle.
+DELETE FROM text WHERE key = ? AND kept_at = ? RETURNING key
+
+-- name: select_idle_blobs
+-- Blobs no message shows; scans, and so runs on a reader.
+SELECT hash, kept_at FROM blob
+WHERE kept_at < :before AND NOT EXISTS (SELECT 1 FROM blob_use AS u WHERE u.hash = blob.hash)
+
+-- name: delete_idle_blob
+-- Remove a blob, unless somebody kept it or showed it since it was found idle.
+DELETE FROM blob WHERE hash = ?1 AND kept_at = ?2 AND NOT EXISTS (SELECT 1 FROM blob_use WHERE hash = ?1)
+RETURNING hash

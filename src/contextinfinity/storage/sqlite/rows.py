@@ -72,8 +72,13 @@ def maybe_unpack(raw: bytes | None) -> str | None:
 
 def one(connection: Connection, sql: str, values: Any = ()) -> Row | None:
     """Give the first row, or None."""
-    rows = connection.execute(sql, values).fetchall()
+    rows = many(connection, sql, values)
     return rows[0] if rows else None
+
+
+def many(connection: Connection, sql: str, values: Any = ()) -> list[Row]:
+    """Give all rows."""
+    return connection.execute(sql, values).fetchall()
 
 
 def must(row: Row | None, what: str, identifier: str) -> Row:
@@ -112,8 +117,8 @@ def to_items(column: str | None, answer: Message | None) -> tuple[TranscriptItem
     if column is None:
         return ()
     blocks = () if answer is None else answer.blocks
-    stored = wire.loads(_Items, column).items
-    return tuple(AssistantItem(blocks=blocks) if isinstance(item, _Answer) else item for item in stored)
+    stored: _Items = wire.loads(_Items, column)
+    return tuple(AssistantItem(blocks=blocks) if isinstance(item, _Answer) else item for item in stored.items)
 
 
 def inputs_column(inputs: tuple[ToolOutputItem, ...]) -> str | None:

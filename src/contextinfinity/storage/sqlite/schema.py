@@ -1,34 +1,43 @@
-"""The shape of a ledger as text: what `schema.sql` shows a reader, made from the migrations.
+"""The shape of a ledger as text, made from the migrations: what the files in `schema/` show a reader.
 
-`python -m contextinfinity.storage.sqlite.schema` prints it; a test says that the file equals it.
+`python -m contextinfinity.storage.sqlite.schema` writes them; a test says that they are up to date.
 """
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 
 import apsw
 
 from contextinfinity.storage.sqlite.migrate import migrate
 
-_ORDER = "CASE type WHEN 'table' THEN 0 WHEN 'index' THEN 1 WHEN 'view' THEN 2 ELSE 3 END"
+FOLDER = Path(__file__).parent / "schema"
+
+_KINDS = {"tables": "'table', 'index'", "views": "'view'", "triggers": "'trigger'"}
 
 
-def schema(connection: apsw.Connection) -> str:
-    """Write the shape of an open ledger: each table with its indexes, then the views, then the triggers."""
-    rows = connection.execute(
-        f"SELECT type, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type IN ('view', 'trigger'), "
-        f"CASE WHEN type IN ('view', 'trigger') THEN {_ORDER} END, tbl_name, {_ORDER}, name"
-    )
-    return "".join(("" if kind == "index" else "\n") + f"{sql};\n" for kind, sql in rows)
+def schema(connection: apsw.Connection) -> dict[str, str]:
+    """Write the shape of an open ledger: its tables with their indexes, its views, its triggers."""
+    return {name: _statements(connection, kinds) for name, kinds in _KINDS.items()}
 
 
-def schema_of_migrations() -> str:
+def schema_of_migrations() -> dict[str, str]:
     """Write the shape all migrations together give an empty file."""
     connection = apsw.Connection(":memory:")
     migrate(connection, ":memory:")
-    return "-- Made from the migrations; read it, but change the migrations.\n" + schema(connection)
+    return schema(connection)
+
+
+def _statements(connection: apsw.Connection, kinds: str) -> str:
+    rows = connection.execute(
+        f"SELECT type, sql FROM sqlite_schema WHERE sql IS NOT NULL AND type IN ({kinds}) "
+        "ORDER BY tbl_name, type = 'index', name"
+    )
+    body = "".join(("" if kind == "index" else "\n") + f"{sql};\n" for kind, sql in rows)
+    return "-- Made from the migrations: read this, but change those.\n" + body
 
 
 if __name__ == "__main__":
-    sys.stdout.write(schema_of_migrations())
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in schema_of_migrations().items():
+        (FOLDER / f"{name}.sql").write_text(text, "utf-8")

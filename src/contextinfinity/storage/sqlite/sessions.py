@@ -19,7 +19,7 @@ from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import check_new_session, check_place
 from contextinfinity.storage.sqlite.content import keep_text
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.rows import maybe_pack, must, one, pack, to_branch, to_session, unpack
+from contextinfinity.storage.sqlite.rows import many, maybe_pack, must, one, pack, to_branch, to_session, unpack
 from contextinfinity.storage.sqlite.states import insert_state, newest_state, numbered_state
 
 SQL = sql_files.load(__package__, "sessions.sql")
@@ -53,9 +53,11 @@ class SqliteSessions:
             place = {"updated_at": _FOR_EVER, "id": b""}
             if after is not None:
                 last = _existing(connection, after)
+                if last.owner != owner:
+                    raise NotFound(f"There is no session {after}.")
                 place = {"updated_at": to_millis(last.updated_at), "id": pack(last.id)}
             values = {"org_id": owner.org_id, "user_id": owner.user_id, "limit": max(limit, 0), **place}
-            return tuple(map(to_session, connection.execute(SQL["select_sessions"], values)))
+            return tuple(map(to_session, many(connection, SQL["select_sessions"], values)))
 
         return await self._database.read(read)
 
@@ -99,7 +101,7 @@ class SqliteBranches:
     async def list(self, session_id: SessionId) -> tuple[Branch, ...]:
         """Read all of a session, the oldest first."""
         return await self._database.read(
-            lambda connection: tuple(map(to_branch, connection.execute(SQL["select_branches"], (pack(session_id),))))
+            lambda connection: tuple(map(to_branch, many(connection, SQL["select_branches"], (pack(session_id),))))
         )
 
     async def lineage(self, branch_id: BranchId) -> Lineage:
@@ -145,7 +147,7 @@ def existing_branch(connection: apsw.Connection, branch_id: BranchId) -> Branch:
 
 def lineage_of(connection: apsw.Connection, branch_id: BranchId) -> Lineage:
     """Walk from a branch to its root. An unknown branch sees nothing."""
-    chain = connection.execute(SQL["select_ancestry"], (pack(branch_id),)).fetchall()
+    chain = many(connection, SQL["select_ancestry"], (pack(branch_id),))
     return Lineage.of([(unpack(branch), fork_seq) for branch, fork_seq in chain])
 
 
@@ -207,6 +209,7 @@ def _insert_root(connection: apsw.Connection, session_id: SessionId, branch_id: 
             "summary": None,
             "pins": None,
             "token_count_est": 0,
+            "created_at": to_millis(now()),
             "schema_version": SCHEMA_VERSION,
         },
     )

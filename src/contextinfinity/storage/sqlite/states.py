@@ -16,10 +16,10 @@ from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import check_fact, drafted_state, remove_pin
 from contextinfinity.storage.sqlite.content import keep_text
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.rows import must, one, pack, to_state
+from contextinfinity.storage.sqlite.jobs import enqueue
+from contextinfinity.storage.sqlite.rows import many, must, one, pack, to_state
 
 SQL = sql_files.load(__package__, "states.sql")
-TURN_SQL = sql_files.load(__package__, "turns.sql")
 
 
 class SqliteStates:
@@ -47,7 +47,7 @@ class SqliteStates:
         if limit < 1:
             return ()
         return await self._database.read(
-            lambda connection: tuple(map(to_state, connection.execute(SQL["select_chain"], values)))
+            lambda connection: tuple(map(to_state, many(connection, SQL["select_chain"], values)))
         )
 
     async def commit(self, draft: StateDraft, *, expected_head: StateId) -> State:
@@ -84,7 +84,7 @@ def head_of(connection: apsw.Connection, branch_id: BranchId) -> State:
 
 def insert_state(connection: apsw.Connection, columns: dict[str, Any]) -> None:
     """Write a state's row."""
-    connection.execute(SQL["insert_state"], {**columns, "now": to_millis(now())})
+    connection.execute(SQL["insert_state"], columns)
 
 
 def append_state(connection: apsw.Connection, state: State) -> None:
@@ -101,9 +101,10 @@ def append_state(connection: apsw.Connection, state: State) -> None:
             "turn_seq": state.turn_seq,
             "covers_turn_seq": state.covers_turn_seq,
             "reason": state.reason,
-            "summary": keep_text(connection, state.summary),
+            "summary": keep_text(connection, state.summary or None),
             "pins": keep_text(connection, pins),
             "token_count_est": state.token_count_est,
+            "created_at": to_millis(state.created_at),
             "schema_version": state.schema_version,
         },
     )
@@ -169,10 +170,11 @@ def _commit(connection: apsw.Connection, draft: StateDraft, expected_head: State
 
 def _commit_turn(connection: apsw.Connection, draft: StateDraft, state: State) -> None:
     refuse_unsettled(connection, draft.branch_id, before=state.turn_seq)
-    values = {"state": pack(state.id), "turn_id": pack(draft.turn_id or ""), "now": to_millis(state.created_at)}
+    turn_id = pack(draft.turn_id or "")
+    values = {"state": pack(state.id), "turn_id": turn_id, "now": to_millis(state.created_at)}
     connection.execute(SQL["commit_turn"], values)
-    for job_type in ("index_turn", "remember_turn"):
-        connection.execute(TURN_SQL["enqueue"], {"job_type": job_type, **values})
+    enqueue(connection, "index_turn", pack(draft.branch_id), turn_id)
+    enqueue(connection, "remember_turn", pack(draft.branch_id), turn_id)
 
 
 def refuse_unsettled(connection: apsw.Connection, branch_id: BranchId, *, before: int) -> None:

@@ -5,7 +5,7 @@
 INSERT INTO state (id, session_id, branch_id, state_seq, parent_id, turn_seq, covers_turn_seq, reason, summary, pins,
   token_count_est, created_at, schema_version)
 VALUES (:id, :session_id, :branch_id, :state_seq, :parent_id, :turn_seq, :covers_turn_seq, :reason, :summary, :pins,
-  :token_count_est, :now, :schema_version)
+  :token_count_est, :created_at, :schema_version)
 
 -- name: select_state
 -- One state by its id.

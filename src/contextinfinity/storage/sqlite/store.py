@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from contextinfinity.storage.contract import Branches, Chunks, Sessions, States, Turns
+from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
 from contextinfinity.storage.sqlite.chunks import SqliteChunks
+from contextinfinity.storage.sqlite.content import SqliteContents
 from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.jobs import SqliteJobs
 from contextinfinity.storage.sqlite.sessions import SqliteBranches, SqliteSessions
 from contextinfinity.storage.sqlite.states import SqliteStates
 from contextinfinity.storage.sqlite.turns import SqliteTurns
+from contextinfinity.storage.sqlite.workers import SqliteWorkers
+from contextinfinity.storage.worker_locks import WorkerLocks
 
 
 class SqliteStore:
@@ -21,6 +25,9 @@ class SqliteStore:
     turns: Turns
     states: States
     chunks: Chunks
+    contents: Contents
+    jobs: Jobs
+    workers: Workers
 
     def __init__(self, path: Path, *, vfs: str | None = None) -> None:
         self.database = Database(path, vfs=vfs)
@@ -29,7 +36,12 @@ class SqliteStore:
         self.turns = SqliteTurns(self.database)
         self.states = SqliteStates(self.database)
         self.chunks = SqliteChunks(self.database)
+        self.contents = SqliteContents(self.database)
+        self.jobs = SqliteJobs(self.database)
+        self._locks = WorkerLocks(path.parent / "workers")
+        self.workers = SqliteWorkers(self.database, self._locks)
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file."""
         await asyncio.get_running_loop().run_in_executor(None, self.database.close)
+        self._locks.release_all()

@@ -29,11 +29,13 @@ from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import check_finalising, check_id, check_owner, check_phase
 from contextinfinity.storage.sqlite.content import MessageColumns, insert_message, insert_plan, metadata_column
 from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.jobs import enqueue
 from contextinfinity.storage.sqlite.recording import record
 from contextinfinity.storage.sqlite.rows import (
     Row,
     inputs_column,
     items_column,
+    many,
     maybe_pack,
     message_columns,
     must,
@@ -91,8 +93,7 @@ class SqliteTurns:
             standing = _standing(connection, turn_id, owner)
             check_finalising(turn_id, standing[1], end)
             turn = _end(connection, turn_id, Phase.RESPONSE_FINALIZED, end, answer)
-            values = {"turn_id": pack(turn_id), "now": to_millis(turn.updated_at)}
-            connection.execute(SQL["enqueue"], {"job_type": "summarize_turn", **values})
+            enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
             return turn
 
         return await self._database.write(write)
@@ -123,7 +124,7 @@ class SqliteTurns:
         """Read a turn's provider calls in order."""
         return await self._database.read(
             lambda connection: tuple(
-                _to_step(turn_id, row) for row in connection.execute(SQL["select_steps"], (pack(turn_id),))
+                _to_step(turn_id, row) for row in many(connection, SQL["select_steps"], (pack(turn_id),))
             )
         )
 
@@ -279,7 +280,7 @@ def _history(connection: apsw.Connection, branch_id: BranchId, limit: int, befor
         if len(turns) >= limit:
             break
         values = {"branch_id": pack(branch), "first": first, "last": last, "limit": limit - len(turns)}
-        turns.extend(map(to_turn, connection.execute(SQL["select_stretch"], values)))
+        turns.extend(map(to_turn, many(connection, SQL["select_stretch"], values)))
     return tuple(reversed(turns))
 
 

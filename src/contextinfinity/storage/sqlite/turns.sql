@@ -109,9 +109,3 @@ FROM step AS s JOIN turn AS t ON t.id = s.turn_id
   JOIN plan AS p ON p.turn_id = s.turn_id AND p.step_index = s.step_index
   LEFT JOIN response AS r ON r.step_id = s.id LEFT JOIN message AS a ON a.key = t.answer
 WHERE s.turn_id = ? ORDER BY s.step_index
-
--- name: enqueue
--- A job for a turn, once.
-INSERT INTO job (job_type, session_id, branch_id, turn_id, turn_seq, state, run_at, created_at, updated_at)
-SELECT :job_type, session_id, branch_id, id, turn_seq, 'queued', :now, :now, :now FROM turn WHERE id = :turn_id
-ON CONFLICT (turn_id, job_type) WHERE turn_id IS NOT NULL DO NOTHING

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
+from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerClosed
 from contextinfinity.storage.sqlite.connection import translate
 
@@ -106,7 +107,8 @@ class Writer:
         """Run one piece in a savepoint; what it raises is its own."""
         self._connection.execute("SAVEPOINT piece")
         try:
-            result = piece.work(self._connection)
+            with unicode_only():
+                result = piece.work(self._connection)
         except BaseException as error:
             if not self._connection.in_transaction:
                 raise  # a full disk or an I/O error ended the whole transaction: it concerns the group

@@ -15,31 +15,31 @@ pytest-asyncio in auto mode, and see the store through its contract only.
 
 from __future__ import annotations
 
-import pytest
-
-_PARTS = ("sessions", "branches", "turns", "phases", "endings", "states", "chunks", "concurrency", "content", "closing")
-for _part in _PARTS:  # so that a broken promise shows what was compared
-    pytest.register_assert_rewrite(f"{__name__}.{_part}")
-
-from contextinfinity.testing.stores.branches import BranchSuite  # noqa: E402
-from contextinfinity.testing.stores.chunks import ChunkSuite  # noqa: E402
-from contextinfinity.testing.stores.closing import ClosingSuite  # noqa: E402
-from contextinfinity.testing.stores.concurrency import ConcurrencySuite  # noqa: E402
-from contextinfinity.testing.stores.content import ContentSuite  # noqa: E402
-from contextinfinity.testing.stores.endings import EndingSuite  # noqa: E402
-from contextinfinity.testing.stores.phases import PhaseSuite  # noqa: E402
-from contextinfinity.testing.stores.sessions import SessionSuite  # noqa: E402
-from contextinfinity.testing.stores.states import StateSuite  # noqa: E402
-from contextinfinity.testing.stores.turns import TurnSuite  # noqa: E402
+from contextinfinity.testing.stores.branches import BranchSuite
+from contextinfinity.testing.stores.chunks import ChunkSuite
+from contextinfinity.testing.stores.closing import ClosingSuite
+from contextinfinity.testing.stores.concurrency import ConcurrencySuite
+from contextinfinity.testing.stores.content import ContentSuite
+from contextinfinity.testing.stores.endings import EndingSuite
+from contextinfinity.testing.stores.phases import PhaseSuite
+from contextinfinity.testing.stores.pins import PinSuite
+from contextinfinity.testing.stores.records import RecordSuite
+from contextinfinity.testing.stores.rollbacks import RollbackSuite
+from contextinfinity.testing.stores.sessions import SessionSuite
+from contextinfinity.testing.stores.states import StateSuite
+from contextinfinity.testing.stores.turns import TurnSuite
 
 
 class StoreSuite(
     SessionSuite,
     BranchSuite,
+    RollbackSuite,
     TurnSuite,
+    RecordSuite,
     PhaseSuite,
     EndingSuite,
     StateSuite,
+    PinSuite,
     ChunkSuite,
     ContentSuite,
     ConcurrencySuite,
@@ -56,6 +56,9 @@ __all__ = [
     "ContentSuite",
     "EndingSuite",
     "PhaseSuite",
+    "PinSuite",
+    "RecordSuite",
+    "RollbackSuite",
     "SessionSuite",
     "StateSuite",
     "StoreSuite",

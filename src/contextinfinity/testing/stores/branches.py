@@ -6,10 +6,17 @@ import pytest
 
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import Branch, Lineage
-from contextinfinity.domain.state import StateDraft
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.storage.contract import Store
-from contextinfinity.testing.builders import answer_turn, commit_turn, exchange, final_turn, later_than, new_branch, said
+from contextinfinity.testing.builders import (
+    answer_turn,
+    commit_turn,
+    exchange,
+    final_turn,
+    later_than,
+    new_branch,
+    said,
+)
 
 
 async def talk(store: Store, branch_id: str, *words: str) -> None:
@@ -155,7 +162,9 @@ class BranchSuite:
         await store.states.pin(main.id, "early")
         await talk(store, main.id, "b")
         await store.states.pin(main.id, "late")
-        pins = [(await store.states.head((await store.branches.fork(main.id, at=at)).id)).pinned_facts for at in (0, 1, 2)]
+        pins = [
+            (await store.states.head((await store.branches.fork(main.id, at=at)).id)).pinned_facts for at in (0, 1, 2)
+        ]
         assert pins == [(), ("early",), ("early", "late")]
 
     @pytest.mark.req("LEDGER-8")
@@ -215,18 +224,6 @@ class BranchSuite:
             await store.branches.fork(main.id, **place)  # type: ignore[arg-type]
         assert await store.branches.list(main.session_id) == (main,)
 
-    @pytest.mark.parametrize("place", [{}, {"to": 6}, {"to": -1}, {"state": 6}, {"to": 1, "state": 1}], ids=str)
-    async def test_a_rollback_to_a_place_the_branch_does_not_have_is_refused(
-        self, store: Store, place: dict[str, int]
-    ) -> None:
-        main = await five_turns(store)
-        with pytest.raises(InvalidInput):
-            await store.branches.rollback(main.id, **place)  # type: ignore[arg-type]
-        assert await store.branches.list(main.session_id) == (main,)
-        session = await store.sessions.get(main.session_id)
-        assert session is not None
-        assert session.active_branch == main.id
-
     async def test_an_unknown_branch_cannot_be_read_or_forked(self, store: Store) -> None:
         unknown = new_id()
         assert await store.branches.get(unknown) is None
@@ -236,51 +233,6 @@ class BranchSuite:
             await store.branches.fork(unknown)
         with pytest.raises(NotFound):
             await store.branches.rollback(unknown, to=0)
-
-    # --- rollback ---
-
-    @pytest.mark.req("LEDGER-8")
-    async def test_a_fork_leaves_the_active_branch_and_a_rollback_changes_it(self, store: Store) -> None:
-        main = await five_turns(store)
-        await store.branches.fork(main.id, at=2)
-        session = await store.sessions.get(main.session_id)
-        assert session is not None
-        assert session.active_branch == main.id
-        back = await store.branches.rollback(main.id, to=2, label="second try")
-        session = await store.sessions.get(main.session_id)
-        assert session is not None
-        assert session.active_branch == back.id
-        assert (back.parent_id, back.fork_seq, back.last_turn_seq, back.label) == (main.id, 2, 2, "second try")
-
-    @pytest.mark.req("LEDGER-8")
-    async def test_a_rollback_deletes_nothing(self, store: Store) -> None:
-        main = await five_turns(store)
-        turns, states = await store.turns.history(main.id), await store.states.list(main.id)
-        back = await store.branches.rollback(main.id, to=1)
-        await talk(store, back.id, "x", "y")
-        assert await said(store, back.id) == ["a", "x", "y"]
-        assert await store.branches.get(main.id) == main
-        assert await store.turns.history(main.id) == turns
-        assert await store.states.list(main.id) == states
-
-    @pytest.mark.req("LEDGER-8")
-    async def test_a_rollback_to_a_state_takes_its_summary_and_pins(self, store: Store) -> None:
-        main = await five_turns(store)
-        draft = StateDraft(branch_id=main.id, reason="fold", summary="a, b and c were said", covers_turn_seq=3)
-        folded = await store.states.commit(draft, expected_head=main.head_state)
-        await talk(store, main.id, "f")
-        back = await store.branches.rollback(main.id, state=folded.state_seq)
-        assert await store.states.head(back.id) == folded
-        assert await said(store, back.id) == list("abcde")
-
-    @pytest.mark.req("LEDGER-8")
-    async def test_a_rollback_forgets_pins_made_later(self, store: Store) -> None:
-        main = await new_branch(store)
-        await store.turns.record(main.id, [exchange("a", "b"), exchange("c", "d")])
-        await store.states.pin(main.id, "late")
-        back = await store.branches.rollback(main.id, to=1)
-        assert (await store.states.head(back.id)).pinned_facts == ()
-        assert (await store.states.head(main.id)).pinned_facts == ("late",)
 
     async def test_the_branches_of_a_session_are_listed_oldest_first(self, store: Store) -> None:
         main = await five_turns(store)

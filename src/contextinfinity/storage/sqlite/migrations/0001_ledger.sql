@@ -14,7 +14,8 @@ CREATE TABLE schema_version (           -- which migrations this file has seen
 CREATE TABLE text (                     -- texts that many rows share: summaries, pins, system prompts
   key INTEGER PRIMARY KEY,
   hash BLOB NOT NULL UNIQUE,
-  body TEXT NOT NULL
+  body TEXT NOT NULL,
+  kept_at INTEGER NOT NULL              -- when somebody last wanted it: what is young is never collected
 ) STRICT;
 
 CREATE TABLE session (
@@ -169,8 +170,32 @@ CREATE TABLE job (
   updated_at INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX job_once ON job (turn_id, job_type) WHERE turn_id IS NOT NULL;
-CREATE INDEX job_by_branch ON job (branch_id, turn_seq, id);
+CREATE UNIQUE INDEX job_once_a_branch ON job (branch_id, job_type) WHERE turn_id IS NULL;
+CREATE UNIQUE INDEX one_running_job ON job (branch_id) WHERE state = 'running';
+CREATE INDEX job_by_branch ON job (branch_id, job_type, turn_seq);
 CREATE INDEX job_by_state ON job (state, run_at);
+
+CREATE TABLE worker (                   -- processes at work; on this host each also holds a file lock
+  id TEXT PRIMARY KEY,
+  host TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  beats INTEGER NOT NULL DEFAULT 0,
+  started_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE blob (                     -- images and files, by their hash
+  hash BLOB PRIMARY KEY,
+  media_type TEXT NOT NULL,
+  kept_at INTEGER NOT NULL,
+  body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE blob_use (                 -- which messages show which blob
+  hash BLOB NOT NULL REFERENCES blob (hash),
+  message_key INTEGER NOT NULL,
+  session_id BLOB NOT NULL,
+  PRIMARY KEY (hash, message_key)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE deletion (                 -- sessions that may be deleted from, while the row stands
   session_id BLOB PRIMARY KEY,

@@ -65,6 +65,13 @@ BEGIN SELECT raise(ABORT, 'immutable: a plan never changes'); END;
 CREATE TRIGGER chunk_is_immutable BEFORE UPDATE ON chunk
 BEGIN SELECT raise(ABORT, 'immutable: a chunk never changes; index the turn again'); END;
 
-CREATE TRIGGER text_is_immutable BEFORE UPDATE ON text
+CREATE TRIGGER blob_is_immutable BEFORE UPDATE OF hash, body ON blob
+BEGIN SELECT raise(ABORT, 'immutable: a blob never changes'); END;
+
+CREATE TRIGGER blob_in_use_stays BEFORE DELETE ON blob
+WHEN EXISTS (SELECT 1 FROM blob_use WHERE hash = OLD.hash)
+BEGIN SELECT raise(ABORT, 'immutable: a blob that a message shows stays'); END;
+
+CREATE TRIGGER text_is_immutable BEFORE UPDATE OF hash, body ON text
 BEGIN SELECT raise(ABORT, 'immutable: a shared text never changes'); END;
 

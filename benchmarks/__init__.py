@@ -1,0 +1,1 @@
+"""Figures, each beside a floor measured in the same run: ``python -m benchmarks``."""

@@ -1,0 +1,60 @@
+"""``python -m benchmarks [NAME…]``: run the benchmarks and show the figures."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import branching, disk, exchange, history, many_writers, opening, report
+from benchmarks.harness import FULL, ORDINARY, Bench, Benchmark, Row, machine
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "exchange": exchange.run,
+    "many-writers": many_writers.run,
+    "disk": disk.run,
+    "branching": branching.run,
+    "history": history.run,
+    "opening": opening.run,
+}
+
+
+async def measure(bench: Bench, names: list[str]) -> list[Row]:
+    """Run benchmarks by name, one after the other."""
+    rows: list[Row] = []
+    for name in names:
+        began = time.perf_counter()
+        with bench.console.status(name):
+            rows += await BENCHMARKS[name](bench)
+        bench.console.print(f"{name}: {time.perf_counter() - began:.0f} s")
+    return rows
+
+
+def main() -> None:
+    """Read the arguments, run, show."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Figures, each beside a floor.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these: {', '.join(BENCHMARKS)}")
+    parser.add_argument("--full", action="store_true", help="with 1,000,000 turns; the ledger is kept and reused")
+    parser.add_argument("--markdown", action="store_true", help="print a markdown table")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to a file")
+    parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data", help="where ledgers are kept")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(BENCHMARKS):
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
+    bench = Bench(folder=arguments.data, scale=FULL if arguments.full else ORDINARY)
+    described = machine(bench)
+    bench.console.print(described)
+    rows = asyncio.run(measure(bench, arguments.names or list(BENCHMARKS)))
+    if arguments.markdown:
+        print(report.markdown(rows, described))
+    else:
+        Console().print(report.table(rows), described, sep="\n")
+    if arguments.json:
+        arguments.json.write_text(report.as_json(rows, described), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

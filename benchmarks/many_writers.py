@@ -1,0 +1,171 @@
+"""Fifty conversations writing at once, beside one commit per exchange.
+
+Each of fifty tasks carries exchanges through TX-0, the move to ContextPrepared, TX-P and TX-A in a session
+of its own; the writer groups what waits into one commit. The floor writes the same rows one exchange after
+the other, one commit each. For comparison: the floor with one commit per transaction (as durable at each
+step as ours is), and exchanges recorded whole, one transaction each, as small logs and imports do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import time
+from pathlib import Path
+
+from benchmarks.content import ANSWER, QUESTION, Saying, content
+from benchmarks.exchange import prepared
+from benchmarks.floor import Floor, Place, Transaction
+from benchmarks.harness import Bench, Row, alternate, commit_cost
+from benchmarks.words import text
+from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.session import Branch
+from contextinfinity.domain.turn import Exchange
+from contextinfinity.storage.sqlite.rows import pack
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import exchange, new_branch
+
+QUIET, BUSY, BUSY_COMMIT = 3.0, 5.0, 1.0
+
+
+async def run(bench: Bench) -> list[Row]:
+    """Measure exchanges a second."""
+    scale = bench.scale
+    with bench.scratch() as folder:
+        floor = _FloorSide(folder / "floor.db", await prepared(folder / "floor.db", scale.writers), scale.rounds)
+        store = SqliteStore(folder / "ours.db")
+        ours = _OurSide(store, [await new_branch(store) for _ in range(scale.writers)], scale.rounds)
+        commits: list[float] = []
+
+        async def commit_block() -> None:
+            commits.append(commit_cost(folder, 20).p50)
+
+        sides = (ours.answered, floor.a_commit_an_exchange, floor.a_commit_a_transaction)
+        recorded = (ours.recorded, floor.recorded)
+        await alternate(scale.blocks, (commit_block, *sides, *recorded))
+        floor.close()
+        await store.close()
+    return _rows(ours, floor, statistics.median(commits), scale.writers)
+
+
+class _Rates:
+    """Exchanges a second, one entry a block."""
+
+    def __init__(self) -> None:
+        self.rates: dict[str, list[float]] = {}
+
+    def done(self, name: str, exchanges: int, began: float) -> None:
+        self.rates.setdefault(name, []).append(exchanges / (time.perf_counter() - began))
+
+    def rate(self, name: str) -> float:
+        return statistics.median(self.rates[name])
+
+
+class _OurSide(_Rates):
+    """Many tasks, each with a session of its own."""
+
+    def __init__(self, store: SqliteStore, branches: list[Branch], rounds: int) -> None:
+        super().__init__()
+        self._store = store
+        self._branches = branches
+        self._rounds = rounds
+        self._rng = random.Random(2)
+
+    async def answered(self) -> None:
+        """TX-0, prepare, TX-P, TX-A."""
+        made = [[content(self._rng) for _ in range(self._rounds)] for _ in self._branches]
+
+        async def converse(branch: Branch, index: int) -> None:
+            for each in made[index]:
+                for verb in Saying(self._store, branch.id, each).answering:
+                    await verb()
+
+        began = time.perf_counter()
+        await asyncio.gather(*(converse(branch, index) for index, branch in enumerate(self._branches)))
+        self.done("answered", len(self._branches) * self._rounds, began)
+
+    async def recorded(self) -> None:
+        """One transaction an exchange."""
+        made = [[_exchange(self._rng) for _ in range(self._rounds)] for _ in self._branches]
+        branches = [await new_branch(self._store) for _ in self._branches]  # recording needs settled ones
+
+        async def log(branch: Branch, index: int) -> None:
+            for each in made[index]:
+                await self._store.turns.record(branch.id, [each])
+
+        began = time.perf_counter()
+        await asyncio.gather(*(log(branch, index) for index, branch in enumerate(branches)))
+        self.done("recorded", len(branches) * self._rounds, began)
+
+
+class _FloorSide(_Rates):
+    """One thread, one exchange after the other, going round the sessions."""
+
+    def __init__(self, path: Path, branches: list[Branch], rounds: int) -> None:
+        super().__init__()
+        self._floor = Floor(path)
+        self._places = [Place.of(branch) for branch in branches] * rounds
+        self._rng = random.Random(3)
+        self.close = self._floor.close
+
+    async def a_commit_an_exchange(self) -> None:
+        """All rows of an exchange in one commit."""
+        made = self._made()
+        began = time.perf_counter()
+        for transactions in made:
+            self._floor.write(*transactions)
+        self.done("exchange", len(made), began)
+
+    async def a_commit_a_transaction(self) -> None:
+        """Each of the four transactions in a commit of its own."""
+        made = self._made()
+        began = time.perf_counter()
+        for transactions in made:
+            for transaction in transactions:
+                self._floor.write(transaction)
+        self.done("transaction", len(made), began)
+
+    async def recorded(self) -> None:
+        """The rows of a recorded exchange, one commit each."""
+        made = [self._floor.recorded(place, _exchange(self._rng)) for place in self._places]
+        began = time.perf_counter()
+        for transaction in made:
+            self._floor.write(transaction)
+        self.done("recorded", len(made), began)
+
+    def _made(self) -> list[tuple[Transaction, ...]]:
+        # A branch holds one open turn at a time; the floor's are final when the next one begins.
+        return [self._floor.answering(place, content(self._rng), pack(new_id())) for place in self._places]
+
+
+def _exchange(rng: random.Random) -> Exchange:
+    return exchange(text(rng, QUESTION), text(rng, ANSWER))
+
+
+def _rows(ours: _OurSide, floor: _FloorSide, commit: float, writers: int) -> list[Row]:
+    mine, theirs = ours.rate("answered"), floor.rate("exchange")
+    wanted = BUSY if commit >= BUSY_COMMIT else QUIET
+    return [
+        Row(
+            what=f"{writers} conversations writing at once (a commit costs {commit:.2g} ms)",
+            figure=f"≥ {wanted:.0f} × one commit per exchange",
+            measured=f"{mine:.0f} exchanges/s",
+            floor=f"{theirs:.0f}/s",
+            ratio=mine / theirs,
+            reached=mine >= wanted * theirs,
+            values={"ours_per_s": mine, "floor_per_s": theirs, "commit_ms": commit},
+        ),
+        _comparison("  beside one commit per transaction", mine, floor.rate("transaction")),
+        _comparison("  recorded whole, beside one commit per exchange", ours.rate("recorded"), floor.rate("recorded")),
+    ]
+
+
+def _comparison(what: str, mine: float, theirs: float) -> Row:
+    return Row(
+        what=what,
+        measured=f"{mine:.0f} exchanges/s",
+        floor=f"{theirs:.0f}/s",
+        ratio=mine / theirs,
+        values={"ours_per_s": mine, "floor_per_s": theirs},
+    )

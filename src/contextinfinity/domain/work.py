@@ -1,0 +1,63 @@
+"""Work that goes on behind the answers: jobs, and the workers that do it.
+
+A job is durable the moment the turn that needs it is. Jobs of one kind on one branch are done in the
+branch's order, one at a time a branch, by whichever worker takes them. A worker is one process; it owns the
+turns it answers until it leaves or is found dead.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId
+
+JobType: TypeAlias = Literal["summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream"]
+JobState: TypeAlias = Literal["queued", "running", "failed"]
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """Something to be done for a turn or a branch. A job that is done is gone."""
+
+    id: int
+    job_type: JobType
+    session_id: SessionId
+    branch_id: BranchId
+    turn_seq: int
+    state: JobState
+    run_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    turn_id: TurnId | None = None
+    attempts: int = 0
+    last_error: str | None = None
+    owner: WorkerId | None = None
+
+
+class Backlog(Struct, frozen=True, kw_only=True):
+    """What waits: how many jobs in each state, by kind, and since when the oldest waits."""
+
+    queued: int = 0
+    running: int = 0
+    failed: int = 0
+    by_type: dict[str, int] = {}
+    oldest: datetime | None = None
+
+
+class Worker(Struct, frozen=True, kw_only=True):
+    """A process at work. ``beats`` counts its heartbeats: an observer sees it stand still, whatever the clocks say."""
+
+    id: WorkerId
+    host: str
+    pid: int
+    started_at: datetime
+    beats: int = 0
+
+
+class TakenOver(Struct, frozen=True, kw_only=True):
+    """What a dead worker left: its unfinished turns, now the taker's, and how many jobs were queued again."""
+
+    turns: tuple[TurnId, ...] = ()
+    jobs: int = 0

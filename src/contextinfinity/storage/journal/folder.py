@@ -1,0 +1,186 @@
+"""All journals of a data directory: opening, reading, following and pruning them by step.
+
+Following is one loop for every consumer. It reads the file from where it stands, hands out what is whole, and
+waits for more: for a ring when the journal is open in this process, for a short while when it is not. So a
+consumer keeps one block of the file in memory however far behind it is, and none holds up another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from contextinfinity.domain.ids import StepId, is_id
+from contextinfinity.domain.ids import now as present
+from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
+from contextinfinity.storage.journal.entries import END, Entry, translate
+from contextinfinity.storage.journal.flusher import Flusher
+from contextinfinity.storage.journal.reading import Bell, JournalReader, last_entry
+from contextinfinity.storage.journal.writing import Journal, Pace, sync_folder
+
+POLL_SECONDS = 0.02
+"""How often a journal that is written elsewhere is looked at."""
+
+_SUFFIX = ".jsonl"
+
+
+class JournalFolder:
+    """The journals in one folder. A step that has none reads as empty; ids that are none are refused."""
+
+    def __init__(self, folder: Path, *, flush_ms: float = 250, flush_bytes: int = 8192, fsync_ms: float = 2000) -> None:
+        self._folder = folder
+        self._pace = Pace(flush_seconds=flush_ms / 1000, flush_bytes=flush_bytes, sync_seconds=fsync_ms / 1000)
+        self._flusher = Flusher()
+        self._opening = threading.Lock()
+        self._open: dict[StepId, Journal] = {}
+        self._closed = False
+
+    def open(self, step_id: StepId, provider: str) -> Journal:
+        """Begin the journal of a step, or go on with one that was cut off.
+
+        One that is being written, here or elsewhere, is busy; one that has ended is refused.
+        """
+        path = self._path(step_id)
+        with self._opening:
+            if self._closed:
+                raise LedgerClosed(f"The journals in {self._folder} are closed.")
+            self._make_folder()
+            self._flusher.start()
+            forget = partial(self._open.pop, step_id, None)
+            journal = Journal(path, provider, pace=self._pace, flusher=self._flusher, closed=forget)
+            self._open[step_id] = journal
+            return journal
+
+    def read(self, step_id: StepId, after: int = 0) -> Iterator[Entry]:
+        """Give the entries that follow number ``after``, as far as they are whole."""
+        path = self._path(step_id)
+        if journal := self._open.get(step_id):
+            with suppress(LedgerError):  # what was written before it failed is there to be read
+                journal.flush()
+        return _entries(path, after)
+
+    async def tail(self, step_id: StepId, after: int = 0) -> AsyncIterator[Entry]:
+        """Give the entries that follow number ``after``, and those to come as they are written, up to the end.
+
+        Stops early when the journal is removed or this folder is closed; raises what stopped a journal that is
+        written here. A step without a journal gives nothing.
+        """
+        try:
+            reader = JournalReader(self._path(step_id))
+        except FileNotFoundError:
+            return
+        bell, journal = Bell(), None
+        with reader:
+            try:
+                while not reader.ended:
+                    bell.hush()
+                    last = self._closed or reader.removed  # asked before reading: what came earlier is still given
+                    journal = self._listen(step_id, bell, journal)
+                    entries = reader.next_block()
+                    for entry in entries:
+                        if entry.seq > after:
+                            yield entry
+                    if entries:
+                        await asyncio.sleep(0)  # one block at a time: a long journal leaves room for other tasks
+                    elif journal is not None and journal.failure is not None:
+                        raise type(journal.failure)(journal.failure.message, hint=journal.failure.hint)
+                    elif last:
+                        return
+                    elif step_id in self._open:
+                        await bell.wait()
+                    else:
+                        await asyncio.sleep(POLL_SECONDS)
+            finally:
+                if journal is not None:
+                    journal.unlisten(bell)
+
+    def steps(self) -> list[StepId]:
+        """Name the steps that have a journal, oldest first."""
+        names = (path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
+        return sorted(name for name in names if is_id(name))
+
+    def remove(self, step_id: StepId) -> bool:
+        """Delete the journal of a step, whatever is in it; tell whether there was one."""
+        path = self._path(step_id)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise translate(error, path) from error
+        return True
+
+    def prune(self, keep: timedelta, now: datetime | None = None) -> int:
+        """Delete the journals that ended longer ago than ``keep``, and count them.
+
+        One without an end is never deleted: it may be all that is left of an answer.
+        """
+        limit = (now or present()) - keep
+        return sum(self.remove(step_id) for step_id in self.steps() if self._ended_before(step_id, limit))
+
+    def close(self) -> None:
+        """Force everything onto the disk and close all journals; the first failure is raised when all are closed."""
+        with self._opening:
+            self._closed = True
+            journals = list(self._open.values())
+        failures: list[LedgerError] = []
+        for journal in journals:
+            try:
+                journal.close()
+            except LedgerError as error:
+                failures.append(error)
+        self._flusher.stop()
+        if failures:
+            raise failures[0]
+
+    def _path(self, step_id: StepId) -> Path:
+        if not is_id(step_id):  # it becomes a file name
+            raise InvalidInput(f"{step_id!r} is not the id of a step.")
+        return self._folder / f"{step_id}{_SUFFIX}"
+
+    def _make_folder(self) -> None:
+        if self._folder.is_dir():
+            return
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sync_folder(self._folder.parent)
+        except OSError as error:
+            raise translate(error, self._folder) from error
+
+    def _listen(self, step_id: StepId, bell: Bell, heard: Journal | None) -> Journal | None:
+        """Listen to the journal if it is open here, and write out what waits in it."""
+        journal = self._open.get(step_id)
+        if journal is None:
+            return heard
+        if journal is not heard:
+            if heard is not None:
+                heard.unlisten(bell)
+            journal.listen(bell)
+        with suppress(LedgerError):  # kept by the journal; first what can be read is read
+            journal.flush()
+        return journal
+
+    def _ended_before(self, step_id: StepId, limit: datetime) -> bool:
+        path = self._path(step_id)
+        try:
+            last = last_entry(path)
+        except FileNotFoundError:  # another process prunes too
+            return False
+        except OSError as error:
+            raise translate(error, path) from error
+        return last is not None and last.event_type == END and last.ts < limit
+
+
+def _entries(path: Path, after: int) -> Iterator[Entry]:
+    try:
+        reader = JournalReader(path)
+    except FileNotFoundError:
+        return
+    with reader:
+        while entries := reader.next_block():
+            yield from (entry for entry in entries if entry.seq > after)

@@ -1,0 +1,146 @@
+"""Jobs in SQLite."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import apsw
+
+from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, now, to_millis
+from contextinfinity.domain.work import Backlog, Job, JobType
+from contextinfinity.errors import JobLost, NotFound
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.rows import Row, many, maybe_pack, maybe_unpack, one, pack, unpack
+
+SQL = sql_files.load(__package__, "work.sql")
+
+
+class SqliteJobs:
+    """``Jobs`` on a SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def enqueue(self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None) -> Job:
+        """Ask for a job."""
+
+        def write(connection: apsw.Connection) -> Job:
+            enqueue(connection, job_type, pack(branch_id), maybe_pack(turn_id))
+            values = {"job_type": job_type, "branch_id": pack(branch_id), "turn_id": maybe_pack(turn_id)}
+            row = one(connection, SQL["select_job_for"], values)
+            if row is None:
+                raise NotFound(f"There is no turn {turn_id} on a branch {branch_id}.")
+            return _to_job(row)
+
+        return await self._database.write(write)
+
+    async def claim(self, worker: WorkerId) -> Job | None:
+        """Take the next job that is due, and count the attempt."""
+        moment = to_millis(now())
+        # Most times there is nothing to do: ask a reader first, so that idle workers do not commit.
+        if not await self._database.read(lambda connection: _next(connection, moment)):
+            return None
+
+        def write(connection: apsw.Connection) -> Job | None:
+            found = _next(connection, moment)
+            if found is None:
+                return None
+            return _to_job(one(connection, SQL["take_job"], {"id": found[0], "worker": worker, "now": moment}))
+
+        return await self._database.write(write)
+
+    async def complete(self, job_id: int, worker: WorkerId) -> None:
+        """The job is done and gone."""
+
+        def write(connection: apsw.Connection) -> None:
+            turn_id, _ = _end(connection, "delete_job", job_id, worker)
+            connection.execute(SQL["mark_done"], {"turn_id": turn_id, "now": to_millis(now())})
+
+        await self._database.write(write)
+
+    async def retry(self, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
+        """Queue it again for later."""
+
+        def write(connection: apsw.Connection) -> None:
+            due = to_millis(now() + after)
+            turn_id, job_type = _end(connection, "put_back_job", job_id, worker, error=error, run_at=due)
+            if job_type == "index_turn":
+                connection.execute(SQL["mark_degraded"], {"turn_id": turn_id, "now": to_millis(now())})
+
+        await self._database.write(write)
+
+    async def give_up(self, job_id: int, worker: WorkerId, *, error: str) -> None:
+        """Keep it as failed, to be seen."""
+
+        def write(connection: apsw.Connection) -> None:
+            turn_id, job_type = _end(connection, "fail_job", job_id, worker, error=error)
+            values = {"turn_id": turn_id, "now": to_millis(now())}
+            if job_type == "index_turn":
+                connection.execute(SQL["mark_unindexed"], values)
+            connection.execute(SQL["mark_done"], values)
+
+        await self._database.write(write)
+
+    async def list(self, *, limit: int = 50) -> tuple[Job, ...]:
+        """Read the jobs there are, the oldest first."""
+        return await self._database.read(
+            lambda connection: tuple(map(_to_job, many(connection, SQL["select_jobs"], (max(limit, 0),))))
+        )
+
+    async def backlog(self) -> Backlog:
+        """Tell what waits."""
+        rows = await self._database.read(lambda connection: many(connection, SQL["count_jobs"]))
+        states: Counter[str] = Counter()
+        types: Counter[str] = Counter()
+        for state, job_type, count, _ in rows:
+            states[state] += count
+            types[job_type] += count
+        oldest = min((first for _, _, _, first in rows), default=None)
+        moment = None if oldest is None else from_millis(oldest)
+        return Backlog(**states, by_type=dict(types), oldest=moment)
+
+    async def due_in(self) -> timedelta | None:
+        """Tell how long until the next queued job is due."""
+        row = await self._database.read(lambda connection: one(connection, SQL["select_next_due"]))
+        return None if row is None or row[0] is None else from_millis(row[0]) - now()
+
+
+def enqueue(connection: apsw.Connection, job_type: JobType, branch_id: bytes, turn_id: bytes | None) -> None:
+    """Make a job wait, once."""
+    name = "enqueue_branch_job" if turn_id is None else "enqueue_turn_job"
+    values = {"job_type": job_type, "branch_id": branch_id, "turn_id": turn_id, "now": to_millis(now())}
+    connection.execute(SQL[name], values)
+
+
+def _next(connection: apsw.Connection, moment: int) -> Row | None:
+    return one(connection, SQL["select_next_job"], {"now": moment})
+
+
+def _end(
+    connection: apsw.Connection, name: str, job_id: int, worker: WorkerId, **values: str | int
+) -> tuple[bytes | None, str]:
+    """End a run of a job, if the worker still has it: (turn_id, job_type)."""
+    row = one(connection, SQL[name], {"id": job_id, "worker": worker, "now": to_millis(now()), **values})
+    if row is None:
+        raise JobLost(f"Job {job_id} is not run by {worker} any more; nothing was written.")
+    return row[0], row[1]
+
+
+def _to_job(row: Row) -> Job:
+    return Job(
+        id=row[0],
+        job_type=row[1],
+        session_id=unpack(row[2]),
+        branch_id=unpack(row[3]),
+        turn_seq=row[4],
+        state=row[5],
+        run_at=from_millis(row[6]),
+        created_at=from_millis(row[7]),
+        updated_at=from_millis(row[8]),
+        turn_id=maybe_unpack(row[9]),
+        attempts=row[10],
+        last_error=row[11],
+        owner=row[12],
+    )

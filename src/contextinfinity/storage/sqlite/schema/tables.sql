@@ -1,0 +1,251 @@
+-- Made from the migrations: read this, but change those.
+
+CREATE TABLE blob (                     -- images and files, by their hash
+  hash BLOB PRIMARY KEY,
+  media_type TEXT NOT NULL,
+  kept_at INTEGER NOT NULL,
+  body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE blob_use (                 -- which messages show which blob
+  hash BLOB NOT NULL REFERENCES blob (hash),
+  message_key INTEGER NOT NULL,
+  session_id BLOB NOT NULL,
+  PRIMARY KEY (hash, message_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE branch (
+  id BLOB PRIMARY KEY,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  session_id BLOB NOT NULL REFERENCES session (id),
+  parent_id BLOB,                       -- the branch that owns turn fork_seq; NULL for the first one
+  fork_seq INTEGER NOT NULL CHECK (fork_seq >= 0),
+  base_state BLOB NOT NULL,
+  head_state BLOB NOT NULL,
+  head_seq INTEGER NOT NULL,
+  last_turn_seq INTEGER NOT NULL CHECK (last_turn_seq >= fork_seq),
+  label TEXT,
+  created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX branch_by_session ON branch (session_id);
+
+CREATE TABLE chunk (
+  key INTEGER PRIMARY KEY,
+  id BLOB NOT NULL UNIQUE,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  session_id BLOB NOT NULL,
+  branch_id BLOB NOT NULL,
+  turn_id BLOB NOT NULL REFERENCES turn (id),
+  side TEXT NOT NULL CHECK (side IN ('user', 'assistant')),
+  start INTEGER NOT NULL CHECK (start >= 0),
+  end INTEGER NOT NULL CHECK (end > start),
+  summary TEXT NOT NULL,
+  chunk_type TEXT NOT NULL
+    CHECK (chunk_type IN ('Code', 'Explanation', 'Decision', 'UserContext', 'ToolResult', 'Other')),
+  token_est INTEGER NOT NULL,
+  content_hash BLOB NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX chunk_once ON chunk (turn_id, chunk_type, content_hash);
+
+CREATE TABLE deletion (                 -- sessions that may be deleted from, while the row stands
+  session_id BLOB PRIMARY KEY,
+  reason TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE embedding_model (
+  key INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  dim INTEGER NOT NULL CHECK (dim > 0)
+) STRICT;
+
+CREATE TABLE job (
+  id INTEGER PRIMARY KEY,
+  job_type TEXT NOT NULL
+    CHECK (job_type IN ('summarize_turn', 'index_turn', 'remember_turn', 'fold_branch', 'reconcile_stream')),
+  session_id BLOB NOT NULL,
+  branch_id BLOB NOT NULL,
+  turn_id BLOB REFERENCES turn (id),
+  turn_seq INTEGER NOT NULL,            -- branch order
+  state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'failed')),
+  attempts INTEGER NOT NULL DEFAULT 0,
+  last_error TEXT,
+  owner TEXT,                           -- the worker that runs it
+  run_at INTEGER NOT NULL,              -- not before
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX job_by_branch ON job (branch_id, job_type, turn_seq);
+CREATE INDEX job_by_state ON job (state, run_at);
+CREATE UNIQUE INDEX job_once ON job (turn_id, job_type) WHERE turn_id IS NOT NULL;
+CREATE UNIQUE INDEX job_once_a_branch ON job (branch_id, job_type) WHERE turn_id IS NULL;
+CREATE UNIQUE INDEX one_running_job ON job (branch_id) WHERE state = 'running';
+
+CREATE TABLE message (                  -- what was said, once: plain text as it is, anything richer as blocks
+  key INTEGER PRIMARY KEY,
+  session_id BLOB NOT NULL,
+  role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
+  text TEXT,
+  blocks TEXT,
+  content_hash BLOB NOT NULL,
+  CHECK ((text IS NULL) <> (blocks IS NULL))
+) STRICT;
+
+CREATE TABLE plan (                     -- the account of a request; step_index -1: a question asked back
+  turn_id BLOB NOT NULL REFERENCES turn (id),
+  step_index INTEGER NOT NULL,
+  session_id BLOB NOT NULL,
+  body TEXT NOT NULL,
+  PRIMARY KEY (turn_id, step_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE response (                 -- raw replies, compressed; may be pruned without touching the transcript
+  step_id BLOB PRIMARY KEY REFERENCES step (id),
+  session_id BLOB NOT NULL,
+  body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE retrieval (                -- which chunks a turn's prompt held
+  turn_id BLOB NOT NULL REFERENCES turn (id),
+  chunk_id BLOB NOT NULL,
+  session_id BLOB NOT NULL,
+  similarity REAL NOT NULL,
+  rank INTEGER NOT NULL,
+  PRIMARY KEY (turn_id, chunk_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE schema_version (           -- which migrations this file has seen
+  version INTEGER PRIMARY KEY,
+  name TEXT NOT NULL,
+  applied_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE session (
+  id BLOB PRIMARY KEY,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  org_id TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  external_id TEXT,
+  kind TEXT NOT NULL CHECK (kind IN ('thread', 'chat')),
+  title TEXT,
+  system INTEGER REFERENCES text (key),
+  ttl_hours REAL CHECK (ttl_hours > 0),
+  active_branch BLOB NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX session_by_external_id ON session (org_id, user_id, external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX session_by_owner ON session (org_id, user_id, updated_at, id);
+CREATE INDEX session_by_system ON session (system) WHERE system IS NOT NULL;
+CREATE INDEX session_by_user ON session (user_id);
+CREATE UNIQUE INDEX session_by_uuid ON session (uuid);
+
+CREATE TABLE state (
+  id BLOB PRIMARY KEY,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  session_id BLOB NOT NULL,
+  branch_id BLOB NOT NULL REFERENCES branch (id) DEFERRABLE INITIALLY DEFERRED,
+  state_seq INTEGER NOT NULL CHECK (state_seq >= 0),
+  parent_id BLOB,
+  turn_seq INTEGER NOT NULL CHECK (turn_seq >= 0),
+  covers_turn_seq INTEGER NOT NULL CHECK (covers_turn_seq BETWEEN 0 AND turn_seq),
+  reason TEXT NOT NULL,
+  summary INTEGER,                      -- text.key; NULL: empty
+  pins INTEGER,                         -- text.key of a JSON array; NULL: none
+  token_count_est INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  schema_version INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX state_by_branch ON state (branch_id, state_seq);
+
+CREATE TABLE step (
+  id BLOB PRIMARY KEY,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  session_id BLOB NOT NULL,
+  turn_id BLOB NOT NULL REFERENCES turn (id),
+  step_index INTEGER NOT NULL CHECK (step_index >= 0),
+  provider TEXT NOT NULL,
+  model_id TEXT NOT NULL,
+  inputs TEXT,                          -- tool outputs this call answers; NULL: none
+  items TEXT,                           -- what came back; the turn's answer inside it is a reference
+  outcome TEXT,
+  input_tokens INTEGER NOT NULL DEFAULT 0,
+  output_tokens INTEGER NOT NULL DEFAULT 0,
+  cached_tokens INTEGER NOT NULL DEFAULT 0,
+  cost REAL,
+  displayed_bytes INTEGER NOT NULL DEFAULT 0,
+  durable_bytes INTEGER NOT NULL DEFAULT 0,
+  started_at INTEGER NOT NULL,
+  ended_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX step_by_turn ON step (turn_id, step_index);
+
+CREATE TABLE text (                     -- texts that many rows share: summaries, pins, system prompts
+  key INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,
+  body TEXT NOT NULL,
+  kept_at INTEGER NOT NULL              -- when somebody last wanted it: what is young is never collected
+) STRICT;
+
+CREATE TABLE tombstone (                -- what once stood there
+  id BLOB PRIMARY KEY,
+  session_id BLOB NOT NULL,
+  kind TEXT NOT NULL,
+  seq INTEGER,
+  deleted_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE turn (
+  id BLOB NOT NULL UNIQUE,
+  uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
+    || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21))) VIRTUAL,
+  session_id BLOB NOT NULL,
+  branch_id BLOB NOT NULL REFERENCES branch (id),
+  turn_seq INTEGER NOT NULL CHECK (turn_seq > 0),
+  phase TEXT NOT NULL,
+  outcome TEXT CHECK (outcome IN ('completed', 'incomplete', 'paused', 'failed', 'cancelled', 'clarification')),
+  state_before BLOB NOT NULL,
+  state_after BLOB,
+  user_message INTEGER NOT NULL,        -- message.key
+  answer INTEGER,                       -- message.key; NULL until final, or for ever
+  provider TEXT NOT NULL DEFAULT '',
+  model TEXT NOT NULL DEFAULT '',
+  owner TEXT,
+  retry_of BLOB,
+  degraded INTEGER NOT NULL DEFAULT 0,
+  input_tokens INTEGER NOT NULL DEFAULT 0,
+  output_tokens INTEGER NOT NULL DEFAULT 0,
+  cached_tokens INTEGER NOT NULL DEFAULT 0,
+  cost REAL,
+  error TEXT,
+  metadata TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (branch_id, turn_seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_open_turn ON turn (branch_id) WHERE phase IN ('ContextPrepared', 'Responding');
+CREATE INDEX turn_by_created_at ON turn (created_at);
+CREATE INDEX turn_unfinished ON turn (branch_id, turn_seq) WHERE phase NOT IN ('Done', 'Failed');
+
+CREATE TABLE vector (
+  chunk_key INTEGER NOT NULL REFERENCES chunk (key),
+  model_key INTEGER NOT NULL REFERENCES embedding_model (key),
+  session_id BLOB NOT NULL,
+  body BLOB NOT NULL,
+  PRIMARY KEY (chunk_key, model_key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX vector_by_model ON vector (model_key);
+
+CREATE TABLE worker (                   -- processes at work; on this host each also holds a file lock
+  id TEXT PRIMARY KEY,
+  host TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  beats INTEGER NOT NULL DEFAULT 0,
+  started_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,110 @@
+-- Jobs and workers.
+
+-- name: enqueue_turn_job
+-- A job for a turn, once; one that had failed waits afresh.
+INSERT INTO job (job_type, session_id, branch_id, turn_id, turn_seq, state, run_at, created_at, updated_at)
+SELECT :job_type, session_id, branch_id, id, turn_seq, 'queued', :now, :now, :now FROM turn WHERE id = :turn_id
+ON CONFLICT (turn_id, job_type) WHERE turn_id IS NOT NULL
+DO UPDATE SET state = 'queued', attempts = 0, run_at = :now, updated_at = :now WHERE job.state = 'failed'
+
+-- name: enqueue_branch_job
+-- A job for a branch as it stands, once; one that had failed waits afresh.
+INSERT INTO job (job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at)
+SELECT :job_type, session_id, id, last_turn_seq, 'queued', :now, :now, :now FROM branch WHERE id = :branch_id
+ON CONFLICT (branch_id, job_type) WHERE turn_id IS NULL
+DO UPDATE SET state = 'queued', attempts = 0, run_at = :now, updated_at = :now WHERE job.state = 'failed'
+
+-- name: select_job_for
+-- The job of a kind that waits for a turn, or for a branch without one.
+SELECT id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at, turn_id, attempts,
+  last_error, owner
+FROM job WHERE branch_id = :branch_id AND job_type = :job_type AND turn_id IS :turn_id
+
+-- name: select_next_job
+-- The next job due whose branch is free and which has no earlier one of its kind before it.
+SELECT j.id FROM job AS j
+WHERE j.state = 'queued' AND j.run_at <= :now
+  AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = j.branch_id AND r.state = 'running')
+  AND NOT EXISTS (SELECT 1 FROM job AS e WHERE e.branch_id = j.branch_id AND e.job_type = j.job_type
+    AND e.turn_seq < j.turn_seq AND e.state = 'queued')
+ORDER BY j.run_at, j.id LIMIT 1
+
+-- name: take_job
+-- The job runs, and the attempt counts even if it kills its worker.
+UPDATE job SET state = 'running', owner = :worker, attempts = attempts + 1, updated_at = :now WHERE id = :id
+RETURNING id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at, turn_id, attempts,
+  last_error, owner
+
+-- name: delete_job
+-- Done and gone, for the worker that has it.
+DELETE FROM job WHERE id = :id AND owner = :worker AND state = 'running' RETURNING turn_id, job_type
+
+-- name: put_back_job
+-- To be tried again later.
+UPDATE job SET state = 'queued', owner = NULL, last_error = :error, run_at = :run_at, updated_at = :now
+WHERE id = :id AND owner = :worker AND state = 'running' RETURNING turn_id, job_type
+
+-- name: fail_job
+-- Given up, and kept to be seen.
+UPDATE job SET state = 'failed', owner = NULL, last_error = :error, updated_at = :now
+WHERE id = :id AND owner = :worker AND state = 'running' RETURNING turn_id, job_type
+
+-- name: mark_degraded
+-- The turn cannot be searched as it should.
+UPDATE turn SET degraded = 1, updated_at = :now WHERE id = :turn_id
+
+-- name: mark_unindexed
+-- Indexing was given up: the turn goes on without.
+UPDATE turn SET phase = 'Indexed', degraded = 1, updated_at = :now WHERE id = :turn_id AND phase = 'StateCommitted'
+
+-- name: mark_done
+-- Nothing is left to do for the turn.
+UPDATE turn SET phase = 'Done', updated_at = :now WHERE id = :turn_id AND phase = 'Indexed'
+  AND NOT EXISTS (SELECT 1 FROM job WHERE turn_id = :turn_id AND job_type IN ('index_turn', 'remember_turn')
+    AND state <> 'failed')
+
+-- name: select_jobs
+-- All jobs, the oldest first.
+SELECT id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at, turn_id, attempts,
+  last_error, owner
+FROM job ORDER BY id LIMIT ?
+
+-- name: count_jobs
+-- How many jobs of each kind are in each state, and since when; there are only as many as wait.
+SELECT state, job_type, count(*), min(created_at) FROM job GROUP BY state, job_type
+
+-- name: select_next_due
+-- When the next queued job is due.
+SELECT min(run_at) FROM job WHERE state = 'queued'
+
+-- name: insert_worker
+-- A process begins to work.
+INSERT INTO worker (id, host, pid, started_at) VALUES (:id, :host, :pid, :now)
+
+-- name: beat
+-- It is alive.
+UPDATE worker SET beats = beats + 1 WHERE id = ? RETURNING beats
+
+-- name: delete_worker
+-- It has left, or is dead.
+DELETE FROM worker WHERE id = ?
+
+-- name: select_workers
+-- Who is registered, the oldest first.
+SELECT id, host, pid, started_at, beats FROM worker ORDER BY started_at, id
+
+-- name: select_owners
+-- Who owns unfinished turns or runs jobs.
+SELECT DISTINCT owner FROM turn
+WHERE phase NOT IN ('Done', 'Failed') AND phase IN ('Accepted', 'ContextPrepared', 'Responding') AND owner IS NOT NULL
+UNION SELECT owner FROM job WHERE state = 'running' AND owner IS NOT NULL
+
+-- name: take_turns
+-- Unfinished turns change hands.
+UPDATE turn SET owner = :by WHERE owner = :dead AND phase NOT IN ('Done', 'Failed')
+  AND phase IN ('Accepted', 'ContextPrepared', 'Responding') RETURNING id, turn_seq
+
+-- name: put_back_jobs
+-- Jobs a dead worker ran are due again.
+UPDATE job SET state = 'queued', owner = NULL, run_at = :now, updated_at = :now
+WHERE state = 'running' AND owner = :dead RETURNING id

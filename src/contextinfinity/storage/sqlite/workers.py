@@ -1,0 +1,78 @@
+"""Workers in SQLite: registered in the file, alive as long as their lock is held."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import apsw
+
+from contextinfinity.domain.ids import WorkerId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.work import TakenOver, Worker
+from contextinfinity.errors import WorkerLost
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.rows import many, one, unpack
+from contextinfinity.storage.worker_locks import WorkerLocks
+
+SQL = sql_files.load(__package__, "work.sql")
+
+
+class SqliteWorkers:
+    """``Workers`` on a SQLite file and a folder of locks."""
+
+    def __init__(self, database: Database, locks: WorkerLocks) -> None:
+        self._database = database
+        self._locks = locks
+
+    async def enter(self) -> Worker:
+        """Register this process as a worker: first its lock, so that nobody ever sees it registered and free."""
+        worker = Worker(id=new_id(), host=socket.gethostname(), pid=os.getpid(), started_at=now())
+        self._locks.hold(worker.id)
+        values = {"id": worker.id, "host": worker.host, "pid": worker.pid, "now": to_millis(worker.started_at)}
+        await self._database.write(lambda connection: many(connection, SQL["insert_worker"], values))
+        return worker
+
+    async def beat(self, worker: WorkerId) -> None:
+        """Count a heartbeat."""
+        if await self._database.write(lambda connection: one(connection, SQL["beat"], (worker,))) is None:
+            self._locks.release(worker)
+            raise WorkerLost(f"Worker {worker} was declared dead.")
+
+    async def leave(self, worker: WorkerId) -> None:
+        """Say goodbye."""
+        await self._database.write(lambda connection: many(connection, SQL["delete_worker"], (worker,)))
+        self._locks.release(worker)
+
+    async def list(self) -> tuple[Worker, ...]:
+        """Read who is registered, the oldest first."""
+        rows = await self._database.read(lambda connection: many(connection, SQL["select_workers"]))
+        return tuple(
+            Worker(id=name, host=host, pid=pid, started_at=from_millis(started), beats=beats)
+            for name, host, pid, started, beats in rows
+        )
+
+    async def dead(self) -> tuple[WorkerId, ...]:
+        """Name the workers known to be dead."""
+
+        def read(connection: apsw.Connection) -> tuple[set[WorkerId], set[WorkerId]]:
+            registered = {row[0] for row in many(connection, SQL["select_workers"])}
+            return registered, {owner for (owner,) in many(connection, SQL["select_owners"])}
+
+        registered, owners = await self._database.read(read)
+        return tuple(sorted(name for name in registered | owners if self._locks.is_free(name)))
+
+    async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
+        """Declare a worker dead."""
+
+        def write(connection: apsw.Connection) -> TakenOver:
+            connection.execute(SQL["delete_worker"], (dead,))
+            turns = many(connection, SQL["take_turns"], {"dead": dead, "by": by})
+            values = {"dead": dead, "now": to_millis(now())}
+            jobs = many(connection, SQL["put_back_jobs"], values)
+            turns.sort(key=lambda row: row[1])
+            return TakenOver(turns=tuple(unpack(turn_id) for turn_id, _ in turns), jobs=len(jobs))
+
+        taken = await self._database.write(write)
+        self._locks.release(dead)
+        return taken

@@ -1,0 +1,140 @@
+"""What the database itself refuses, whoever holds the pen: here a plain connection past all our code."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import apsw
+import pytest
+
+from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.turn import TRANSITIONS, Phase
+from contextinfinity.errors import LedgerReadOnly
+from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import answer_turn, slice_of
+
+
+@pytest.fixture
+async def vandal(ledger: SqliteStore, ledger_path: Path) -> apsw.Connection:
+    """A connection to a ledger with something of everything in it."""
+    session = await ledger.sessions.create(NewSession(system="Be brief."))
+    turn = await answer_turn(ledger, session.active_branch, "What is the code word?", "It is heron.")
+    await ledger.chunks.index(turn.id, [slice_of("What is the code word?", "code word")])
+    return connect(str(ledger_path))
+
+
+@pytest.mark.req("LEDGER-4")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE message SET text = 'something else'",
+        "UPDATE message SET content_hash = x'00'",
+        "DELETE FROM message",
+        "UPDATE turn SET user_message = answer",
+        "UPDATE turn SET answer = NULL",
+        "UPDATE turn SET answer = user_message",
+        "UPDATE turn SET turn_seq = turn_seq + 1",
+        "UPDATE turn SET branch_id = x'00'",
+        "UPDATE turn SET state_after = NULL",
+        "DELETE FROM turn",
+        "UPDATE state SET covers_turn_seq = 0",
+        "UPDATE state SET summary = 1",
+        "DELETE FROM state",
+        "UPDATE step SET items = NULL",
+        "UPDATE step SET outcome = NULL",
+        "DELETE FROM step",
+        "UPDATE plan SET body = '{}'",
+        "UPDATE chunk SET end = end - 1",
+        "UPDATE text SET body = 'Be long.'",
+        "UPDATE turns SET user_message_json = '{}'",
+        "UPDATE conversation_turns SET query_text = 'x'",
+    ],
+)
+def test_what_was_said_cannot_be_changed(vandal: apsw.Connection, change: str) -> None:
+    before = dump(vandal)
+    with pytest.raises((apsw.ConstraintError, apsw.SQLError), match=r"immutable|because it is a view"):
+        vandal.execute(change)
+    assert dump(vandal) == before
+
+
+@pytest.mark.req("LEDGER-5")
+@pytest.mark.parametrize(
+    "change",
+    ["head_state = randomblob(16)", "head_seq = head_seq + 1", "head_seq = 0", "head_state = base_state"],
+)
+def test_a_head_cannot_point_past_a_state(vandal: apsw.Connection, change: str) -> None:
+    with pytest.raises(apsw.ConstraintError, match="head: a branch points only to a state of its session"):
+        vandal.execute(f"UPDATE branch SET {change}")
+
+
+@pytest.mark.req("TURN-1")
+@pytest.mark.parametrize("phase", Phase)
+def test_no_phase_follows_that_the_table_does_not_allow(vandal: apsw.Connection, phase: Phase) -> None:
+    now = Phase(vandal.execute("SELECT phase FROM turn").get)
+    assert now is Phase.INDEXED
+    if phase in TRANSITIONS[now] | {now}:
+        vandal.execute("UPDATE turn SET phase = ?", (phase.value,))
+        return
+    with pytest.raises(apsw.ConstraintError, match="phase: a turn cannot go"):
+        vandal.execute("UPDATE turn SET phase = ?", (phase.value,))
+
+
+@pytest.mark.req("TURN-1")
+def test_the_database_knows_the_same_transitions_as_the_code(vandal: apsw.Connection) -> None:
+    trigger = vandal.execute("SELECT sql FROM sqlite_schema WHERE name = 'turn_phase_follows'").get
+    ours = {f"{before}>{after}" for before, afters in TRANSITIONS.items() for after in afters}
+    assert set(re.findall(r"\w+>\w+", trigger)) == ours
+
+
+@pytest.mark.req("TURN-1")
+def test_a_second_open_turn_on_a_branch_is_refused(vandal: apsw.Connection) -> None:
+    same = "session_id, branch_id, state_before, user_message, created_at, updated_at"
+    for place in (2, 3):
+        vandal.execute(
+            f"INSERT INTO turn (id, turn_seq, phase, {same}) "
+            f"SELECT randomblob(16), {place}, 'Accepted', {same} FROM turn WHERE turn_seq = 1"
+        )
+    vandal.execute("UPDATE turn SET phase = 'ContextPrepared' WHERE turn_seq = 2")
+    with pytest.raises(apsw.ConstraintError, match="UNIQUE"):
+        vandal.execute("UPDATE turn SET phase = 'ContextPrepared' WHERE turn_seq = 3")
+
+
+@pytest.mark.req("LEDGER-4")
+def test_a_deletion_opens_its_own_session_only(vandal: apsw.Connection) -> None:
+    vandal.execute("INSERT INTO deletion VALUES (randomblob(16), 'somebody else', 0)")
+    with pytest.raises(apsw.ConstraintError, match="immutable"):
+        vandal.execute("DELETE FROM message")
+    vandal.execute("INSERT INTO deletion SELECT id, 'asked for', 0 FROM session")
+    vandal.execute("DELETE FROM message")
+    assert vandal.execute("SELECT count(*) FROM message").get == 0
+
+
+async def test_the_file_and_its_journals_are_private(ledger: SqliteStore, ledger_path: Path) -> None:
+    await ledger.sessions.create(NewSession())
+    made = sorted(ledger_path.parent.glob("ledger.db*"))
+    assert [path.name for path in made] == ["ledger.db", "ledger.db-shm", "ledger.db-wal"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "in the way").write_text("a file where the folder should be")
+    with pytest.raises(LedgerReadOnly, match=r"in the way.ledger\.db cannot be opened.*choose another data_dir"):
+        SqliteStore(tmp_path / "in the way" / "ledger.db")
+
+
+def test_a_wide_umask_changes_nothing(ledger_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        SqliteStore(ledger_path).database.close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(ledger_path.stat().st_mode) == 0o600
+
+
+def dump(connection: apsw.Connection) -> list[object]:
+    tables = ("message", "turn", "state", "step", "plan", "chunk", "text", "branch")
+    return [connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
