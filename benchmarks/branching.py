@@ -51,7 +51,7 @@ async def run(bench: Bench) -> list[Row]:
     ]
 
 
-class Undone(Exception):  # noqa: N818 - no error: the way out of a transaction whose time was taken
+class Undone(Exception):
     """The work was done, timed and taken back."""
 
 

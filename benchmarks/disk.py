@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from benchmarks.content import Saying, content
+from benchmarks.content import Saying, content, finish
 from benchmarks.harness import Bench, Row
 from contextinfinity.domain.session import Branch
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -39,7 +39,7 @@ async def _grown(path: Path, exchanges: int, *, lean: bool) -> dict[str, float]:
     rounds = max(1, exchanges // SESSIONS)
     for _ in range(rounds):
         await asyncio.gather(*(_say(store, branch, rng, lean) for branch in branches))
-        await store.database.write(_finish_jobs)
+        await store.database.write(finish)
     await store.close()
     after = _checkpointed_pages(path)
     names = sorted(after, key=lambda name: before.get(name, 0) - after[name])
@@ -49,12 +49,6 @@ async def _grown(path: Path, exchanges: int, *, lean: bool) -> dict[str, float]:
 async def _say(store: SqliteStore, branch: Branch, rng: random.Random, lean: bool) -> None:
     for verb in Saying(store, branch.id, content(rng, lean=lean)).whole:
         await verb()
-
-
-def _finish_jobs(connection: apsw.Connection) -> None:
-    """What the runner of the jobs leaves behind: turns that are done, and no jobs."""
-    connection.execute("UPDATE turn SET phase = 'Done' WHERE phase = 'Indexed'")
-    connection.execute("DELETE FROM job")
 
 
 def _pages(connection: apsw.Connection) -> dict[str, int]:

@@ -35,7 +35,7 @@ class Scale:
     writers: int = 50
     rounds: int = 4
     """Exchanges each of many writers does in a block."""
-    stored: int = 3_000
+    stored: int = 2_000
     """Exchanges whose bytes are counted."""
     reads: int = 25
     """Reads or forks of each kind in a block."""

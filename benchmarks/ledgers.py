@@ -21,7 +21,7 @@ from benchmarks.words import text
 from contextinfinity.domain.ids import BranchId
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Exchange
-from contextinfinity.storage.sqlite.schema import schema_of_migrations
+from contextinfinity.storage.sqlite.migrate import migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import exchange, new_branch
 
@@ -89,7 +89,7 @@ def _split(turns: int) -> list[int]:
 
 
 def _place(folder: Path, turns: int) -> Path:
-    digest = hashlib.sha256("".join(schema_of_migrations().values()).encode()).hexdigest()[:8]
+    digest = hashlib.sha256("".join(step.sql for step in migrations()).encode()).hexdigest()[:8]
     return folder / f"ledger-{turns}-{digest}.db"
 
 

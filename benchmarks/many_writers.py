@@ -35,7 +35,7 @@ async def run(bench: Bench) -> list[Row]:
     with bench.scratch() as folder:
         floor = _FloorSide(folder / "floor.db", await prepared(folder / "floor.db", scale.writers), scale.rounds)
         store = SqliteStore(folder / "ours.db")
-        ours = _OurSide(store, [await new_branch(store) for _ in range(scale.writers)], scale.rounds)
+        ours = _OurSide(store, scale.writers, scale.rounds)
         commits: list[float] = []
 
         async def commit_block() -> None:
@@ -43,7 +43,7 @@ async def run(bench: Bench) -> list[Row]:
 
         sides = (ours.answered, floor.a_commit_an_exchange, floor.a_commit_a_transaction)
         recorded = (ours.recorded, floor.recorded)
-        await alternate(scale.blocks, (commit_block, *sides, *recorded))
+        await alternate(max(2, scale.blocks // 2), (commit_block, *sides, *recorded))
         floor.close()
         await store.close()
     return _rows(ours, floor, statistics.median(commits), scale.writers)
@@ -65,16 +65,17 @@ class _Rates:
 class _OurSide(_Rates):
     """Many tasks, each with a session of its own."""
 
-    def __init__(self, store: SqliteStore, branches: list[Branch], rounds: int) -> None:
+    def __init__(self, store: SqliteStore, writers: int, rounds: int) -> None:
         super().__init__()
         self._store = store
-        self._branches = branches
+        self._writers = writers
         self._rounds = rounds
         self._rng = random.Random(2)
 
     async def answered(self) -> None:
         """TX-0, prepare, TX-P, TX-A."""
-        made = [[content(self._rng) for _ in range(self._rounds)] for _ in self._branches]
+        made = [[content(self._rng) for _ in range(self._rounds)] for _ in range(self._writers)]
+        branches = await self._new_branches()
 
         async def converse(branch: Branch, index: int) -> None:
             for each in made[index]:
@@ -82,13 +83,13 @@ class _OurSide(_Rates):
                     await verb()
 
         began = time.perf_counter()
-        await asyncio.gather(*(converse(branch, index) for index, branch in enumerate(self._branches)))
-        self.done("answered", len(self._branches) * self._rounds, began)
+        await asyncio.gather(*(converse(branch, index) for index, branch in enumerate(branches)))
+        self.done("answered", len(branches) * self._rounds, began)
 
     async def recorded(self) -> None:
         """One transaction an exchange."""
-        made = [[_exchange(self._rng) for _ in range(self._rounds)] for _ in self._branches]
-        branches = [await new_branch(self._store) for _ in self._branches]  # recording needs settled ones
+        made = [[_exchange(self._rng) for _ in range(self._rounds)] for _ in range(self._writers)]
+        branches = await self._new_branches()
 
         async def log(branch: Branch, index: int) -> None:
             for each in made[index]:
@@ -97,6 +98,10 @@ class _OurSide(_Rates):
         began = time.perf_counter()
         await asyncio.gather(*(log(branch, index) for index, branch in enumerate(branches)))
         self.done("recorded", len(branches) * self._rounds, began)
+
+    async def _new_branches(self) -> list[Branch]:
+        """Sessions without turns: in life the jobs of earlier turns would be done by now."""
+        return [await new_branch(self._store) for _ in range(self._writers)]
 
 
 class _FloorSide(_Rates):
@@ -135,7 +140,6 @@ class _FloorSide(_Rates):
         self.done("recorded", len(made), began)
 
     def _made(self) -> list[tuple[Transaction, ...]]:
-        # A branch holds one open turn at a time; the floor's are final when the next one begins.
         return [self._floor.answering(place, content(self._rng), pack(new_id())) for place in self._places]
 
 

@@ -12,7 +12,6 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 from contextinfinity.domain.ids import StepId, is_id
@@ -20,7 +19,7 @@ from contextinfinity.domain.ids import now as present
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
 from contextinfinity.storage.journal.entries import END, Entry, translate
 from contextinfinity.storage.journal.flusher import Flusher
-from contextinfinity.storage.journal.reading import Bell, JournalReader, last_entry
+from contextinfinity.storage.journal.reading import Bell, open_lines
 from contextinfinity.storage.journal.writing import Journal, Pace, sync_folder
 
 POLL_SECONDS = 0.02
@@ -49,10 +48,13 @@ class JournalFolder:
         with self._opening:
             if self._closed:
                 raise LedgerClosed(f"The journals in {self._folder} are closed.")
-            self._make_folder()
+            self._make_folder(path)
             self._flusher.start()
-            forget = partial(self._open.pop, step_id, None)
-            journal = Journal(path, provider, pace=self._pace, flusher=self._flusher, closed=forget)
+
+            def forget() -> None:
+                self._open.pop(step_id, None)
+
+            journal = Journal(path, provider, pace=self._pace, flusher=self._flusher, on_close=forget)
             self._open[step_id] = journal
             return journal
 
@@ -70,34 +72,35 @@ class JournalFolder:
         Stops early when the journal is removed or this folder is closed; raises what stopped a journal that is
         written here. A step without a journal gives nothing.
         """
-        try:
-            reader = JournalReader(self._path(step_id))
-        except FileNotFoundError:
+        lines = open_lines(self._path(step_id))
+        if lines is None:
             return
         bell, journal = Bell(), None
-        with reader:
-            try:
-                while not reader.ended:
-                    bell.hush()
-                    last = self._closed or reader.removed  # asked before reading: what came earlier is still given
-                    journal = self._listen(step_id, bell, journal)
-                    entries = reader.next_block()
-                    for entry in entries:
-                        if entry.seq > after:
-                            yield entry
-                    if entries:
-                        await asyncio.sleep(0)  # one block at a time: a long journal leaves room for other tasks
-                    elif journal is not None and journal.failure is not None:
-                        raise type(journal.failure)(journal.failure.message, hint=journal.failure.hint)
-                    elif last:
-                        return
-                    elif step_id in self._open:
-                        await bell.wait()
-                    else:
-                        await asyncio.sleep(POLL_SECONDS)
-            finally:
-                if journal is not None:
-                    journal.unlisten(bell)
+        try:
+            while True:
+                bell.hush()
+                # Asked before reading, so that what was written until then is still given.
+                over = self._closed or (journal is not None and journal.failed)
+                journal = self._listen(step_id, bell, journal)
+                for entry in lines.next_block():
+                    if entry.seq > after:
+                        yield entry
+                if lines.ended:
+                    return
+                if lines.behind:
+                    await asyncio.sleep(0)  # a block at a time: a long journal leaves room for other tasks
+                elif over or lines.removed:
+                    break
+                elif step_id in self._open:
+                    await bell.wait()
+                else:
+                    await asyncio.sleep(POLL_SECONDS)
+            if journal is not None:
+                journal.check()
+        finally:
+            if journal is not None:
+                journal.unlisten(bell)
+            lines.close()
 
     def steps(self) -> list[StepId]:
         """Name the steps that have a journal, oldest first."""
@@ -143,14 +146,14 @@ class JournalFolder:
             raise InvalidInput(f"{step_id!r} is not the id of a step.")
         return self._folder / f"{step_id}{_SUFFIX}"
 
-    def _make_folder(self) -> None:
+    def _make_folder(self, wanted: Path) -> None:
         if self._folder.is_dir():
             return
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             sync_folder(self._folder.parent)
         except OSError as error:
-            raise translate(error, self._folder) from error
+            raise translate(error, wanted) from error
 
     def _listen(self, step_id: StepId, bell: Bell, heard: Journal | None) -> Journal | None:
         """Listen to the journal if it is open here, and write out what waits in it."""
@@ -166,21 +169,22 @@ class JournalFolder:
         return journal
 
     def _ended_before(self, step_id: StepId, limit: datetime) -> bool:
-        path = self._path(step_id)
-        try:
-            last = last_entry(path)
-        except FileNotFoundError:  # another process prunes too
+        lines = open_lines(self._path(step_id))
+        if lines is None:  # another process prunes too
             return False
-        except OSError as error:
-            raise translate(error, path) from error
+        try:
+            last = lines.last()
+        finally:
+            lines.close()
         return last is not None and last.event_type == END and last.ts < limit
 
 
 def _entries(path: Path, after: int) -> Iterator[Entry]:
-    try:
-        reader = JournalReader(path)
-    except FileNotFoundError:
+    lines = open_lines(path)
+    if lines is None:
         return
-    with reader:
-        while entries := reader.next_block():
+    try:
+        while entries := lines.next_block():
             yield from (entry for entry in entries if entry.seq > after)
+    finally:
+        lines.close()

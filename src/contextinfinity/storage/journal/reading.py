@@ -9,33 +9,38 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from contextinfinity.storage.journal.entries import END, Entry, from_line
+from contextinfinity.storage.journal.entries import END, Entry, from_line, translate
 
 BLOCK = 65_536
 
 
 class Lines:
-    """The entries of one file, in order. ``offset`` and ``seq`` tell how far they have been read."""
+    """The entries of one open file, in order. ``offset`` and ``seq`` tell how far they have been read.
 
-    def __init__(self, descriptor: int) -> None:
+    After a block, ``behind`` tells whether more waits, ``ended`` whether the end was read, and ``removed`` whether
+    the file had been deleted.
+    """
+
+    def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
+        self._path = path
         self.offset = 0
         self.seq = 0
+        self.behind = False
         self.ended = False
+        self.removed = False
 
     def next_block(self) -> list[Entry]:
         """Read the entries that follow; empty when there is none (yet)."""
         entries: list[Entry] = []
-        if self.ended:
-            return entries
-        for line in self._whole_lines():
+        for line in [] if self.ended else self._whole_lines():
             entry = from_line(line)
             if entry is None or entry.seq != self.seq + 1:  # torn: its writer will cut it off and go on from here
+                self.behind = False
                 break
             entries.append(entry)
             self.seq += 1
@@ -45,19 +50,36 @@ class Lines:
                 break
         return entries
 
-    @property
-    def removed(self) -> bool:
-        """Whether the file has been deleted, so that nothing will follow."""
-        return os.fstat(self._descriptor).st_nlink == 0
+    def last(self) -> Entry | None:
+        """Read only the end of the file and give its last entry; None when that is torn or there is none."""
+        size = os.fstat(self._descriptor).st_size
+        wanted = BLOCK
+        while True:
+            start = max(size - wanted, 0)
+            data = _read(self._descriptor, size - start, start, self._path)
+            if not data.endswith(b"\n"):
+                return None
+            _, newline, line = data[:-1].rpartition(b"\n")
+            if newline or start == 0:
+                return from_line(line)
+            wanted *= 4
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._descriptor)
 
     def _whole_lines(self) -> list[bytes]:
         """Read a block, or as much as one long line needs; what follows the last newline is left."""
-        rest = os.fstat(self._descriptor).st_size - self.offset
+        status = os.fstat(self._descriptor)
+        self.removed = status.st_nlink == 0
+        self.behind = False
+        rest = status.st_size - self.offset
         wanted = BLOCK
         while rest > 0:
-            data = os.pread(self._descriptor, min(wanted, rest), self.offset)
+            data = _read(self._descriptor, min(wanted, rest), self.offset, self._path)
             end = data.rfind(b"\n")
             if end >= 0:
+                self.behind = len(data) < rest
                 return data[:end].split(b"\n")
             if wanted >= rest:
                 break
@@ -65,19 +87,21 @@ class Lines:
         return []
 
 
-class JournalReader(Lines):
-    """``Lines`` of a file opened for reading alone, to be used in a ``with`` block."""
+def open_lines(path: Path) -> Lines | None:
+    """Open a journal for reading; None when there is none."""
+    try:
+        return Lines(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise translate(error, path) from error
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        os.close(self._descriptor)
+def _read(descriptor: int, count: int, offset: int, path: Path) -> bytes:
+    try:
+        return os.pread(descriptor, count, offset)
+    except OSError as error:
+        raise translate(error, path) from error
 
 
 class Bell:
@@ -88,13 +112,18 @@ class Bell:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._event = asyncio.Event()
         self._rung = False
 
     def ring(self) -> None:
         """Wake the consumer, unless it is on its way already."""
-        if not self._rung:
-            self._rung = True
+        if self._rung:
+            return
+        self._rung = True
+        if threading.get_ident() == self._thread:  # the usual case, and it saves the loop's trip through a pipe
+            self._event.set()
+        else:
             with suppress(RuntimeError):  # the loop is closed: nobody is there to be woken
                 self._loop.call_soon_threadsafe(self._event.set)
 
@@ -104,24 +133,5 @@ class Bell:
         self._event.clear()
 
     async def wait(self) -> None:
-        """Wait for a ring since the last hush."""
-        await self._event.wait()
-
-
-def last_entry(path: Path) -> Entry | None:
-    """Read only the end of a file and give its last entry; None when that is torn or there is none."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(descriptor).st_size
-        wanted = BLOCK
-        while True:
-            start = max(size - wanted, 0)
-            data = os.pread(descriptor, size - start, start)
-            if not data.endswith(b"\n"):
-                return None
-            _, newline, line = data[:-1].rpartition(b"\n")
-            if newline or start == 0:
-                return from_line(line)
-            wanted *= 4
-    finally:
-        os.close(descriptor)
+        """Wait for a ring since the last hush; other tasks get their chance even when there was one."""
+        await (asyncio.sleep(0) if self._rung else self._event.wait())

@@ -41,7 +41,9 @@ class Pace:
 class Journal:
     """The open journal of one step. Any thread may append; ``JournalFolder.open`` makes it."""
 
-    def __init__(self, path: Path, provider: str, *, pace: Pace, flusher: Flusher, on_close: Callable[[], None]) -> None:
+    def __init__(
+        self, path: Path, provider: str, *, pace: Pace, flusher: Flusher, on_close: Callable[[], None]
+    ) -> None:
         self.path = path
         self.provider = provider
         self._pace = pace
@@ -54,7 +56,7 @@ class Journal:
         self._buffer = bytearray()
         self._bells: list[Bell] = []
         self._failure: LedgerError | None = None
-        self._ended = False
+        self._sealed = False
         self._displayed = self._durable = 0
         # Since when the oldest byte has waited to be written, and to be synced; None while none does.
         self._unwritten_since: float | None = None
@@ -118,33 +120,39 @@ class Journal:
 
     def end(self, payload: Json) -> int:
         """Add the last entry, force all onto the disk and close; gives the entry's number. Waits for the disk."""
-        try:
-            return self._add_end(payload)
-        finally:
-            self._close_if_over()
+        seq = self._add_end(payload)
+        self.close()
+        return seq
 
     async def finish(self, payload: Json) -> int:
         """Do what ``end`` does, waiting for the disk beside the event loop.
 
         Once begun it is completed, even when the caller is cancelled meanwhile.
         """
-        try:
-            return self._add_end(payload)
-        finally:
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._close_if_over))
+        seq = self._add_end(payload)
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self.close))
+        return seq
 
     def close(self) -> None:
         """Force all onto the disk and let go of the file, also when that fails. Closing twice does nothing.
 
         Without an end the journal stays unfinished: whoever opens it next may go on with it.
         """
+        with self._lock:
+            self._sealed = True  # what is added from now on might miss the disk and still be numbered
+            if self._descriptor < 0:
+                return
         try:
-            if self._descriptor >= 0:
-                self.sync()
+            self.sync()
         except LedgerClosed:
             pass  # another thread closed it in between
         finally:
             self._release()
+
+    @property
+    def failed(self) -> bool:
+        """Whether something stopped this journal; ``check`` raises it."""
+        return self._failure is not None
 
     def check(self) -> None:
         """Raise what stopped this journal, if something did."""
@@ -155,6 +163,7 @@ class Journal:
         """Ring the bell from now on whenever there is something new to read, or nothing more to come."""
         with self._lock:
             self._bells = [*self._bells, bell]
+            bell.ring()  # it may have something to tell already
 
     def unlisten(self, bell: Bell) -> None:
         """Ring it no more."""
@@ -177,11 +186,16 @@ class Journal:
 
     def _add_end(self, payload: Json) -> int:
         """Takes the lock itself."""
-        with self._lock:
-            self._check_usable()
-            seq = self._add(END, payload, 0)
-            self._ended = True
-            return seq
+        try:
+            with self._lock:
+                self._check_usable()
+                seq = self._add(END, payload, 0)
+                self._sealed = True
+                return seq
+        except LedgerError:
+            if self._failure is not None:  # its user is done with it and heard why: nobody else would close it
+                self._release()
+            raise
 
     def _plan(self) -> None:
         """Note since when bytes wait, and let the flusher come for them unless it is going to anyway."""
@@ -206,7 +220,7 @@ class Journal:
             if due > present:  # what waited when this was planned has been written since
                 self._flush_planned = True
                 return due
-            self._check_open()
+            self.check()
             self._write()
             return None
 
@@ -248,8 +262,8 @@ class Journal:
 
     def _check_usable(self) -> None:
         self._check_open()
-        if self._ended:
-            raise LedgerClosed(f"The journal {self.path} has ended.", hint="Nothing can follow its end.")
+        if self._sealed:
+            raise LedgerClosed(f"The journal {self.path} is being closed.")
 
     def _release(self) -> None:
         """Takes the locks itself."""
@@ -274,27 +288,29 @@ def sync_folder(folder: Path) -> None:
 
 
 def _open_for_appending(path: Path) -> tuple[int, int]:
-    """Open or make a file, cut off what a crash tore, and give the descriptor and the last whole entry's number."""
+    """Open or make a file for one writer; give its descriptor and the number of its last whole entry."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise translate(error, path) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two writers would number and cut each other's lines
-        lines = Lines(descriptor, path)
-        while lines.next_block():
-            pass
-        if lines.ended:
-            raise Refused(f"The journal {path} has ended.", hint="Nothing can follow its end; read it instead.")
-        if os.fstat(descriptor).st_size > lines.offset:
-            os.ftruncate(descriptor, lines.offset)
+        try:
+            return descriptor, _take_over(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
     except BlockingIOError as error:
-        os.close(descriptor)
         raise LedgerBusy(f"The journal {path} is being written already.") from error
     except OSError as error:
-        os.close(descriptor)
         raise translate(error, path) from error
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor, lines.seq
+
+
+def _take_over(descriptor: int, path: Path) -> int:
+    """Lock a file, cut off what a crash tore, and give the number of its last entry."""
+    # The lock goes with the process that holds it. Two writers would number alike and cut each other's lines.
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lines = Lines(descriptor, path)
+    while lines.next_block():
+        pass
+    if lines.ended:
+        raise Refused(f"The journal {path} has ended.", hint="Nothing can follow its end; read it instead.")
+    if os.fstat(descriptor).st_size > lines.offset:
+        os.ftruncate(descriptor, lines.offset)
+    return lines.seq

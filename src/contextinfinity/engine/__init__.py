@@ -1,0 +1,1 @@
+"""What carries a message to its answer, and the work that follows."""

@@ -1,0 +1,169 @@
+"""The work behind the answers: takes durable jobs and sees each through, never in the user's way.
+
+In go handlers by job type; out come finished jobs. Several runners take jobs at once, one a branch, each in
+its branch's order; other processes may do the same on the same ledger. What always holds: a job is gone only
+after its handler returned; a handler that raises is tried again later, ever later, and after the last
+attempt the job is kept as failed for people to see. Handlers must bear being run twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import WorkerId
+from contextinfinity.domain.work import Job, JobType
+from contextinfinity.errors import JobLost, LedgerClosed, LedgerError
+from contextinfinity.storage.contract import Jobs
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Job], Awaitable[None]]
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """How often a job is tried and how long between: doubling from ``first`` to ``longest``, give or take half."""
+
+    attempts: int = 5
+    first: timedelta = timedelta(seconds=0.5)
+    longest: timedelta = timedelta(minutes=1)
+
+    def pause(self, attempts: int, chance: float) -> timedelta:
+        """Tell how long to wait after that many attempts; ``chance`` from 0 to 1 spreads those who failed together."""
+        return min(self.first * 2.0 ** min(attempts - 1, 32), self.longest) * (0.5 + chance)
+
+
+class Afterwards:
+    """Runs jobs until it is stopped."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        worker: WorkerId,
+        handlers: Mapping[JobType, Handler],
+        *,
+        patience: Patience | None = None,
+        runners: int = 4,
+        look_seconds: float = 1.0,
+    ) -> None:
+        self._jobs = jobs
+        self._worker = worker
+        self._handlers = handlers
+        self._patience = patience or Patience()
+        self._count = runners
+        self._look_seconds = look_seconds
+        self._runners: list[asyncio.Task[None]] = []
+        self._news = asyncio.Event()  # set once and replaced: whoever holds an old one cannot miss what came since
+        self._busy = 0
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin to take jobs."""
+        self._runners = [asyncio.create_task(self._run(), name=f"afterwards-{n}") for n in range(self._count)]
+
+    def wake(self) -> None:
+        """Say that something was queued, so that it need not wait for the next look."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until nothing that is due waits or runs here, at most that long; tell whether it came to that."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    news = self._news
+                    if not self._busy and not await self._something_is_due():
+                        return True
+                    await _within(self._look_seconds, news.wait())
+        return False
+
+    async def stop(self, *, drain_seconds: float = 0.0) -> None:
+        """Finish what can be finished in that time; what still runs then is queued again for whoever comes next."""
+        if drain_seconds:
+            await self.drain(drain_seconds)
+        self._stopping = True
+        for runner in self._runners:
+            runner.cancel()
+        await asyncio.gather(*self._runners, return_exceptions=True)
+        self._runners = []
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            news = self._news
+            try:
+                job = await self._jobs.claim(self._worker)
+            except LedgerClosed:
+                return
+            except LedgerError as error:
+                log.warning("cannot take jobs: %s", error)
+                job = None
+                await asyncio.sleep(self._look_seconds)
+            if job is None:
+                await _within(await self._until_due(), news.wait())
+            else:
+                await self._see_through(job)
+
+    async def _see_through(self, job: Job) -> None:
+        """Run a job's handler and record how it went."""
+        self._busy += 1
+        try:
+            await self._handlers[job.job_type](job)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._record(job, self._put_back(job, "stopped before it was done", timedelta())))
+            raise
+        except Exception as error:  # a handler may fail in any way: that is what retries are for
+            log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=True)
+            await self._record(job, self._failed(job, f"{type(error).__name__}: {error}"))
+        else:
+            await self._record(job, lambda: self._jobs.complete(job.id, self._worker))
+        finally:
+            self._busy -= 1
+            self.wake()  # the branch is free for its next job
+
+    def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[None]]:
+        if job.attempts >= self._patience.attempts:
+            return lambda: self._jobs.give_up(job.id, self._worker, error=error)
+        chance = random.random()  # noqa: S311 - jitter, not a secret
+        return self._put_back(job, error, self._patience.pause(job.attempts, chance))
+
+    def _put_back(self, job: Job, error: str, after: timedelta) -> Callable[[], Awaitable[None]]:
+        return lambda: self._jobs.retry(job.id, self._worker, error=error, after=after)
+
+    async def _record(self, job: Job, write: Callable[[], Awaitable[None]]) -> None:
+        """Write down how a job went, as often as it takes: a job nobody ends would hold up its branch."""
+        while True:
+            try:
+                return await write()
+            except JobLost:
+                return log.info("job %s was taken by another worker meanwhile", job.id)
+            except LedgerClosed:
+                return None
+            except LedgerError as error:
+                log.warning("cannot record the end of job %s yet: %s", job.id, error)
+                if self._stopping:
+                    return None  # recovery finds it: its worker is gone
+                await asyncio.sleep(self._look_seconds)
+
+    async def _something_is_due(self) -> bool:
+        wait = await self._jobs.due_in()
+        return wait is not None and wait <= timedelta()
+
+    async def _until_due(self) -> float:
+        """How long to sleep: until the next job is due, but look now and then for those of other processes."""
+        with suppress(LedgerError):
+            wait = await self._jobs.due_in()
+            if wait is not None and wait > timedelta():
+                return min(wait.total_seconds(), self._look_seconds)
+        return self._look_seconds
+
+
+async def _within(seconds: float, awaited: Awaitable[object]) -> None:
+    """Wait for something, but not longer than that."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(awaited, seconds)

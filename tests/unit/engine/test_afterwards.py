@@ -1,0 +1,218 @@
+"""The runner of durable jobs, on a real ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from contextinfinity.domain.turn import Phase, Turn
+from contextinfinity.domain.work import Backlog, Job, JobType
+from contextinfinity.engine.afterwards import Afterwards, Handler, Patience
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import commit_turn, current, final_turn, new_branch
+
+TYPES: tuple[JobType, ...] = ("summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream")
+AT_ONCE = Patience(attempts=3, first=timedelta(milliseconds=1), longest=timedelta(milliseconds=2))
+
+
+class Work:
+    """Handlers that do what the real ones do at least, and note what they did."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.done: list[tuple[str, int]] = []
+        self.hold: dict[str, asyncio.Event] = {}
+        self.fail: Callable[[Job], None] = lambda _: None
+
+    async def __call__(self, job: Job) -> None:
+        if job.branch_id in self.hold:
+            await self.hold[job.branch_id].wait()
+        self.fail(job)
+        if job.turn_id is not None and job.job_type == "summarize_turn":
+            turn = await self.store.turns.get(job.turn_id)
+            assert turn is not None
+            await commit_turn(self.store, turn)
+        if job.turn_id is not None and job.job_type == "index_turn":
+            await self.store.chunks.index(job.turn_id, ())
+        self.done.append((job.job_type, job.turn_seq))
+
+    @property
+    def handlers(self) -> dict[JobType, Handler]:
+        return dict.fromkeys(TYPES, self)
+
+
+@pytest.fixture
+def work(ledger: SqliteStore) -> Work:
+    return Work(ledger)
+
+
+def runner(ledger: SqliteStore, work: Work, worker: str = "worker", patience: Patience = AT_ONCE) -> Afterwards:
+    return Afterwards(ledger.jobs, worker, work.handlers, patience=patience, look_seconds=0.02)
+
+
+async def until(true: Callable[[], Awaitable[bool]], pause: float = 0.002) -> None:
+    async with asyncio.timeout(20):
+        while not await true():
+            await asyncio.sleep(pause)
+
+
+async def drained(ledger: SqliteStore, afterwards: Afterwards) -> None:
+    """Wait until no job is left, whatever it takes, then stop."""
+
+    async def empty() -> bool:
+        backlog = await ledger.jobs.backlog()
+        return backlog.queued + backlog.running == 0
+
+    await until(empty)
+    await afterwards.stop()
+
+
+@pytest.mark.req("TURN-7")
+async def test_a_final_turn_is_carried_to_its_end_without_being_asked(ledger: SqliteStore, work: Work) -> None:
+    branch = await new_branch(ledger)
+    turns = [await final_turn(ledger, branch.id, f"question {number}") for number in range(5)]
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    await drained(ledger, afterwards)
+    assert [(await current(ledger, turn)).phase for turn in turns] == [Phase.DONE] * 5
+    head = await ledger.states.head(branch.id)
+    assert head.turn_seq == 5
+
+
+@pytest.mark.req("TURN-7")
+async def test_jobs_of_a_kind_are_done_in_the_order_of_their_branch(ledger: SqliteStore, work: Work) -> None:
+    branch = await new_branch(ledger)
+    for number in range(20):
+        await final_turn(ledger, branch.id, f"question {number}")
+    workers = [runner(ledger, work, f"worker {number}") for number in range(3)]
+    for afterwards in workers:
+        afterwards.start()
+    for afterwards in workers:
+        await drained(ledger, afterwards)
+    for kind in ("summarize_turn", "index_turn", "remember_turn"):
+        assert [seq for job_type, seq in work.done if job_type == kind] == list(range(1, 21))
+
+
+@pytest.mark.req("TURN-7")
+async def test_a_branch_that_is_held_up_does_not_hold_up_the_others(ledger: SqliteStore, work: Work) -> None:
+    slow, fast = await new_branch(ledger), await new_branch(ledger)
+    work.hold[slow.id] = asyncio.Event()
+    waiting = await final_turn(ledger, slow.id, "slow")
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    turn = await final_turn(ledger, fast.id, "fast")
+    afterwards.wake()
+    await until(lambda: reached(ledger, turn, Phase.DONE))
+    assert (await current(ledger, waiting)).phase is Phase.RESPONSE_FINALIZED
+    work.hold[slow.id].set()
+    await drained(ledger, afterwards)
+    assert (await current(ledger, waiting)).phase is Phase.DONE
+
+
+async def reached(ledger: SqliteStore, turn: Turn, phase: Phase) -> bool:
+    return (await current(ledger, turn)).phase is phase
+
+
+@pytest.mark.req("TURN-7", "TURN-5")
+async def test_a_job_that_fails_is_tried_again_and_says_why(ledger: SqliteStore, work: Work) -> None:
+    branch = await new_branch(ledger)
+    turn = await final_turn(ledger, branch.id, "question")
+    seen: list[tuple[int, str | None, bool]] = []
+
+    def fail_twice(job: Job) -> None:
+        if job.job_type == "index_turn" and len(seen) < 2:
+            seen.append((job.attempts, job.last_error, True))
+            raise RuntimeError(f"attempt {job.attempts} of many")
+
+    work.fail = fail_twice
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    await drained(ledger, afterwards)
+    assert seen == [(1, None, True), (2, "RuntimeError: attempt 1 of many", True)]
+    done = await current(ledger, turn)
+    assert (done.phase, done.degraded) == (Phase.DONE, False), "an attempt that succeeds clears the mark"
+
+
+@pytest.mark.req("TURN-5", "TURN-7")
+async def test_indexing_that_never_succeeds_leaves_the_turn_done_and_degraded(ledger: SqliteStore, work: Work) -> None:
+    branch = await new_branch(ledger)
+    turn = await final_turn(ledger, branch.id, "question")
+
+    def fail(job: Job) -> None:
+        if job.job_type == "index_turn":
+            raise RuntimeError("no embedder")
+
+    work.fail = fail
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    await drained(ledger, afterwards)
+    done = await current(ledger, turn)
+    assert (done.phase, done.degraded) == (Phase.DONE, True)
+    (job,) = await ledger.jobs.list()
+    assert (job.state, job.attempts, job.last_error) == ("failed", 3, "RuntimeError: no embedder")
+    backlog = await ledger.jobs.backlog()
+    assert backlog == Backlog(failed=1, by_type={"index_turn": 1}, oldest=job.created_at)
+
+
+@pytest.mark.req("TURN-7")
+async def test_stopping_gracefully_finishes_what_is_due(ledger: SqliteStore, work: Work) -> None:
+    branches = [await new_branch(ledger) for _ in range(5)]
+    turns = [await final_turn(ledger, branch.id, "question") for branch in branches]
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    await afterwards.stop(drain_seconds=20)
+    assert [(await current(ledger, turn)).phase for turn in turns] == [Phase.DONE] * 5
+
+
+@pytest.mark.req("TURN-7")
+async def test_stopping_at_once_puts_back_what_was_begun(ledger: SqliteStore, work: Work) -> None:
+    branch = await new_branch(ledger)
+    turn = await final_turn(ledger, branch.id, "question")
+    work.hold[branch.id] = asyncio.Event()
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    await until(lambda: running(ledger))
+    await afterwards.stop()
+    (job,) = await ledger.jobs.list()
+    assert (job.state, job.owner, job.attempts) == ("queued", None, 1)
+    work.hold[branch.id].set()
+    another = runner(ledger, work, "another worker")
+    another.start()
+    await drained(ledger, another)
+    assert (await current(ledger, turn)).phase is Phase.DONE
+
+
+async def running(ledger: SqliteStore) -> bool:
+    return (await ledger.jobs.backlog()).running == 1
+
+
+@pytest.mark.req("TURN-7")
+async def test_an_end_that_comes_after_another_worker_took_the_job_is_discarded(
+    ledger: SqliteStore, work: Work
+) -> None:
+    branch = await new_branch(ledger)
+    turn = await final_turn(ledger, branch.id, "question")
+    work.hold[branch.id] = asyncio.Event()
+    slept = runner(ledger, work, "sleeper")
+    slept.start()
+    await until(lambda: running(ledger))
+    taken = await ledger.workers.take_over("sleeper", by="another worker")
+    assert taken.jobs == 1
+    job = await ledger.jobs.claim("another worker")
+    assert job is not None
+    work.hold[branch.id].set()
+    await until(lambda: reached(ledger, turn, Phase.STATE_COMMITTED))
+    assert [entry.id for entry in await ledger.jobs.list() if entry.state == "running"] == [job.id]
+    await slept.stop()
+    await ledger.jobs.complete(job.id, "another worker")
+
+
+def test_the_pause_doubles_up_to_the_longest_and_is_spread() -> None:
+    patience = Patience(first=timedelta(seconds=1), longest=timedelta(seconds=10))
+    middle = [patience.pause(attempts, 0.5).total_seconds() for attempts in (1, 2, 3, 4, 5, 50)]
+    assert middle == [1, 2, 4, 8, 10, 10]
+    assert patience.pause(1, 0.0) == timedelta(seconds=0.5)
+    assert patience.pause(1, 1.0) == timedelta(seconds=1.5)

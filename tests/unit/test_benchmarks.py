@@ -1,0 +1,116 @@
+"""Every benchmark runs, at sizes of seconds, and gives rows that can be shown; the floor writes the rows we write."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import apsw
+import pytest
+from rich.console import Console
+
+from benchmarks import report
+from benchmarks.__main__ import BENCHMARKS
+from benchmarks.content import ANSWER, QUESTION, Saying, content
+from benchmarks.exchange import prepared
+from benchmarks.floor import Floor, Place
+from benchmarks.harness import TINY, Bench, Row, Series, commit_cost, machine
+from benchmarks.ledgers import ledger
+from benchmarks.words import text
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import exchange, new_branch
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(folder=tmp_path, scale=TINY, console=Console(quiet=True))
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+async def test_a_benchmark_gives_sane_rows(name: str, bench: Bench) -> None:
+    rows = await BENCHMARKS[name](bench)
+    judged = [row for row in rows if row.figure]
+    assert judged
+    assert all(row.reached is not None and row.values for row in judged)
+    assert all(value >= 0 for row in rows for value in row.values.values())
+    assert all(row.measured for row in rows)
+    assert json.loads(report.as_json(rows, "here"))["rows"][0]["what"] == rows[0].what
+    assert report.markdown(rows, "here").count("\n") == len(rows) + 3
+
+
+async def test_the_floor_writes_as_many_rows_of_each_table_as_we_do(tmp_path: Path) -> None:
+    (branch,) = await prepared(tmp_path / "floor.db", 1)
+    floor, place = Floor(tmp_path / "floor.db"), Place.of(branch)
+    store = SqliteStore(tmp_path / "ours.db")
+    answered, recorded = await new_branch(store), exchange("Hello there.", "Hello to you.")
+    for lean in (True, False):
+        made = content(random.Random(1), lean=lean)
+        for verb in Saying(store, answered.id, made).whole:
+            await verb()
+        floor.write(*floor.whole(place, made))
+    await store.turns.record(answered.id, [recorded])
+    floor.write(floor.recorded(place, recorded))
+    await store.close()
+    floor.close()
+    assert _contents(tmp_path / "floor.db") == _contents(tmp_path / "ours.db")
+
+
+def _contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """How many rows each table has, and what the texts, turns and steps say."""
+    connection = apsw.Connection(str(path))
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    found: dict[str, list[tuple[object, ...]]] = {
+        str(name): connection.execute(f"SELECT count(*) FROM {name}").fetchall() for (name,) in tables.fetchall()
+    }
+    for columns in (
+        "turn_seq, phase, outcome, provider, model, input_tokens, output_tokens, cached_tokens, cost FROM turn",
+        "role, text, blocks, content_hash FROM message",
+        "items, outcome, input_tokens, displayed_bytes FROM step",
+        "state_seq, turn_seq, reason FROM state",
+        "head_seq, last_turn_seq FROM branch",
+        "body FROM plan",
+        "body FROM response",
+        "body FROM vector",
+        "side, start, end, summary, content_hash FROM chunk",
+    ):
+        found[columns] = sorted(connection.execute(f"SELECT {columns}").fetchall(), key=repr)
+    connection.close()
+    return found
+
+
+async def test_a_ledger_is_made_once(bench: Bench) -> None:
+    path = await ledger(bench, 20)
+    made = path.stat().st_mtime_ns
+    assert await ledger(bench, 20) == path
+    assert path.stat().st_mtime_ns == made
+    assert _contents(path)["turn"] == [(20,)]
+    assert [found.name for found in bench.folder.iterdir()] == [path.name]
+
+
+def test_an_exchange_has_the_sizes_it_says() -> None:
+    made = content(random.Random(2))
+    assert made.end.answer is not None
+    assert made.end.step is not None
+    assert len(made.question.rendered_text) == QUESTION
+    assert len(made.end.answer.rendered_text) == ANSWER
+    assert 1_300 <= len(made.end.step.response or b"") <= 1_800
+    assert text(random.Random(3), 500) != text(random.Random(4), 500)
+
+
+def test_a_machine_says_what_a_commit_costs(bench: Bench, tmp_path: Path) -> None:
+    assert "a durable commit costs" in machine(bench)
+    assert commit_cost(tmp_path, 3).p50 > 0
+
+
+def test_medians_and_percentiles_are_milliseconds() -> None:
+    series = Series()
+    series.seconds += [number / 1000 for number in range(1, 101)]
+    assert series.p50 == pytest.approx(50.5)
+    assert series.p95 == pytest.approx(96)
+    assert str(series) == "50.5 ms (p95 96)"
+
+
+def test_a_row_without_a_figure_is_neither_reached_nor_missed() -> None:
+    page = report.markdown([Row(what="part", measured="1 ms")], "here")
+    assert "| part |  | 1 ms |  |  |  |" in page
