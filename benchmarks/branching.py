@@ -1,7 +1,7 @@
 """Fork and rollback, the commit excluded: the time of the work inside the writer's transaction.
 
 Early, in the middle and late in the long session of ledgers of growing size. Each piece of work is undone
-after its time is taken, so the ledgers stay as they are.
+after its time is taken, so the ledgers stay as they are. The files start out of the page cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import apsw
 
 from benchmarks.harness import Bench, Row, Series
-from benchmarks.ledgers import ledger, long_branch
+from benchmarks.ledgers import forget, ledger, long_branch
 from contextinfinity.domain.ids import BranchId
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.sessions import SqliteBranches
@@ -81,6 +81,7 @@ class _Ledger(NamedTuple):
 
 
 async def _opened(path: Path, turns: int) -> _Ledger:
+    forget(path)
     store = SqliteStore(path)
     branch = await store.branches.get(await long_branch(store))
     await store.close()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import sys
 from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import Bench, Row, Series, alternate
-from benchmarks.ledgers import ledger
+from benchmarks.ledgers import forget, ledger
 
 LIMIT_MS = 1000.0
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,15 +72,3 @@ class _Starts:
         return ", ".join(
             f"{name} {statistics.median(told[name] for told in self._told) * 1000:.3g} ms" for name in self._told[0]
         )
-
-
-def forget(path: Path) -> None:
-    """Ask the system to drop the file's pages from its cache."""
-    if not hasattr(os, "posix_fadvise"):
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)

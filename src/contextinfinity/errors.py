@@ -14,6 +14,7 @@
     │   ├── WorkerLost         this worker was declared dead while it slept
     │   ├── HeadMoved          the branch head is no longer the state the caller built on
     │   └── OutOfOrder         an earlier turn of the branch has to be committed first
+    ├── ProviderError          a model could not answer; ``kind`` says how it failed
     └── LedgerError            the store itself cannot go on
         ├── LedgerBusy         another process held the write lock for too long
         ├── LedgerFull         no room on the disk
@@ -133,6 +134,16 @@ class OutOfOrder(Refused):
     """An earlier turn of the branch has to be committed first."""
 
     code = "out_of_order"
+
+
+class ProviderError(ContextInfinityError):
+    """A model could not answer; ``kind`` says how it failed: ``size``, ``authentication``, ``quota`` and so on."""
+
+    code = "provider"
+
+    def __init__(self, message: str, *, kind: str = "provider", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
 
 
 class LedgerError(ContextInfinityError):

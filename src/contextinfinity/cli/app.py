@@ -13,6 +13,7 @@ import typer
 
 from contextinfinity.cli.chat import chat
 from contextinfinity.cli.config import config
+from contextinfinity.cli.doctor import doctor
 from contextinfinity.errors import ContextInfinityError
 
 # Plain help: drawing it with rich would take longer than all the rest.
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command()(chat)
 app.command()(config)
+app.command()(doctor)
 
 
 def run() -> None:

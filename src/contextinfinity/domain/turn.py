@@ -197,6 +197,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     owner: WorkerId | None = None
     retry_of: TurnId | None = None
     degraded: bool = False
+    cancel_requested: bool = False
     metadata: Json = None
 
 

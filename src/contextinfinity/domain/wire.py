@@ -18,6 +18,7 @@ import msgspec
 
 from contextinfinity.domain.message import (
     AssistantItem,
+    ContentBlock,
     ImageBlock,
     Json,
     Message,
@@ -29,6 +30,7 @@ from contextinfinity.domain.message import (
     ToolOutputItem,
     ToolResultBlock,
     ToolUseBlock,
+    TranscriptItem,
     UnknownBlock,
     UnknownItem,
 )
@@ -44,6 +46,7 @@ _BLOCKS = (TextBlock, ToolUseBlock, ToolResultBlock, ImageBlock, ReasoningBlock,
 _ITEMS = (AssistantItem, ToolCallItem, ToolOutputItem, ReasoningItem, MetadataItem, UnknownItem)
 _BLOCK_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _BLOCKS)
 _ITEM_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _ITEMS) | {"answer"}  # what stores refer by
+_OPEN_UNIONS: Mapping[Any, frozenset[str]] = {ContentBlock: _BLOCK_TAGS, TranscriptItem: _ITEM_TAGS}
 _encoder = msgspec.json.Encoder()
 _canonical = msgspec.json.Encoder(order="sorted")
 
@@ -76,7 +79,8 @@ def loads(kind: Any, data: bytes | str) -> Any:
         except msgspec.ValidationError:
             pass  # perhaps a block or item of a kind we do not know: look closer
     body = upgrade(msgspec.json.decode(envelope.is_), envelope.v)
-    return msgspec.convert(_mark_unknown(body), kind)
+    known = _OPEN_UNIONS.get(kind)
+    return msgspec.convert(_mark_unknown(body) if known is None else _mark_one(body, known), kind)
 
 
 def upgrade(body: Json, version: int, *, to: int = VERSION, steps: Mapping[int, Upgrade] = UPGRADES) -> Json:
@@ -87,6 +91,8 @@ def upgrade(body: Json, version: int, *, to: int = VERSION, steps: Mapping[int, 
             hint="It was written by a newer release: upgrade ContextInfinity.",
         )
     for older in range(version, to):
+        if older not in steps:
+            raise InvalidInput(f"This value has form {version}; no release ever wrote that form.")
         body = steps[older](body)
     return body
 

@@ -127,6 +127,10 @@ class Turns(Protocol):
         """End a turn before its answer was final: Failed, with what was shown of the answer."""
         ...
 
+    async def cancel(self, turn_id: TurnId) -> Turn:
+        """Ask the turn's owner, wherever it is, to stop. It stays asked; a turn that is final stays as it is."""
+        ...
+
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere: Done at once, nobody's, with one state for all of them.
 

@@ -12,6 +12,7 @@ from contextinfinity.domain.turn import OPEN_PHASES, Phase, TurnEnd
 from contextinfinity.errors import InvalidInput, NotFound, TurnLost, WrongPhase
 
 LONGEST_NAME = 128
+STEPLESS = frozenset({"clarification", "cancelled"})
 INDEXABLE = frozenset({Phase.STATE_COMMITTED, Phase.INDEXED, Phase.DONE, Phase.FAILED})
 
 
@@ -70,10 +71,10 @@ def check_phase(turn_id: str, phase: Phase, allowed: frozenset[Phase]) -> None:
 
 
 def check_finalising(turn_id: str, phase: Phase, end: TurnEnd) -> None:
-    """Refuse to make an answer final out of turn: after a step, or a question asked back without one."""
+    """Refuse to make a turn final out of turn: after a step, or without one a question asked back or a stop."""
     check_phase(turn_id, phase, OPEN_PHASES)
-    if phase is Phase.CONTEXT_PREPARED and (end.outcome != "clarification" or end.step is not None):
-        raise WrongPhase(f"Turn {turn_id} is {phase}: without a step only a question asked back can be final.")
+    if phase is Phase.CONTEXT_PREPARED and (end.outcome not in STEPLESS or end.step is not None):
+        raise WrongPhase(f"Turn {turn_id} is {phase}: without a step only a question asked back or a stop is final.")
     if phase is Phase.RESPONDING and end.step is None:
         raise InvalidInput(f"Turn {turn_id} is {phase}: its last step has to be closed with it.")
 

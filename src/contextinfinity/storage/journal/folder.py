@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -49,13 +49,13 @@ class JournalFolder:
             if self._closed:
                 raise LedgerClosed(f"The journals in {self._folder} are closed.")
             self._make_folder(path)
-            self._flusher.start()
 
             def forget() -> None:
                 self._open.pop(step_id, None)
 
             journal = Journal(path, provider, pace=self._pace, flusher=self._flusher, on_close=forget)
             self._open[step_id] = journal
+            self._flusher.start()
             return journal
 
     def read(self, step_id: StepId, after: int = 0) -> Iterator[Entry]:
@@ -66,7 +66,7 @@ class JournalFolder:
                 journal.flush()
         return _entries(path, after)
 
-    async def tail(self, step_id: StepId, after: int = 0) -> AsyncIterator[Entry]:
+    async def tail(self, step_id: StepId, after: int = 0) -> AsyncGenerator[Entry, None]:
         """Give the entries that follow number ``after``, and those to come as they are written, up to the end.
 
         Stops early when the journal is removed or this folder is closed; raises what stopped a journal that is

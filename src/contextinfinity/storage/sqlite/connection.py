@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -27,6 +27,8 @@ from contextinfinity.errors import (
 )
 
 BUSY_SECONDS = 10.0
+"""Seconds to wait for another process that holds the lock."""
+
 APPLICATION_ID = 0x43495831  # "CIX1" in the file's header: this is a ledger of ours
 
 _CAUSES: tuple[tuple[type[apsw.Error], type[LedgerError], str], ...] = (
@@ -68,10 +70,28 @@ def create_private(path: Path) -> None:
         raise LedgerReadOnly(f"The ledger {path} cannot be opened ({error.strerror}).") from error
 
 
-def connect(path: str, *, vfs: str | None = None, read_only: bool = False) -> apsw.Connection:
+def connect(
+    path: str, *, vfs: str | None = None, read_only: bool = False, patience: float = BUSY_SECONDS
+) -> apsw.Connection:
     """Open a connection with everything set."""
+    connection = open_as_it_is(path, vfs=vfs, patience=patience)
+    try:
+        set_up(connection, read_only=read_only)
+    except BaseException:
+        let_go(connection)
+        raise
+    return connection
+
+
+def open_as_it_is(path: str, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> apsw.Connection:
+    """Open a connection that has changed nothing yet: the file may turn out not to be ours."""
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=256)
-    connection.set_busy_handler(patient_handler(BUSY_SECONDS))
+    connection.set_busy_handler(patient_handler(patience))
+    return connection
+
+
+def set_up(connection: apsw.Connection, *, read_only: bool = False) -> None:
+    """Tell SQLite all it must be told; this makes the file one with a write-ahead log."""
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",
@@ -81,7 +101,20 @@ def connect(path: str, *, vfs: str | None = None, read_only: bool = False) -> ap
         f"query_only = {int(read_only)}",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
-    return connection
+
+
+def let_go(connection: apsw.Connection) -> None:
+    """Close a connection. What the disk refuses by now costs nothing: all that was acknowledged is in the log."""
+    with suppress(apsw.Error):
+        connection.close()
+
+
+def leave_untouched(connection: apsw.Connection, path: str) -> None:
+    """Close a connection to a file that is not ours to change: a log beside it is not brought into it."""
+    with suppress(apsw.Error, OSError):
+        log = Path(f"{path}-wal")
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(log.exists() and log.stat().st_size > 0))
+    let_go(connection)
 
 
 def patient_handler(seconds: float) -> Callable[[int], bool]:

@@ -14,8 +14,16 @@ from typing import TypeVar
 
 import apsw
 
-from contextinfinity.storage.sqlite.connection import connect, create_private, translated
-from contextinfinity.storage.sqlite.migrate import migrate
+from contextinfinity.storage.sqlite.connection import (
+    BUSY_SECONDS,
+    connect,
+    create_private,
+    leave_untouched,
+    open_as_it_is,
+    set_up,
+    translated,
+)
+from contextinfinity.storage.sqlite.migrate import migrate, version_of
 from contextinfinity.storage.sqlite.readers import Readers
 from contextinfinity.storage.sqlite.writer import Writer
 
@@ -25,19 +33,21 @@ T = TypeVar("T")
 class Database:
     """One ledger file: a writer and a few readers."""
 
-    def __init__(self, path: Path, *, vfs: str | None = None) -> None:
+    def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
         self.path = path
         name = str(path)
         create_private(path)
         with translated(name):
-            connection = connect(name, vfs=vfs)
+            connection = open_as_it_is(name, vfs=vfs, patience=patience)
             try:
+                version_of(connection, name)  # first of all: what is not ours is refused before anything is set
+                set_up(connection)
                 migrate(connection, name)
             except BaseException:
-                connection.close()
+                leave_untouched(connection, name)
                 raise
         self._writer = Writer(connection, name)
-        self._readers = Readers(lambda: connect(name, vfs=vfs, read_only=True), name)
+        self._readers = Readers(lambda: connect(name, vfs=vfs, read_only=True, patience=patience), name)
 
     async def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run a change; when this returns it is durable."""

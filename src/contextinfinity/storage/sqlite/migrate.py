@@ -15,7 +15,7 @@ from typing import NamedTuple
 import apsw
 
 from contextinfinity.domain.ids import now, to_millis
-from contextinfinity.errors import LedgerForeign, LedgerTooNew
+from contextinfinity.errors import LedgerCorrupt, LedgerForeign, LedgerTooNew
 from contextinfinity.storage.sqlite.connection import APPLICATION_ID
 
 
@@ -58,7 +58,9 @@ def version_of(connection: apsw.Connection, path: str) -> int:
         return 0
     if connection.execute("PRAGMA application_id").get != APPLICATION_ID:
         raise LedgerForeign(f"{path} is a database of another program.")
-    version: int = connection.execute("SELECT max(version) FROM schema_version").get
+    version: int | None = connection.execute("SELECT max(version) FROM schema_version").get
+    if version is None:
+        raise LedgerCorrupt(f"The ledger {path} does not say which schema it has.")
     if version > migrations()[-1].version:
         raise LedgerTooNew(
             f"The ledger {path} has schema {version}; this release knows schemas up to {migrations()[-1].version}."

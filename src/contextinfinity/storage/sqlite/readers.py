@@ -14,7 +14,7 @@ from typing import TypeVar
 import apsw
 
 from contextinfinity.errors import LedgerClosed
-from contextinfinity.storage.sqlite.connection import translated
+from contextinfinity.storage.sqlite.connection import let_go, translated
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Readers:
         self._closed = True
         self._threads.shutdown()
         while self._connections:
-            self._connections.pop().close()
+            let_go(self._connections.pop())
 
     def _read(self, work: Callable[[apsw.Connection], T]) -> T:
         with translated(self._path):

@@ -208,6 +208,7 @@ def to_turn(row: Row) -> Turn:
         metadata=None if row[18] is None else msgspec.json.decode(row[18]),
         created_at=from_millis(row[19]),
         updated_at=from_millis(row[20]),
-        user_message=to_message(*row[21:24]),
-        answer=None if row[24] is None else to_message(*row[24:27]),
+        cancel_requested=bool(row[21]),
+        user_message=to_message(*row[22:25]),
+        answer=None if row[25] is None else to_message(*row[25:28]),
     )

@@ -5,13 +5,21 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import apsw
 
 from contextinfinity.storage.sqlite.migrate import migrate
 
 FOLDER = Path(__file__).parent / "schema"
+
+DERIVED = frozenset({"index", "view", "trigger"})
+"""Kinds of objects that can be dropped and made again without losing a row."""
+
+Objects: TypeAlias = dict[tuple[str, str], str]
+"""The objects of a schema: by kind and name, the statement that makes each."""
 
 _KINDS = {"tables": "'table', 'index'", "views": "'view'", "triggers": "'trigger'"}
 
@@ -26,6 +34,23 @@ def schema_of_migrations() -> dict[str, str]:
     connection = apsw.Connection(":memory:")
     migrate(connection, ":memory:")
     return schema(connection)
+
+
+def objects(connection: apsw.Connection) -> Objects:
+    """Read the objects of an open ledger; SQLite's own are left out."""
+    rows = connection.execute(
+        "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+        "ORDER BY name"
+    )
+    return {(kind, name): sql for kind, name, sql in rows}
+
+
+@cache
+def objects_of_migrations() -> Objects:
+    """Give the objects that all migrations together make in an empty file."""
+    connection = apsw.Connection(":memory:")
+    migrate(connection, ":memory:")
+    return objects(connection)
 
 
 def _statements(connection: apsw.Connection, kinds: str) -> str:

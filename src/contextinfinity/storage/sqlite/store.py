@@ -7,6 +7,7 @@ from pathlib import Path
 
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
 from contextinfinity.storage.sqlite.chunks import SqliteChunks
+from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from contextinfinity.storage.sqlite.content import SqliteContents
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.jobs import SqliteJobs
@@ -18,7 +19,11 @@ from contextinfinity.storage.worker_locks import WorkerLocks
 
 
 class SqliteStore:
-    """``Store`` on a SQLite file. ``vfs`` names another way to reach the disk; tests use it to break one."""
+    """``Store`` on a SQLite file.
+
+    ``vfs`` names another way to reach the disk; tests use it to break one. ``patience`` is how many seconds to wait
+    for another process that holds the lock, before ``LedgerBusy``.
+    """
 
     sessions: Sessions
     branches: Branches
@@ -29,8 +34,8 @@ class SqliteStore:
     jobs: Jobs
     workers: Workers
 
-    def __init__(self, path: Path, *, vfs: str | None = None) -> None:
-        self.database = Database(path, vfs=vfs)
+    def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
+        self.database = Database(path, vfs=vfs, patience=patience)
         self.sessions = SqliteSessions(self.database)
         self.branches = SqliteBranches(self.database)
         self.turns = SqliteTurns(self.database)

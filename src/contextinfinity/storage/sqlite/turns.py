@@ -108,6 +108,15 @@ class SqliteTurns:
 
         return await self._database.write(write)
 
+    async def cancel(self, turn_id: TurnId) -> Turn:
+        """Ask the turn's owner, wherever it is, to stop."""
+
+        def write(connection: apsw.Connection) -> Turn:
+            connection.execute(SQL["ask_to_stop"], (pack(turn_id),))
+            return _existing(connection, turn_id)
+
+        return await self._database.write(write)
+
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere, with one state for all of them."""
         return await self._database.write(lambda connection: record(connection, branch_id, exchanges))

@@ -33,7 +33,7 @@ ORDER BY phase = 'Accepted', turn_seq LIMIT 1
 -- One turn with its messages.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
-  t.metadata, t.created_at, t.updated_at, u.role, u.text, u.blocks, a.role, a.text, a.blocks
+  t.metadata, t.created_at, t.updated_at, t.cancel_requested, u.role, u.text, u.blocks, a.role, a.text, a.blocks
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 WHERE t.id = ?
 
@@ -41,7 +41,7 @@ WHERE t.id = ?
 -- The newest turns of one branch between two places, newest first, with their messages.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
-  t.metadata, t.created_at, t.updated_at, u.role, u.text, u.blocks, a.role, a.text, a.blocks
+  t.metadata, t.created_at, t.updated_at, t.cancel_requested, u.role, u.text, u.blocks, a.role, a.text, a.blocks
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last
 ORDER BY t.turn_seq DESC LIMIT :limit
@@ -59,6 +59,10 @@ WHERE branch_id = :branch_id AND phase NOT IN ('Done', 'Failed')
 -- name: move_phase
 -- The next phase of a turn.
 UPDATE turn SET phase = :phase, updated_at = :now WHERE id = :id
+
+-- name: ask_to_stop
+-- Somebody wants a running turn stopped.
+UPDATE turn SET cancel_requested = 1 WHERE id = ? AND phase IN ('Accepted', 'ContextPrepared', 'Responding')
 
 -- name: begin_responding
 -- TX-P: a provider is being asked.

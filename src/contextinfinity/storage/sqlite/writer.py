@@ -4,6 +4,9 @@ A durable commit costs a disk flush, whatever it holds. So all writes of a proce
 takes whatever waits, runs each piece in a savepoint of its own, and commits them together. A caller hears
 of its write only after the commit that holds it. A piece that fails is rolled back alone; a commit that
 fails fails for all its pieces, because none of them is durable.
+
+The log is brought into the file by this thread too, after the callers were told: SQLite would do it inside
+their commit and make one in a hundred of them wait for it.
 """
 
 from __future__ import annotations
@@ -18,14 +21,17 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from contextinfinity.domain.wire import unicode_only
-from contextinfinity.errors import LedgerClosed
-from contextinfinity.storage.sqlite.connection import translate
+from contextinfinity.errors import LedgerClosed, LedgerError, LedgerFailed
+from contextinfinity.storage.sqlite.connection import let_go, translate
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 
 LARGEST_GROUP = 512
 """More than this in one commit would make the first caller wait for strangers."""
+
+LONG_LOG = 1000
+"""Pages in the log from which on it is brought into the file: what SQLite itself takes for long."""
 
 
 class _Piece(NamedTuple):
@@ -42,6 +48,8 @@ class Writer:
         self._waiting: SimpleQueue[_Piece | None] = SimpleQueue()
         self._closing = threading.Lock()
         self._closed = False
+        self._log_pages = 0
+        connection.set_wal_hook(self._count_log)  # stands in the place of SQLite's own checkpoint
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -61,11 +69,12 @@ class Writer:
                 self._closed = True
                 self._waiting.put(None)
         self._thread.join()
-        self._connection.close()
+        let_go(self._connection)
 
     def _run(self) -> None:
         while (piece := self._waiting.get()) is not None:
             self._commit(piece)
+            self._checkpoint()
 
     def _commit(self, first: _Piece) -> None:
         """Run ``first`` and whatever waits behind it in one transaction."""
@@ -80,9 +89,9 @@ class Writer:
                     results.append(self._run_piece(piece))
                 piece = self._next(len(group))
             self._connection.execute("COMMIT")
-        except apsw.Error as error:
+        except BaseException as error:
             self._undo()
-            failure = translate(error, self._path)
+            failure = self._ours(error)
             results = [(None, failure)] * len(group)
             if not group and first.done.set_running_or_notify_cancel():  # BEGIN itself failed
                 first.done.set_exception(failure)
@@ -118,6 +127,22 @@ class Writer:
             return None, ours
         self._connection.execute("RELEASE piece")
         return result, None
+
+    def _ours(self, error: BaseException) -> LedgerError:
+        """Say why a whole group failed."""
+        if isinstance(error, apsw.Error):
+            return translate(error, self._path)
+        return LedgerFailed(f"The ledger {self._path} gave up the transaction ({error!r}).")
+
+    def _count_log(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Bring a long log into the file. Nobody waits for it; if the disk refuses, the log goes on holding all."""
+        if self._log_pages >= LONG_LOG:
+            with suppress(apsw.Error):
+                self._connection.wal_checkpoint()
 
     def _undo(self) -> None:
         """Leave a transaction that failed, if SQLite has not done so already."""

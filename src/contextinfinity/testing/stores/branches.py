@@ -155,6 +155,16 @@ class BranchSuite:
             assert (fork.base_state, fork.head_state, fork.head_seq) == (expected.id, expected.id, expected.state_seq)
             assert await store.states.head(fork.id) == expected
 
+    @pytest.mark.req("LEDGER-5", "LEDGER-8")
+    async def test_a_fork_between_two_states_starts_from_the_earlier_one(self, store: Store) -> None:
+        main = await new_branch(store)
+        await talk(store, main.id, "a")
+        earlier = await store.states.pin(main.id, "fact")
+        await store.turns.record(main.id, [exchange("b"), exchange("c"), exchange("d")])
+        fork = await store.branches.fork(main.id, at=3)
+        assert await store.states.head(fork.id) == earlier
+        assert await said(store, fork.id) == ["a", "b", "c"]
+
     @pytest.mark.req("LEDGER-8")
     async def test_a_fork_has_the_pins_as_they_stood_there(self, store: Store) -> None:
         main = await new_branch(store)

@@ -198,11 +198,14 @@ class SessionSuite:
 
     async def test_the_list_can_be_read_page_by_page(self, store: Store) -> None:
         made = [await store.sessions.create(NewSession(owner=ANN)) for _ in range(7)]
-        pages, after = [], None
-        while page := await store.sessions.list(ANN, limit=3, after=after):
-            pages.append([session.id for session in page])
-            after = page[-1].id
+        pages: list[list[str]] = []
+        for _ in range(4):
+            after = pages[-1][-1] if pages else None
+            pages.append([session.id for session in await store.sessions.list(ANN, limit=3, after=after)])
+            if len(pages[-1]) < 3:
+                break
         assert [len(page) for page in pages] == [3, 3, 1]
+        assert await store.sessions.list(ANN, after=pages[-1][-1]) == ()
         assert [name for page in pages for name in page] == await ids_of(store)
         assert {session.id for session in made} == set(await ids_of(store))
 

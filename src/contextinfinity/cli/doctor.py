@@ -1,0 +1,105 @@
+"""``cix doctor``: is everything well, and if not, what can be done about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.options import Config, DataDir, Json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from contextinfinity.storage.sqlite.integrity import Progress
+    from contextinfinity.upkeep.integrity import Report
+
+Repair = Annotated[bool, typer.Option("--repair", help="Set right what is safe to set right, after a backup.")]
+
+
+def doctor(repair: Repair = False, config: Config = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+    """Check the ledger and everything around it."""
+    from contextinfinity.upkeep.integrity import examine, settings_in_force
+    from contextinfinity.upkeep.repair import examine_and_repair
+
+    settings, already = settings_in_force(config, data_dir)
+    with _progress_bar() as progress:
+        look = examine_and_repair if repair else examine
+        report = look(settings, progress=progress, already=already)
+    if as_json:
+        typer.echo(json.dumps(_for_programs(report), indent=2))
+    else:
+        _print_for_people(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _for_programs(report: Report) -> dict[str, object]:
+    fields = ("code", "severity", "what", "where", "count", "repair")
+    return {
+        "ok": report.ok,
+        "ledger": report.ledger,
+        "schema": report.schema,
+        "turns": report.turns,
+        "findings": [{field: getattr(finding, field) for field in fields} for finding in report.findings],
+        "repaired": [{"code": done.code, "what": done.what, "count": done.count} for done in report.repaired],
+        "backup": None if report.backup is None else str(report.backup),
+    }
+
+
+def _print_for_people(report: Report) -> None:
+    from rich.console import Console
+
+    # A pipe has no width that lines would have to be folded to.
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
+    if report.schema:
+        turns = "1 turn" if report.turns == 1 else f"{report.turns:,} turns"
+        console.print(f"ledger: {report.ledger} (schema {report.schema}, {turns})", soft_wrap=True)
+    elif not any(finding.severity == "broken" for finding in report.findings):
+        console.print(f"ledger: {report.ledger} (there is none yet; it is made when it is needed)", soft_wrap=True)
+    else:
+        console.print(f"ledger: {report.ledger}", soft_wrap=True)
+    if report.backup is not None:
+        console.print(f"backup: {report.backup}", soft_wrap=True)
+    for done in report.repaired:
+        console.print(f"repaired ({done.count:,} × {done.code}): {done.what}", soft_wrap=True)
+    _print_findings(console, report)
+
+
+def _print_findings(console: Console, report: Report) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if report.ok:
+        console.print("All is well.")
+        return
+    table = Table("", "finding", "what", "where", "what to do", box=None, pad_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    for finding in report.findings:
+        style = "red" if finding.severity == "broken" else "yellow"
+        todo = f"cix doctor --repair: {finding.repair}" if finding.repair else finding.advice
+        cells = (finding.code, finding.what, finding.where, todo)
+        table.add_row(Text(finding.severity, style=style), *map(Text, cells))
+    console.print(table)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Progress]:
+    """Show on a terminal how far the work is; elsewhere nothing."""
+    from contextinfinity.upkeep.integrity import silent
+
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda what, part: bar.update(task, description=what, completed=part)

@@ -1,0 +1,1 @@
+"""One face of the engine for all doors."""

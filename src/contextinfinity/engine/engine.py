@@ -1,0 +1,245 @@
+"""The engine: one ledger, any number of conversations.
+
+``send`` makes a message durable and gives what follows as it happens. The answer goes on whether anybody listens or
+not; ``watch`` joins it at any point. Use it as an async context manager: entering recovers what a crash left,
+leaving finishes what runs or marks it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from types import TracebackType
+from typing import TypeAlias, TypedDict, Unpack
+
+from msgspec import Struct
+
+from contextinfinity.domain.events import Event, FinishedTurn, TurnDone, TurnStarted
+from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
+from contextinfinity.domain.message import ContentBlock, Message, TextBlock
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Branch, NewSession, Owner, Session
+from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import NewTurn, Turn
+from contextinfinity.engine.afterwards import Afterwards
+from contextinfinity.engine.handlers import handlers
+from contextinfinity.engine.parts import Model, Models, Parts, Running
+from contextinfinity.engine.presence import Presence
+from contextinfinity.engine.recovery import recover
+from contextinfinity.engine.turn import answer
+from contextinfinity.engine.watch import Stamped, finished, watch
+from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerError, NotFound
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.journal import JournalFolder, parse_event_id
+
+log = logging.getLogger(__name__)
+
+Content: TypeAlias = str | tuple[ContentBlock, ...]
+
+QUEUE_LIMIT = 16
+RECOVERY_SECONDS = 60.0
+
+
+class How(TypedDict, total=False):
+    """How a message is to be sent, beyond what it says and where: what ``send`` and ``ask`` take by name."""
+
+    user_id: str | None
+    org_id: str | None
+    branch_id: BranchId | None
+    model: str | None
+    use_memory: bool
+    use_query_rewriter: bool
+    attach: tuple[ChunkId, ...]
+    retry_of: TurnId | None
+
+
+class _Sending(Struct, frozen=True, kw_only=True):
+    """``How`` with its defaults."""
+
+    user_id: str | None = None
+    org_id: str | None = None
+    branch_id: BranchId | None = None
+    model: str | None = None
+    use_memory: bool = True
+    use_query_rewriter: bool = True
+    attach: tuple[ChunkId, ...] = ()
+    retry_of: TurnId | None = None
+
+
+class Engine:
+    """Answers messages and keeps them."""
+
+    def __init__(self, store: Store, journals: JournalFolder, models: Models) -> None:
+        self._store = store
+        self._journals = journals
+        self._models = models
+        self._presence = Presence(store.workers)
+        self._running: dict[TurnId, Running] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Engine:
+        await self._presence.__aenter__()
+        worker = self._presence.worker.id
+        self._parts = Parts(store=self._store, journals=self._journals, models=self._models, worker=worker)
+        self._afterwards = Afterwards(self._store.jobs, worker, handlers(self._store))
+        await recover(self._parts, await self._presence.find_dead())
+        self._afterwards.start()
+        self._recovering = asyncio.create_task(self._recover_now_and_then(), name="recovery")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, *, answer_seconds: float = 5.0, job_seconds: float = 2.0) -> None:
+        """Let answers and jobs finish for that long; mark what is still running then, and let go of everything."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=answer_seconds)
+        for task in [*self._tasks, self._recovering]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, self._recovering, return_exceptions=True)
+        await self._afterwards.stop(drain_seconds=job_seconds)
+        await self._presence.__aexit__(None, None, None)
+        with suppress(LedgerError):
+            self._journals.close()
+        await self._store.close()
+
+    # --- talking ---
+
+    async def send(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Event]:
+        """Say something and hear what follows; the first event comes once the message is durable."""
+        turn, found = await self.accept(thread_id, content, **how)
+        yield TurnStarted(
+            thread_id=turn.session_id,
+            branch_id=turn.branch_id,
+            turn_id=turn.id,
+            turn_seq=turn.turn_seq,
+            found=found,
+            turns_loaded=turn.turn_seq - 1,
+        )
+        async for stamped in self.watch(turn.id):
+            yield stamped.event
+
+    async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
+        """Say something and wait for the whole answer."""
+        async for event in self.send(thread_id, content, **how):
+            if isinstance(event, TurnDone):
+                return event.turn
+        raise NotFound("The turn ended without an end.")  # not reached: a turn always ends
+
+    async def accept(self, thread_id: str, content: Content, **how: Unpack[How]) -> tuple[Turn, bool]:
+        """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
+        sending = _Sending(**how)
+        model = self._models.named(sending.model)
+        owner = Owner(user_id=sending.user_id or "local", org_id=sending.org_id or "")
+        session, found = await self._thread(thread_id, owner)
+        blocks = (TextBlock(text=content),) if isinstance(content, str) else content
+        turn = await self._store.turns.accept(
+            NewTurn(
+                branch_id=await self._branch_of(session, sending.branch_id),
+                message=Message(role="user", blocks=blocks),
+                owner=self._parts.worker,
+                retry_of=sending.retry_of,
+                queue_limit=QUEUE_LIMIT,
+            )
+        )
+        log.info("thread %s branch %s turn %d found %s", session.id, turn.branch_id, turn.turn_seq, found)
+        self._begin(turn, model)
+        return turn, found
+
+    def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
+        """Join a turn, running or over, from the beginning or after an event's id."""
+        place = (0, 0) if after is None else parse_event_id(after)
+        if place is None:
+            raise InvalidInput(f"{after!r} is no event id.")
+        return watch(self._parts, turn_id, self._running.get(turn_id), place)
+
+    async def cancel(self, turn_id: TurnId) -> FinishedTurn:
+        """Stop a turn, wherever it is answered, and wait for its end."""
+        turn = await self._store.turns.cancel(turn_id)
+        if (running := self._running.get(turn_id)) is not None:
+            running.cancelled.set()
+        async for stamped in self.watch(turn.id):
+            if isinstance(stamped.event, TurnDone):
+                return stamped.event.turn
+        return finished(turn)
+
+    async def context(self, turn_id: TurnId) -> Plan:
+        """Give the account of what the model saw."""
+        if (plan := await self._store.turns.plan(turn_id)) is None:
+            raise NotFound(f"There is no plan of a turn {turn_id}.")
+        return plan
+
+    # --- branches and pins ---
+
+    async def fork(self, thread_id: str, *, at: int | None = None, state: int | None = None) -> Branch:
+        """Start a new branch from the active one; the active one stays."""
+        session = await self.session(thread_id)
+        return await self._store.branches.fork(session.active_branch, at=at, state=state)
+
+    async def rollback(self, thread_id: str, *, to: int | None = None, state: int | None = None) -> Branch:
+        """Go back to a turn or a state on a new branch, and make it the active one."""
+        session = await self.session(thread_id)
+        return await self._store.branches.rollback(session.active_branch, to=to, state=state)
+
+    async def pin(self, thread_id: str, fact: str) -> State:
+        """Keep a fact in every prompt, word for word."""
+        return await self._store.states.pin((await self.session(thread_id)).active_branch, fact)
+
+    async def unpin(self, thread_id: str, number: int) -> State:
+        """Let go of the fact of that number."""
+        return await self._store.states.unpin((await self.session(thread_id)).active_branch, number)
+
+    async def session(self, thread_id: str, owner: Owner | None = None) -> Session:
+        """Find a thread by our id, or by its owner's own."""
+        session = await self._store.sessions.get(thread_id) if is_id(thread_id) else None
+        session = session or await self._store.sessions.find(owner or Owner(), thread_id)
+        if session is None:
+            raise NotFound(f"There is no thread {thread_id}.", hint="`cix sessions` lists those there are.")
+        return session
+
+    # --- inside ---
+
+    async def _thread(self, thread_id: str, owner: Owner) -> tuple[Session, bool]:
+        if thread_id == "new":
+            return await self._store.sessions.create(NewSession(owner=owner)), False
+        try:
+            return await self.session(thread_id, owner), True
+        except NotFound:
+            if is_id(thread_id):
+                raise
+        try:
+            return await self._store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
+        except AlreadyExists:  # somebody was quicker
+            return await self.session(thread_id, owner), True
+
+    async def _branch_of(self, session: Session, branch_id: BranchId | None) -> BranchId:
+        if branch_id is None:
+            return session.active_branch
+        branch = await self._store.branches.get(branch_id)
+        if branch is None or branch.session_id != session.id:
+            raise NotFound(f"Thread {session.id} has no branch {branch_id}.")
+        return branch.id
+
+    def _begin(self, turn: Turn, model: Model) -> None:
+        running = self._running[turn.id] = Running(turn)
+        task = asyncio.create_task(answer(self._parts, running, model), name=f"turn-{turn.turn_seq}")
+        self._tasks.add(task)
+
+        def over(done: asyncio.Task[None]) -> None:
+            self._tasks.discard(done)
+            self._running.pop(turn.id, None)
+            self._afterwards.wake()
+
+        task.add_done_callback(over)
+
+    async def _recover_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(RECOVERY_SECONDS)
+            try:
+                await recover(self._parts, await self._presence.find_dead())
+            except LedgerError as error:
+                log.warning("recovery has to wait: %s", error)

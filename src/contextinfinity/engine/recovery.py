@@ -1,0 +1,98 @@
+"""After a crash: what dead workers left is brought to an end, from the ledger and the journals alone.
+
+    Accepted, ContextPrepared   → Failed, "interrupted"
+    Responding                  → final if the journal holds the provider's last word; else Failed with what was shown
+    ResponseFinalized and later → their jobs are queued, and go on
+
+Only dead owners' turns are touched. Running it twice, or in two processes at once, changes nothing more.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+import msgspec
+
+from contextinfinity.domain.ids import TurnId, WorkerId
+from contextinfinity.domain.message import AssistantItem, say
+from contextinfinity.domain.prompt import Finished
+from contextinfinity.domain.turn import Failed as StepFailed
+from contextinfinity.domain.turn import Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
+from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.respond import from_finished
+from contextinfinity.errors import LedgerError, TurnLost, WrongPhase
+from contextinfinity.storage.journal import JournalFolder
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = Problem(
+    code="interrupted",
+    message="The process that answered was stopped before the end.",
+    hint="Ask again to get a whole answer.",
+)
+
+
+async def recover(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
+    """Take over what dead workers left and bring it to an end; tell how many turns that were."""
+    settled = 0
+    for worker in dead:
+        taken = await parts.store.workers.take_over(worker, by=parts.worker)
+        for turn_id in taken.turns:
+            settled += await settle(parts, turn_id)
+        if taken.turns or taken.jobs:
+            log.info("took over from %s: %d turns, %d jobs", worker, len(taken.turns), taken.jobs)
+    return settled
+
+
+async def settle(parts: Parts, turn_id: TurnId) -> int:
+    """End one turn whose worker is gone."""
+    turn = await parts.store.turns.get(turn_id)
+    if turn is None:
+        return 0
+    end, is_final = await reconstruct(parts, turn)
+    settle_turn = parts.store.turns.finalise if is_final else parts.store.turns.fail
+    with suppress(TurnLost, WrongPhase):  # another worker was here first
+        await settle_turn(turn.id, parts.worker, end)
+        return 1
+    return 0
+
+
+async def reconstruct(parts: Parts, turn: Turn) -> tuple[TurnEnd, bool]:
+    """Say how a turn ended, from the journal of its last step: (end, whether it is final)."""
+    steps = await parts.store.turns.steps(turn.id) if turn.phase is Phase.RESPONDING else ()
+    unclosed = [step for step in steps if step.outcome is None]
+    if not unclosed:
+        return TurnEnd(outcome="failed", error=INTERRUPTED), False
+    return from_journal(parts.journals, unclosed[-1])
+
+
+def from_journal(journals: JournalFolder, step: Step) -> tuple[TurnEnd, bool]:
+    """Read what a step said before its worker died, and end its journal."""
+    pieces: list[str] = []
+    last_word: Finished | None = None
+    for entry in journals.read(step.id):
+        if entry.event_type == "text":
+            pieces.append(entry.payload["text"])
+        elif entry.event_type == "finished":
+            last_word = msgspec.convert(entry.payload, Finished)
+    _end_journal(journals, step)
+    if last_word is not None and not isinstance(last_word.outcome, StepFailed):
+        return from_finished(last_word, step.id), True
+    text = "".join(pieces)
+    answer = say("assistant", text) if text else None
+    end = StepEnd(
+        step_id=step.id,
+        outcome=Incomplete(reason="interrupted"),
+        items=(AssistantItem(blocks=answer.blocks),) if answer else (),
+        displayed_bytes=(shown := len(text.encode())),
+        durable_bytes=shown,
+    )
+    ended = TurnEnd(outcome="incomplete" if answer else "failed", answer=answer, step=end, error=INTERRUPTED)
+    return ended, False
+
+
+def _end_journal(journals: JournalFolder, step: Step) -> None:
+    """Close the journal, so that watchers come to an end and its hour begins."""
+    with suppress(LedgerError):
+        journals.open(step.id, step.provider).end({"outcome": "interrupted"})

@@ -1,0 +1,89 @@
+"""The way of a message, read from top to bottom.
+
+The message is accepted before this begins (TX-0, in ``Engine.send``). Then its turn on the branch comes, and what
+the model will see is put together from what was said; the model answers; the answer becomes final (TX-A). Whatever
+goes wrong on the way ends the turn with a reason: no turn of a living process is left hanging.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from contextinfinity.domain.turn import Problem, Turn, TurnEnd
+from contextinfinity.engine.parts import Model, Parts, Running
+from contextinfinity.engine.respond import insist, respond
+from contextinfinity.errors import BranchBusy, ContextInfinityError, TurnLost
+from contextinfinity.prompt.assemble import VERBATIM_TOKENS, assemble, newest_that_fit
+
+log = logging.getLogger(__name__)
+
+PAGE = 50
+"""How many turns are read at a time until the verbatim part is full."""
+
+
+async def answer(parts: Parts, running: Running, model: Model) -> None:
+    """Carry an accepted turn to its end."""
+    try:
+        if await take_place(parts, running):
+            earlier = await recall(parts, running.turn)
+            session = await parts.store.sessions.get(running.turn.session_id)
+            assembled = assemble(session.system if session else None, earlier, running.turn)
+            await respond(parts, running, model, assembled)
+    except TurnLost as error:
+        log.warning("turn %s was given to another worker: %s", running.turn.id, error)
+    except asyncio.CancelledError:
+        await asyncio.shield(fail(parts, running, Problem(code="interrupted", message="The process was stopped.")))
+        raise
+    except ContextInfinityError as error:
+        await fail(parts, running, Problem(code=error.code, message=error.message, hint=error.hint))
+    except Exception as error:  # a bug of ours must not leave the branch blocked
+        log.exception("turn %s failed", running.turn.id)
+        await fail(parts, running, Problem(code="internal", message=f"{type(error).__name__}: {error}"))
+    finally:
+        running.end()
+        parts.branches.tell()
+
+
+async def take_place(parts: Parts, running: Running) -> bool:
+    """Wait until every earlier turn of the branch is final; False when the turn was cancelled first."""
+    while not running.cancelled.is_set():
+        news = parts.branches.listen()
+        try:
+            running.move(await parts.store.turns.prepare(running.turn.id, parts.worker))
+            return True
+        except BranchBusy:
+            await wait_for_any(news, running.cancelled, seconds=parts.look_seconds)
+    end = TurnEnd(outcome="cancelled", error=Problem(code="cancelled", message="Stopped before it was answered."))
+    running.move(await parts.store.turns.fail(running.turn.id, parts.worker, end))
+    return False
+
+
+async def recall(parts: Parts, turn: Turn) -> list[Turn]:
+    """Read the earlier turns, newest page first, until the verbatim part is full or there are no more."""
+    turns: list[Turn] = []
+    before = turn.turn_seq
+    while page := await parts.store.turns.history(turn.branch_id, limit=PAGE, before=before):
+        turns[:0] = page
+        before = page[0].turn_seq
+        if len(page) < PAGE or len(newest_that_fit([*turns, turn], VERBATIM_TOKENS)) < len(turns):
+            break
+    return turns
+
+
+async def fail(parts: Parts, running: Running, problem: Problem) -> None:
+    """End a turn that cannot be answered."""
+    end = TurnEnd(outcome="failed", error=problem)
+    with suppress(TurnLost):
+        running.move(await insist(lambda: parts.store.turns.fail(running.turn.id, parts.worker, end)))
+
+
+async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:
+    """Wait until one of the events is set, at most that long."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -1,0 +1,111 @@
+"""Watching a turn: everything it says, from any point, by anybody, while it runs and afterwards.
+
+The journals are the stream. A watcher reads them step by step from its own place; the turn neither knows nor waits
+for it. In the process that answers, news come at once; elsewhere the ledger is asked now and then. When a journal
+is gone (its hour is over) the end of the turn still tells the whole text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from msgspec import Struct
+
+from contextinfinity.domain.events import Delta, Durability, Event, FinishedTurn, StepStarted, TurnDone, TurnFailed
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.turn import OPEN_PHASES, Phase, Step, Turn
+from contextinfinity.engine.parts import Parts, Running
+from contextinfinity.errors import NotFound
+from contextinfinity.storage.journal import Entry, event_id
+
+
+class Stamped(Struct, frozen=True, kw_only=True):
+    """An event and its id; what needs no resuming has none."""
+
+    event: Event
+    id: str | None = None
+
+
+def finished(turn: Turn) -> FinishedTurn:
+    """Show a turn that has ended as every door shows it."""
+    return FinishedTurn(
+        thread_id=turn.session_id,
+        branch_id=turn.branch_id,
+        turn_id=turn.id,
+        turn_seq=turn.turn_seq,
+        phase=turn.phase,
+        outcome=turn.outcome or "completed",
+        text=turn.answer.rendered_text if turn.answer else "",
+        usage=turn.usage,
+        model=turn.model,
+        created_at=turn.created_at,
+        error=turn.error,
+    )
+
+
+async def watch(
+    parts: Parts, turn_id: TurnId, running: Running | None, after: tuple[int, int] = (0, 0)
+) -> AsyncIterator[Stamped]:
+    """Give what a turn says after a place, and its end."""
+    index, seq = after
+    while True:
+        news = running.news.listen() if running else None
+        turn, steps = await _look(parts, turn_id, running)
+        if index < len(steps):
+            step = steps[index]
+            if seq == 0:
+                yield Stamped(event=_started(step))
+            async for stamped in _follow(parts, running, step, seq):
+                yield stamped
+            index, seq = index + 1, 0
+        elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
+            break
+        else:
+            await _wait(parts, news)
+    if turn.error is not None:
+        yield Stamped(event=TurnFailed(code=turn.error.code, message=turn.error.message, hint=turn.error.hint))
+    yield Stamped(event=TurnDone(turn=finished(turn)))
+
+
+async def _look(parts: Parts, turn_id: TurnId, running: Running | None) -> tuple[Turn, tuple[Step, ...]]:
+    """Read the turn and its steps as they are now."""
+    turn = await parts.store.turns.get(turn_id)
+    if turn is None:
+        raise NotFound(f"There is no turn {turn_id}.")
+    steps = await parts.store.turns.steps(turn_id)
+    return turn, steps
+
+
+async def _follow(parts: Parts, running: Running | None, step: Step, after: int) -> AsyncIterator[Stamped]:
+    """Give the events of one step, and how durable they are where this process writes them."""
+    told = -1
+    async for entry in parts.journals.tail(step.id, after):
+        event = _event(entry)
+        if event is not None:
+            yield Stamped(event=event, id=event_id(step.step_index, entry.seq))
+        if running is not None and running.journal is not None and running.journal.durable != told:
+            counts = running.journal.durability()
+            told = counts.durable
+            yield Stamped(event=Durability(displayed=counts.displayed, durable=counts.durable))
+
+
+def _event(entry: Entry) -> Event | None:
+    """Turn an entry into what a caller hears; most of what a provider says beside its text is not for callers."""
+    if entry.event_type == "text":
+        return Delta(text=entry.payload["text"])
+    return None
+
+
+def _started(step: Step) -> StepStarted:
+    return StepStarted(step_id=step.id, step_index=step.step_index, provider=step.provider, model=step.model_id)
+
+
+async def _wait(parts: Parts, news: asyncio.Event | None) -> None:
+    """Wait for news, or for the next look where none can come."""
+    if news is None:
+        await asyncio.sleep(parts.look_seconds)
+    else:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), 1.0)

@@ -1,0 +1,1 @@
+"""Models: one contract, an adapter for each wire."""

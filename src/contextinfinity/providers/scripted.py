@@ -1,0 +1,157 @@
+"""A provider that says what it is told to: for tests, for demonstrations, and until a real model is there.
+
+In goes a script: a function from a request to a ``Reply``, a list of replies given in turn, or a file of them.
+Out comes a stream like any provider's, with the delays, errors and cuts the script asks for. The same script and
+the same requests give the same answers.
+
+A script file is JSON: a list of replies, or an object ``{"replies": [...], "loop": true}``. A reply is a text, or an
+object with the fields of ``Reply``. Besides, ``when`` is a pattern: the first reply whose pattern is found in the
+message is given, before those in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.domain.message import AssistantItem, Json, TextBlock, ToolCallItem, ToolUseBlock, TranscriptItem
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta
+from contextinfinity.domain.turn import Completed, Paused, Problem, StepOutcome, Usage
+from contextinfinity.errors import ProviderError, SettingsError
+
+CONTEXT_LIMIT = 128_000
+
+ECHO_NOTE = "(An echo: no model is built in yet. Name one under [models] in config.toml.)"
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """A tool the reply asks for."""
+
+    name: str
+    arguments: Json = None
+    call_id: str = "call-1"
+
+
+class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to say, and how.
+
+    ``pieces`` says it in those pieces (default: a word at a time); ``delay`` waits that many seconds before each;
+    ``error`` fails after what was said; ``cut_after`` ends the stream after that many pieces without a last word;
+    ``hang`` never ends; ``tools`` asks for tools after the text.
+    """
+
+    text: str = ""
+    pieces: tuple[str, ...] | None = None
+    delay: float = 0.0
+    error: Problem | None = None
+    cut_after: int | None = None
+    hang: bool = False
+    tools: tuple[ToolCall, ...] = ()
+    outcome: StepOutcome | None = None
+    usage: Usage | None = None
+    when: str | None = None
+
+
+Script: TypeAlias = Callable[[ProviderRequest], Reply | str | Awaitable[Reply | str]]
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    replies: tuple[Reply | str, ...]
+    loop: bool = False
+
+
+class ScriptedProvider:
+    """``Provider`` that follows a script."""
+
+    name = "scripted"
+
+    def __init__(self, script: Script | Sequence[Reply | str] | Path) -> None:
+        if isinstance(script, Path):
+            read = _read(script)
+            self._script: Script = in_turn(read.replies, loop=read.loop)
+        else:
+            self._script = script if callable(script) else in_turn(script)
+
+    def context_limit(self, model_id: str) -> int:
+        """Give the same limit for every model."""
+        return CONTEXT_LIMIT
+
+    async def stream(self, request: ProviderRequest) -> AsyncIterator[ProviderEvent]:
+        """Say what the script says."""
+        told = self._script(request)
+        reply = await told if inspect.isawaitable(told) else told
+        reply = Reply(text=reply) if isinstance(reply, str) else reply
+        pieces = _pieces(reply)
+        for piece in pieces[: reply.cut_after]:
+            if reply.delay:
+                await asyncio.sleep(reply.delay)
+            yield TextDelta(text=piece)
+        if reply.hang:
+            await asyncio.Event().wait()
+        if reply.error is not None:
+            raise ProviderError(reply.error.message, hint=reply.error.hint, kind=reply.error.code)
+        if reply.cut_after is None:
+            yield _finished(reply, "".join(pieces))
+
+
+def echo(request: ProviderRequest) -> Reply:
+    """Say back what was said last, and that nobody is there."""
+    said = request.prompt.messages[-1].rendered_text
+    return Reply(text=f"You said: {said}\n\n{ECHO_NOTE}")
+
+
+def in_turn(replies: Sequence[Reply | str], *, loop: bool = False) -> Script:
+    """Give the first reply whose ``when`` fits, or else the others one after the other; then again, or the last."""
+    fitting = [reply for reply in replies if isinstance(reply, Reply) and reply.when is not None]
+    others = [reply for reply in replies if isinstance(reply, str) or reply.when is None]
+    given = 0
+
+    def script(request: ProviderRequest) -> Reply | str:
+        nonlocal given
+        said = request.prompt.messages[-1].rendered_text
+        for reply in fitting:
+            if re.search(reply.when or "", said):
+                return reply
+        if not others:
+            return Reply(error=Problem(code="script", message=f"The script has no reply to {said[:80]!r}."))
+        place = given % len(others) if loop else min(given, len(others) - 1)
+        given += 1
+        return others[place]
+
+    return script
+
+
+def _read(path: Path) -> _File:
+    try:
+        data = path.read_bytes()
+        whole = msgspec.json.decode(data)
+        return msgspec.convert(whole if isinstance(whole, dict) else {"replies": whole}, _File)
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise SettingsError(
+            f"The script {path} cannot be used: {error}.", hint="It is a JSON list of replies."
+        ) from error
+
+
+def _pieces(reply: Reply) -> tuple[str, ...]:
+    if reply.pieces is not None:
+        return reply.pieces
+    return tuple(re.findall(r"\s*\S+|\s+$", reply.text))
+
+
+def _finished(reply: Reply, text: str) -> Finished:
+    items: list[TranscriptItem] = []
+    blocks = tuple(ToolUseBlock(tool_use_id=t.call_id, name=t.name, input=t.arguments) for t in reply.tools)
+    if text or blocks:
+        items.append(AssistantItem(blocks=((TextBlock(text=text),) if text else ()) + blocks))
+    items.extend(ToolCallItem(call_id=t.call_id, name=t.name, arguments=t.arguments) for t in reply.tools)
+    outcome = reply.outcome or (Paused(reason="tool_use") if reply.tools else Completed())
+    usage = reply.usage or Usage(input_tokens=0, output_tokens=max(1, len(text) // 4))
+    response = msgspec.json.encode({"text": text, "tools": reply.tools}).decode()
+    return Finished(outcome=outcome, items=tuple(items), usage=usage, response=response)

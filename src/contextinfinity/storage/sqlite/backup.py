@@ -1,0 +1,120 @@
+"""Copies of a ledger: whole, of one moment, private, and made while others go on writing.
+
+A copy carries the name of a part (``.partial``) until it is complete and on the disk, so whatever is called
+``ledger-….db`` is a whole ledger. Its maker holds a lock on it meanwhile: a part without a maker is rubbish.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+
+from contextinfinity.domain.ids import now
+from contextinfinity.errors import LedgerFull, LedgerReadOnly
+from contextinfinity.storage.sqlite.connection import APPLICATION_ID, BUSY_SECONDS, patient_handler, translated
+
+PATTERN = "ledger-*.db"
+PARTIAL = ".partial"
+
+_PAGES = 2000  # copied at a time
+_HEADER = struct.Struct(">16sH10xI36xI")  # mark, page size, pages, application id
+_MARK = b"SQLite format 3\0"
+
+
+def back_up(ledger: Path, folder: Path, progress: Callable[[float], None]) -> Path:
+    """Copy a ledger into a folder, under the present time, and give the copy's path."""
+    name = f"ledger-{now():%Y%m%dT%H%M%S.%f}"[:-3] + "Z.db"
+    partial = folder / f"{name}{PARTIAL}"
+    _make_room(ledger, folder)
+    lock = _create(partial)
+    try:
+        with translated(str(ledger)):
+            _copy(str(ledger), str(partial), progress)
+        partial.rename(folder / name)
+        _sync(folder)
+    except OSError as error:
+        raise LedgerReadOnly(f"The folder {folder} cannot be written ({error.strerror}).") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)  # only there if something went wrong
+            partial.with_name(f"{partial.name}-journal").unlink(missing_ok=True)
+        os.close(lock)
+    return folder / name
+
+
+def is_whole(path: Path) -> bool:
+    """Tell by its first bytes and its size whether a file is a ledger that nothing is missing from."""
+    with path.open("rb") as file:
+        head = file.read(_HEADER.size)
+    if len(head) < _HEADER.size:
+        return False
+    mark, page_size, pages, application = _HEADER.unpack(head)
+    size = (65_536 if page_size == 1 else page_size) * pages
+    return (mark, application) == (_MARK, APPLICATION_ID) and path.stat().st_size == size
+
+
+def is_being_made(partial: Path) -> bool:
+    """Tell whether somebody is at work on a part of a copy."""
+    try:
+        descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _make_room(ledger: Path, folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        size, free = ledger.stat().st_size, shutil.disk_usage(folder).free
+    except OSError as error:
+        raise LedgerReadOnly(f"The folder {folder} cannot be written ({error.strerror}).") from error
+    if free < size:  # trying would take the last room from those who write conversations
+        raise LedgerFull(f"A copy of the ledger needs {size:,} bytes, and only {free:,} are free in {folder}.")
+
+
+def _create(partial: Path) -> int:
+    try:
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise LedgerReadOnly(f"The file {partial} cannot be made ({error.strerror}).") from error
+    return descriptor
+
+
+def _copy(ledger: str, target: str, progress: Callable[[float], None]) -> None:
+    source = apsw.Connection(ledger, flags=apsw.SQLITE_OPEN_READONLY)
+    copy = apsw.Connection(target, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        source.set_busy_handler(patient_handler(BUSY_SECONDS))
+        # Within one read transaction, or every commit of somebody else would make the copy begin anew.
+        source.execute("BEGIN")
+        source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        with copy.backup("main", source, "main") as backup:
+            while not backup.done:
+                backup.step(_PAGES)
+                progress(1 - backup.remaining / max(backup.page_count, 1))
+        source.execute("ROLLBACK")
+    finally:
+        copy.close()
+        source.close()
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

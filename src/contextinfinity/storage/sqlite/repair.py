@@ -1,0 +1,83 @@
+"""Setting a ledger right, as far as nothing can be lost by it.
+
+Everything happens in one transaction, and every condition is asked again within it: what was found a moment
+ago may have been settled by a running engine since. What cannot be done (an index over rows that contradict
+it, say) is left as it was, alone. Answers, states and chains are never touched.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import apsw
+
+from contextinfinity.domain.ids import WorkerId, now, to_millis
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.sqlite.connection import connect, translated
+from contextinfinity.storage.sqlite.migrate import migrate, migrations, version_of
+from contextinfinity.storage.sqlite.rows import many
+from contextinfinity.storage.sqlite.schema import DERIVED, objects, objects_of_migrations
+from contextinfinity.storage.worker_locks import WorkerLocks
+
+SQL = sql_files.load(__package__, "repair.sql")
+WORK_SQL = sql_files.load(__package__, "work.sql")
+
+
+def repair(path: Path, locks: WorkerLocks) -> dict[str, int]:
+    """Repair what can be; gives how often, by the names the findings have."""
+    name = str(path)
+    with translated(name):
+        connection = connect(name)
+        try:
+            done = {"schema_older": _bring_up_to_date(connection, name)}
+            connection.execute("BEGIN IMMEDIATE")
+            dead = _dead(connection, locks)
+            done |= _repair_all(connection, dead)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.close()
+    for worker in dead:
+        locks.release(worker)
+    return {code: count for code, count in done.items() if count}
+
+
+def _bring_up_to_date(connection: apsw.Connection, name: str) -> int:
+    if version_of(connection, name) == migrations()[-1].version:
+        return 0
+    migrate(connection, name)
+    return 1
+
+
+def _dead(connection: apsw.Connection, locks: WorkerLocks) -> list[WorkerId]:
+    """Name the dead: nobody can leave meanwhile, because leaving is a write, and we hold the pen."""
+    known = {row[0] for row in many(connection, WORK_SQL["select_workers"])}
+    running = {owner for (owner,) in many(connection, "SELECT owner FROM job WHERE state = 'running'") if owner}
+    return sorted(worker for worker in known | running if locks.is_free(worker))
+
+
+def _repair_all(connection: apsw.Connection, dead: list[WorkerId]) -> dict[str, int]:
+    """Restore what is derived first: the rest relies on it. With tables we do not know nothing is done."""
+    ours, wanted = objects(connection), objects_of_migrations()
+    if any(ours.get(key) != sql for key, sql in wanted.items() if key[0] not in DERIVED):
+        return {}
+    restored = 0
+    for (kind, name), sql in wanted.items():
+        if ours.get((kind, name)) != sql:
+            restored += _attempt(connection, f'DROP {kind} IF EXISTS "{name}"; {sql}; SELECT 1')
+    values: dict[str, str | int] = {"dead": json.dumps(dead), "now": to_millis(now())}
+    return {"schema_derived": restored} | {code: _attempt(connection, sql, values) for code, sql in SQL.items()}
+
+
+def _attempt(connection: apsw.Connection, sql: str, values: dict[str, str | int] | None = None) -> int:
+    """Do one thing whole or not at all, and count the rows it gives."""
+    connection.execute("SAVEPOINT attempt")
+    try:
+        count = len(many(connection, sql, values))
+    except (apsw.ConstraintError, apsw.SQLError):
+        connection.execute("ROLLBACK TO attempt")
+        count = 0
+    connection.execute("RELEASE attempt")
+    return count

@@ -1,0 +1,316 @@
+"""Everything that can be found amiss, in words.
+
+A ``Kind`` says of one code how bad it is, what it means, what a person should do about it and, where a repair
+is safe, what the repair does. ``KINDS`` is the whole list; the manual and the tests are held to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Severity: TypeAlias = Literal["broken", "warning"]
+
+PLACES = 5
+"""How many places of one finding are named."""
+
+_RESTORE = "Restore the newest backup that is well, or export what can still be read; see `cix export`."
+_DERIVED = "Nothing that was said is affected: `cix reindex` makes it anew."
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing amiss: ``what`` in a sentence, ``where`` the first places, ``repair`` what --repair would do."""
+
+    code: str
+    severity: Severity
+    what: str
+    where: str
+    count: int = 1
+    repair: str | None = None
+    advice: str = ""
+
+
+class Repaired(Struct, frozen=True, kw_only=True):
+    """One kind of thing that was set right."""
+
+    code: str
+    what: str
+    count: int
+
+
+class Kind(Struct, frozen=True):
+    """What a code means: in the singular, in the plural with its number, and what to do."""
+
+    severity: Severity
+    one: str
+    many: str
+    advice: str
+    repair: str | None = None
+
+
+def found(code: str, places: Sequence[str], count: int | None = None, *, what: str | None = None) -> Finding:
+    """Say in words what was found, and where."""
+    kind, number = KINDS[code], len(places) if count is None else count
+    rest = f"; and {number - PLACES:,} more" if number > PLACES else ""
+    return Finding(
+        code=code,
+        severity=kind.severity,
+        what=what or (kind.one if number == 1 else kind.many.format(f"{number:,}")),
+        where="; ".join(places[:PLACES]) + rest,
+        count=number,
+        repair=kind.repair,
+        advice=kind.advice,
+    )
+
+
+def repaired(counts: Iterable[tuple[str, int]]) -> tuple[Repaired, ...]:
+    """Say in words what was set right."""
+    return tuple(Repaired(code=code, what=KINDS[code].repair or "", count=count) for code, count in counts if count)
+
+
+def _lost(one: str, many: str) -> Kind:
+    return Kind("broken", one, many, _RESTORE)
+
+
+KINDS: dict[str, Kind] = {
+    # The file as such.
+    "ledger_foreign": _lost("The file is not a ledger, or it is encrypted.", "{} files are not ledgers."),
+    "ledger_too_new": Kind(
+        "broken",
+        "The ledger was written by a newer release.",
+        "{} ledgers were written by a newer release.",
+        "Upgrade ContextInfinity; the file was left as it is.",
+    ),
+    "ledger_unreadable": Kind(
+        "broken",
+        "The ledger cannot be opened.",
+        "{} ledgers cannot be opened.",
+        "Make the file and its folder readable and writable for this user, and check the disk.",
+    ),
+    "ledger_unsupported": Kind(
+        "broken",
+        "The ledger is a PostgreSQL database, and this release has no PostgreSQL store yet.",
+        "{} ledgers are PostgreSQL databases, and this release has no PostgreSQL store yet.",
+        "Set storage.url to sqlite:///… or leave it out.",
+    ),
+    "ledger_missing": Kind(
+        "broken",
+        "There is no ledger, but there is something that a ledger left behind.",
+        "There is no ledger, but there are {} things that a ledger left behind.",
+        "Check storage.url and whether its disk is there; or copy a backup to the ledger's place.",
+    ),
+    "file_damaged": _lost("SQLite finds the file damaged.", "SQLite finds the file damaged in {} places."),
+    "schema_tables": _lost(
+        "A table is not as the migrations make it.", "{} tables are not as the migrations make them."
+    ),
+    "schema_derived": Kind(
+        "broken",
+        "An index, view or trigger is missing or differs.",
+        "{} indexes, views or triggers are missing or differ.",
+        "If a repair leaves it, rows contradict it: mend what else is found first.",
+        "Makes indexes, views and triggers as the migrations do.",
+    ),
+    "schema_foreign": Kind(
+        "warning",
+        "The ledger holds something that is not ours.",
+        "The ledger holds {} things that are not ours.",
+        "Drop it if you did not put it there yourself.",
+    ),
+    "schema_older": Kind(
+        "warning",
+        "The ledger has the schema of an older release; its contents were not looked at.",
+        "{} ledgers have the schema of an older release.",
+        "The next start brings it up to date; then run `cix doctor` again.",
+        "Brings the ledger to the schema of this release.",
+    ),
+    # What was said.
+    "message_hash": _lost("A message is not what its hash says.", "{} messages are not what their hashes say."),
+    "text_hash": _lost(
+        "A summary, system text or list of pins is not what its hash says.",
+        "{} summaries, system texts or lists of pins are not what their hashes say.",
+    ),
+    "blob_hash": _lost("A blob is not what its hash says.", "{} blobs are not what their hashes say."),
+    "chunk_hash": Kind(
+        "broken",
+        "A chunk is not what its hash says.",
+        "{} chunks are not what their hashes say.",
+        "If its message is well too, `cix reindex` makes it anew; else restore a backup.",
+    ),
+    # Branches and their states.
+    "head_missing": _lost("The head of a branch is lost.", "The heads of {} branches are lost."),
+    "head_number": _lost(
+        "A branch gives its head another number than it has.", "{} branches give their heads other numbers."
+    ),
+    "head_foreign": _lost("The head of a branch is not its own.", "The heads of {} branches are not their own."),
+    "head_behind": _lost("A branch has states after its head.", "{} branches have states after their heads."),
+    "base_missing": _lost(
+        "The state that a branch starts from is lost.", "The states that {} branches start from are lost."
+    ),
+    "parent_missing": _lost(
+        "The branch that a branch comes from is lost, or too short.",
+        "The branches that {} branches come from are lost, or too short.",
+    ),
+    "active_branch_missing": _lost(
+        "The active branch of a session is lost.", "The active branches of {} sessions are lost."
+    ),
+    "turn_gap": _lost("A branch has a gap in its turns.", "There are {} gaps in the turns of branches."),
+    "state_gap": _lost(
+        "A state does not follow from the one before it.", "{} states do not follow from those before them."
+    ),
+    "covers_too_far": _lost("A state covers turns that are not there.", "{} states cover turns that are not there."),
+    "state_orphan": _lost(
+        "A state has lost its branch or the state before it.",
+        "{} states have lost their branch or the state before them.",
+    ),
+    "state_without_text": _lost(
+        "A state has lost its summary or its pins.", "{} states have lost their summaries or pins."
+    ),
+    # Turns and what belongs to them.
+    "turn_phase": _lost("A turn is in a phase it cannot be in.", "{} turns are in phases they cannot be in."),
+    "turns_open": Kind(
+        "broken",
+        "On a branch more than one turn is being answered.",
+        "On {} branches more than one turn is being answered.",
+        "End all processes that use the ledger and start one: recovery ends the turns that nobody answers.",
+    ),
+    "turn_without_message": _lost(
+        "A turn has lost its question or its answer.", "{} turns have lost their question or answer."
+    ),
+    "turn_without_state": _lost("A turn has lost its state.", "{} turns have lost their states."),
+    "turn_without_branch": _lost("A turn has lost its branch.", "{} turns have lost their branch."),
+    "message_unused": Kind(
+        "warning",
+        "A message belongs to no turn.",
+        "{} messages belong to no turn.",
+        "It harms nothing, but its turn may be lost: see what else is found.",
+    ),
+    "step_orphan": _lost("A step has lost its turn or its plan.", "{} steps have lost their turn or plan."),
+    "plan_orphan": _lost("A plan has lost its turn or its step.", "{} plans have lost their turn or step."),
+    "response_orphan": _lost("A raw reply has lost its step.", "{} raw replies have lost their step."),
+    "chunk_orphan": Kind("broken", "A chunk has lost its message.", "{} chunks have lost their messages.", _DERIVED),
+    "vector_orphan": Kind("broken", "A vector has lost its chunk.", "{} vectors have lost their chunks.", _DERIVED),
+    "blob_use_orphan": _lost(
+        "A note that a message shows a blob has lost the message.",
+        "{} notes that a message shows a blob have lost the message.",
+    ),
+    "reference_broken": _lost("A row refers to one that is lost.", "{} rows refer to ones that are lost."),
+    # Work.
+    "job_orphan": _lost("A job has lost its branch or turn.", "{} jobs have lost their branch or turn."),
+    "job_failed": Kind(
+        "warning",
+        "A job was given up.",
+        "{} jobs were given up.",
+        "See its error, mend the cause, then repair: it is tried again.",
+        "Queues jobs that were given up again.",
+    ),
+    "job_stuck": Kind(
+        "warning",
+        "A job is run by nobody.",
+        "{} jobs are run by nobody.",
+        "The next start of an engine takes it over, too.",
+        "Queues jobs of dead workers again.",
+    ),
+    "job_missing": Kind(
+        "broken",
+        "A turn waits for a job that is not there.",
+        "Turns wait for {} jobs that are not there.",
+        "Without it the turn stays as it is for ever.",
+        "Queues the jobs that turns wait for.",
+    ),
+    "job_needless": Kind(
+        "warning",
+        "A job waits for a turn that has no use for it.",
+        "{} jobs wait for turns that have no use for them.",
+        "It would fail, and harm nothing.",
+        "Removes jobs that turns have no use for.",
+    ),
+    "worker_dead": Kind(
+        "warning",
+        "A worker is registered and dead.",
+        "{} workers are registered and dead.",
+        "The next start of an engine takes it over, too; its unfinished turns are left to that.",
+        "Removes dead workers; their unfinished turns are left to recovery.",
+    ),
+    "lock_stray": Kind(
+        "warning",
+        "A lock belongs to no worker.",
+        "{} locks belong to no worker.",
+        "A process died while it started; it harms nothing.",
+        "Removes locks that nobody holds and no worker has.",
+    ),
+    # Streams.
+    "journal_torn": Kind(
+        "warning",
+        "A journal ends in the middle of a line.",
+        "{} journals end in the middle of a line.",
+        "A crash tore it; what stands before is whole.",
+        "Keeps a copy in backups and cuts off what is torn.",
+    ),
+    "journal_stray": Kind(
+        "warning",
+        "A journal is of no step.",
+        "{} journals are of no step.",
+        "Its step is not in this ledger: another ledger's, or lost.",
+        "Moves journals of no step to backups.",
+    ),
+    "journal_unfinished": Kind(
+        "warning",
+        "A journal has no end, though its step is over.",
+        "{} journals have no end, though their steps are over.",
+        "The ledger has the answer; the journal would never be removed.",
+        "Moves journals of steps that are over to backups.",
+    ),
+    "journal_unreadable": Kind(
+        "broken",
+        "A journal cannot be read.",
+        "{} journals cannot be read.",
+        "Make it a file that this user can read, or move it away.",
+    ),
+    # The machine.
+    "config_wrong": Kind(
+        "broken",
+        "The settings cannot be followed; the defaults were used instead.",
+        "The settings cannot be followed; the defaults were used instead.",
+        "Mend the file or the environment; `cix config` shows what is in force.",
+    ),
+    "data_dir_unusable": Kind(
+        "broken",
+        "The data_dir is not a folder.",
+        "{} folders are no folders.",
+        "Move away what stands in its place, or choose another data_dir.",
+    ),
+    "permissions_open": Kind(
+        "warning",
+        "A file or folder can be read by other users.",
+        "{} files or folders can be read by other users.",
+        "Only their owner should have access to them.",
+        "Takes access away from everybody but the owner.",
+    ),
+    "disk_low": Kind(
+        "warning",
+        "There is little room on the disk.",
+        "There is little room on {} disks.",
+        "Free some room: a full disk stops every conversation.",
+    ),
+    "backup_damaged": Kind(
+        "warning",
+        "A backup is not a whole ledger.",
+        "{} backups are not whole ledgers.",
+        "Do not rely on it; delete it and make a new one.",
+    ),
+    "backup_partial": Kind(
+        "warning",
+        "A backup was never finished.",
+        "{} backups were never finished.",
+        "Whoever made it was stopped; it is of no use.",
+        "Removes unfinished backups that nobody works on.",
+    ),
+    "backup_failed": Kind(
+        "broken",
+        "No backup could be made, so nothing was repaired.",
+        "No backup could be made, so nothing was repaired.",
+        "Make room for a copy of the ledger in the backups folder and make that folder writable.",
+    ),
+}

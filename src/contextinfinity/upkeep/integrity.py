@@ -1,0 +1,155 @@
+"""Is everything well? What the ledger, its streams, locks, backups and the machine say about it.
+
+``examine`` looks and changes nothing. It gives a ``Report`` whatever it meets: a file that is damaged, foreign
+or too new is a finding, not an error. It may run beside working engines, whose doings are no findings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import WorkerId
+from contextinfinity.errors import LedgerCorrupt, LedgerError, LedgerForeign, LedgerTooNew, SettingsError
+from contextinfinity.settings import General, Settings
+from contextinfinity.settings.keys import masked, variable
+from contextinfinity.settings.sections import whole_path
+from contextinfinity.storage.sqlite.integrity import Inspection, Progress
+from contextinfinity.storage.worker_locks import WorkerLocks
+from contextinfinity.upkeep import files, journals
+from contextinfinity.upkeep.findings import Finding, Repaired, found
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """How things stand: ``schema`` and ``turns`` are None and 0 where there is no ledger to ask."""
+
+    ledger: str
+    schema: int | None = None
+    turns: int = 0
+    findings: tuple[Finding, ...] = ()
+    repaired: tuple[Repaired, ...] = ()
+    backup: Path | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is amiss."""
+        return not self.findings
+
+
+def silent(what: str, part: float) -> None:
+    """Show no progress."""
+
+
+def examine(
+    settings: Settings,
+    *,
+    progress: Progress = silent,
+    already: tuple[Finding, ...] = (),
+    least_free: int = files.LEAST_FREE_BYTES,
+) -> Report:
+    """Look everything over; ``already`` is what was found on the way here."""
+    findings = [*already, *_machine_findings(settings, least_free)]
+    name, path = masked(settings.ledger_url), settings.ledger_path
+    if path is None:
+        return Report(ledger=name, findings=(*findings, found("ledger_unsupported", [name])))
+    if not path.exists():
+        return Report(ledger=str(path), findings=(*findings, *_findings_without_ledger(settings)))
+    schema, turns = None, 0
+    try:
+        with Inspection(path) as ledger:
+            schema = ledger.version
+            if not (ledger.is_new or ledger.is_older):
+                findings.extend(_ledger_findings(settings, ledger, progress))
+                turns = ledger.turns()
+            elif ledger.is_older:
+                findings.append(found("schema_older", [f"{path}: schema {schema}"]))
+            else:
+                findings.extend(_findings_without_ledger(settings))
+    except LedgerError as error:
+        findings.append(found(_code_of(error), [str(path)], what=error.message))
+    return Report(ledger=str(path), schema=schema, turns=turns, findings=tuple(findings))
+
+
+def wrong_settings(error: SettingsError, data_dir: Path | None, environ: Mapping[str, str]) -> tuple[Settings, Finding]:
+    """Give the defaults to go on with, in the data_dir that was asked for, and what is wrong with the settings."""
+    said = data_dir or environ.get(variable("general", "data_dir")) or General().data_dir
+    settings = Settings(general=General(data_dir=str(whole_path(said, Path.cwd()))))
+    return settings, found("config_wrong", str(error).splitlines())
+
+
+def settings_in_force(config: Path | None, data_dir: Path | None) -> tuple[Settings, tuple[Finding, ...]]:
+    """Read the settings; where they cannot be followed, give the defaults and a finding."""
+    from contextinfinity.settings import load_settings
+
+    try:
+        return load_settings(config=config, data_dir=data_dir).settings, ()
+    except SettingsError as error:
+        settings, finding = wrong_settings(error, data_dir, os.environ)
+        return settings, (finding,)
+
+
+def _code_of(error: LedgerError) -> str:
+    match error:
+        case LedgerCorrupt():
+            return "file_damaged"
+        case LedgerForeign():
+            return "ledger_foreign"
+        case LedgerTooNew():
+            return "ledger_too_new"
+    return "ledger_unreadable"
+
+
+def _machine_findings(settings: Settings, least_free: int) -> Iterator[Finding]:
+    if settings.data_dir.exists() and not settings.data_dir.is_dir():
+        yield found("data_dir_unusable", [str(settings.data_dir)])
+        return
+    if exposed := files.open_to_others(settings):
+        yield found("permissions_open", [f"{path} ({mode:04o})" for path, mode in exposed])
+    if (low := files.low_disk(settings, least_free)) is not None:
+        yield found("disk_low", [low])
+    for code, paths in (
+        ("backup_damaged", files.damaged_backups(settings)),
+        ("backup_partial", files.partial_backups(settings)),
+    ):
+        if paths:
+            yield found(code, list(map(str, paths)))
+
+
+def _findings_without_ledger(settings: Settings) -> Iterator[Finding]:
+    """A folder without a ledger is a fresh one, unless something in it says that there was one."""
+    streams, backups = files.streams_folder(settings), files.backups_folder(settings)
+    traces = [str(streams / f"{step}.jsonl") for step in journals.journals_in(streams)]
+    traces += map(str, sorted(backups.glob("ledger-*.db")))
+    if traces:
+        yield found("ledger_missing", traces)
+    yield from _stray_locks(settings, frozenset())
+
+
+def _ledger_findings(settings: Settings, ledger: Inspection, progress: Progress) -> Iterator[Finding]:
+    locks = WorkerLocks(files.workers_folder(settings))
+    # In this order: a worker that leaves goes from the ledger first. Whoever was there before its lock was seen
+    # free, and is there still when the ledger is read, is dead.
+    workers = ledger.workers()
+    dead = [worker for worker in workers if _is_free(locks, worker)]
+    for offence in ledger.offences(dead=dead, progress=progress):
+        yield found(offence.code, offence.places, offence.count)
+    yield from _stray_locks(settings, workers | ledger.workers())
+    amiss = journals.amiss(files.streams_folder(settings), ledger.endings)
+    for code in sorted(set(amiss.values())):
+        yield found(code, [str(path) for path, verdict in amiss.items() if verdict == code])
+
+
+def _stray_locks(settings: Settings, known: Collection[WorkerId]) -> Iterator[Finding]:
+    stray = WorkerLocks(files.workers_folder(settings)).stray(set(known))
+    if stray:
+        yield found("lock_stray", list(map(str, stray)))
+
+
+def _is_free(locks: WorkerLocks, worker: WorkerId) -> bool:
+    try:
+        return locks.is_free(worker)
+    except OSError:
+        return False  # what cannot be asked is not known to be dead

@@ -1,0 +1,136 @@
+"""Journals that are not as they should be: torn, of no step, without an end though their step is over.
+
+A journal somebody writes is never amiss, whatever it looks like. Its writer holds a lock on it, but asking for
+that lock could get in a writer's way, so only suspects are asked, and then looked at again: a writer that let
+go in between has left its step in the ledger by now.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from contextinfinity.domain.ids import StepId
+from contextinfinity.errors import LedgerError
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.journal.reading import Lines, open_lines
+
+Endings = Callable[[Collection[StepId]], dict[StepId, bool]]
+"""Tells of each step that is in the ledger whether it is over."""
+
+
+def journals_in(folder: Path) -> list[StepId]:
+    """Name the steps that have a journal."""
+    return JournalFolder(folder).steps()
+
+
+def amiss(folder: Path, endings: Endings) -> dict[Path, str]:
+    """Give the journals that are amiss, each with the code of its finding."""
+    suspects = _verdicts(folder, journals_in(folder), endings)
+    idle = [path.stem for path in suspects if not _is_written(path)]
+    return {path: code for path, code in _verdicts(folder, idle, endings).items() if not _is_written(path)}
+
+
+def set_right(folder: Path, endings: Endings, keep: Path) -> dict[str, int]:
+    """Cut what is torn and move what is of no use; a copy of everything touched is kept. Gives how many by code."""
+    done: dict[str, int] = {}
+    for path, code in amiss(folder, endings).items():
+        if code in ("journal_stray", "journal_unfinished"):
+            _copy(path, keep)
+            path.unlink()
+        elif code != "journal_torn" or not _cut(path, keep):
+            continue
+        done[code] = done.get(code, 0) + 1
+    return done
+
+
+def _verdicts(folder: Path, steps: list[StepId], endings: Endings) -> dict[Path, str]:
+    paths = [folder / f"{step}.jsonl" for step in steps]
+    looks = [_look(path) for path in paths]
+    over = endings(steps) if steps else {}
+    verdicts = {path: _verdict(look, over.get(path.stem)) for path, look in zip(paths, looks, strict=True)}
+    return {path: code for path, code in verdicts.items() if code}
+
+
+def _look(path: Path) -> str:
+    """Tell what a journal looks like by itself: gone, unreadable, torn, ended or open."""
+    try:
+        lines = open_lines(path)
+        if lines is None:
+            return "gone"
+        try:
+            while lines.next_block():
+                pass
+            if path.stat().st_size > lines.offset:
+                return "torn"
+            return "ended" if lines.ended else "open"
+        finally:
+            lines.close()
+    except FileNotFoundError:
+        return "gone"
+    except (LedgerError, OSError):
+        return "unreadable"
+
+
+def _verdict(look: str, over: bool | None) -> str | None:
+    """Judge a journal; ``over``: whether its step is, None when there is no such step."""
+    if look == "gone":
+        return None
+    if look == "unreadable":
+        return "journal_unreadable"
+    if over is None:
+        return "journal_stray"
+    if look == "open" and over:
+        return "journal_unfinished"
+    return "journal_torn" if look == "torn" else None
+
+
+def _is_written(path: Path) -> bool:
+    """Tell whether somebody holds the journal, to write it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _cut(path: Path, keep: Path) -> bool:
+    """Cut off what follows the last whole entry, unless a writer took the journal meanwhile."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _copy(path, keep)
+        lines = Lines(descriptor, path)
+        while lines.next_block():
+            pass
+        os.ftruncate(descriptor, lines.offset)
+        os.fsync(descriptor)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _copy(path: Path, keep: Path) -> None:
+    """Keep a durable copy under a free name."""
+    keep.mkdir(mode=0o700, parents=True, exist_ok=True)
+    number, target = 1, keep / path.name
+    while target.exists():
+        number, target = number + 1, keep / f"{path.stem}.{number}{path.suffix}"
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as copy, path.open("rb") as original:
+        shutil.copyfileobj(original, copy)
+        copy.flush()
+        os.fsync(copy.fileno())
