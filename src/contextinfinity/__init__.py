@@ -10,24 +10,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contextinfinity.engine.engine import Engine as Engine
     from contextinfinity.errors import ContextInfinityError as ContextInfinityError
     from contextinfinity.settings import Settings as Settings
+    from contextinfinity.wiring import open_engine as open  # noqa: A004 - the public name
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "ContextInfinityError": "contextinfinity.errors",
-    "Settings": "contextinfinity.settings",
+    "ContextInfinityError": ("contextinfinity.errors", "ContextInfinityError"),
+    "Engine": ("contextinfinity.engine.engine", "Engine"),
+    "Settings": ("contextinfinity.settings", "Settings"),
+    "open": ("contextinfinity.wiring", "open_engine"),
 }
 
-__all__ = ["ContextInfinityError", "Settings", "__version__"]
+__all__ = ["ContextInfinityError", "Engine", "Settings", "__version__", "open"]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from the module it lives in."""
     if name not in _HOME:
         raise AttributeError(f"module 'contextinfinity' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    module, attribute = _HOME[name]
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:

@@ -1,48 +1,48 @@
 """A disk that fails at every operation in turn: nothing acknowledged is lost, nothing is done by halves.
 
-Every fault is tried at every place of a short conversation. With ``CONTEXTINFINITY_FAULT_SEEDS=n`` the
-conversation is n times as long.
+Every fault is tried at every operation of a short conversation; see ``places.ROUNDS`` for a long one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import itertools
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
-from contextinfinity.errors import LedgerError, LedgerFailed, LedgerFull
+from contextinfinity.errors import LedgerError
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.sqlite.writer import LONG_LOG
 from contextinfinity.testing.builders import new_branch, new_turn, said
 from contextinfinity.testing.faults import FailingDisk, FaultKind
 from tests.recovery.checks import check_ledger, shape
 from tests.recovery.conversation import TOO_LONG, Conversation, Heard
-
-ROUNDS = int(os.environ.get("CONTEXTINFINITY_FAULT_SEEDS", "1"))
+from tests.recovery.places import ROUNDS, STRIDE, remove
 
 faults = pytest.mark.parametrize("kind", ["full", "io"])
 
 
 @pytest.fixture
-async def empty_ledger(tmp_path: Path) -> Path:
+async def empty_ledger(quick_folder: Path) -> Path:
     """A ledger that was opened and closed once: what a process finds on any day but the first."""
-    path = tmp_path / "empty.db"
+    path = quick_folder / "empty.db"
     await SqliteStore(path).close()
     return path
 
 
-def copied(ledger: Path, name: str) -> Path:
-    path = ledger.with_name(f"{name}.db")
-    shutil.copy(ledger, path)
-    return path
-
-
-def removed(path: Path) -> None:
-    for file in path.parent.glob(f"{path.name}*"):
-        file.unlink()
+async def sweep(path: Path, disks: Callable[[int], FailingDisk], run: Callable[[FailingDisk], Awaitable[None]]) -> None:
+    """Run with a disk that fails at its first operation, its second …, until there was none left to fail."""
+    for fail_at in itertools.count(1):
+        remove(path)
+        with disks(fail_at) as disk:
+            await run(disk)
+        if not disk.failed:
+            assert fail_at > disk.count
+            break
 
 
 async def talk(path: Path, disk: FailingDisk, *, again: bool) -> Heard:
@@ -91,53 +91,93 @@ def says_what_to_do(error: LedgerError, path: Path) -> None:
 @pytest.mark.req("TURN-9", "TURN-2", "TURN-3", "TURN-4")
 @faults
 async def test_after_a_fault_that_happens_once_the_same_store_goes_on(kind: FaultKind, empty_ledger: Path) -> None:
-    undisturbed = copied(empty_ledger, "undisturbed")
+    undisturbed = shutil.copy(empty_ledger, empty_ledger.with_name("undisturbed.db"))
     with FailingDisk() as disk:
         await talk(undisturbed, disk, again=True)
     whole = shape(undisturbed)
-    for fail_at in range(1, disk.count + 1):
-        path = copied(empty_ledger, f"once-{fail_at}")
-        with FailingDisk(fail_at=fail_at, kind=kind) as disk:
-            heard = await talk(path, disk, again=True)
-        assert disk.failed == 1
+    path = empty_ledger.with_name("ledger.db")
+
+    async def run(disk: FailingDisk) -> None:
+        shutil.copy(empty_ledger, path)
+        heard = await talk(path, disk, again=True)
+        assert len(heard.errors) <= 2, "those of the one commit that failed"
         for error in heard.errors:
             says_what_to_do(error, path)
         await check_ledger(path, heard)
-        assert shape(path) == whole, f"operation {fail_at} failed once; what was asked for again is there once"
-        removed(path)
+        assert shape(path) == whole, "what failed and was asked for again is there once"
+
+    await sweep(path, lambda fail_at: FailingDisk(fail_at=fail_at, kind=kind), run)
 
 
 @pytest.mark.req("TURN-9", "TURN-2", "TURN-3", "TURN-4")
 @faults
 async def test_a_disk_that_fails_for_good_loses_nothing_it_acknowledged(kind: FaultKind, empty_ledger: Path) -> None:
-    with FailingDisk() as disk:
-        await talk(copied(empty_ledger, "undisturbed"), disk, again=False)
-    for fail_at in range(1, disk.count + 1):
-        path = copied(empty_ledger, f"for-good-{fail_at}")
-        with FailingDisk(fail_at=fail_at, kind=kind, lasting=True) as disk:
-            heard = await talk(path, disk, again=False)
-        assert disk.failed
+    path = empty_ledger.with_name("ledger.db")
+
+    async def run(disk: FailingDisk) -> None:
+        shutil.copy(empty_ledger, path)
+        heard = await talk(path, disk, again=False)
         for error in heard.errors:
             says_what_to_do(error, path)
         await check_ledger(path, heard)
-        removed(path)
+
+    await sweep(path, lambda fail_at: FailingDisk(fail_at=fail_at, kind=kind, lasting=True), run)
+
+
+@pytest.mark.req("TURN-9")
+@pytest.mark.parametrize("lasting", [False, True])
+async def test_a_page_that_cannot_be_read_is_said_and_nothing_is_lost(lasting: bool, empty_ledger: Path) -> None:
+    path = empty_ledger.with_name("ledger.db")
+
+    async def run(disk: FailingDisk) -> None:
+        shutil.copy(empty_ledger, path)
+        heard = await talk(path, disk, again=not lasting)
+        for error in heard.errors:
+            says_what_to_do(error, path)
+        await check_ledger(path, heard)
+
+    def disk(place: int) -> FailingDisk:
+        return FailingDisk(fail_at=1 + (place - 1) * STRIDE, lasting=lasting, counted=("read",))
+
+    await sweep(path, disk, run)
 
 
 @pytest.mark.req("TURN-9")
 @faults
 @pytest.mark.parametrize("lasting", [False, True])
 async def test_a_ledger_that_could_not_be_made_can_be_made_later(
-    kind: FaultKind, lasting: bool, ledger_path: Path
+    kind: FaultKind, lasting: bool, quick_folder: Path
 ) -> None:
-    with FailingDisk() as disk:
-        await SqliteStore(ledger_path, vfs=disk.name).close()
-    for fail_at in range(1, disk.count + 1):
-        removed(ledger_path)
-        with FailingDisk(fail_at=fail_at, kind=kind, lasting=lasting) as disk:
-            try:
-                store = SqliteStore(ledger_path, vfs=disk.name)
-            except LedgerError as error:
-                says_what_to_do(error, ledger_path)
-            else:
-                await store.close()
-        await check_ledger(ledger_path, Heard())
+    path = quick_folder / "ledger.db"
+
+    async def run(disk: FailingDisk) -> None:
+        try:
+            store = SqliteStore(path, vfs=disk.name)
+        except LedgerError as error:
+            says_what_to_do(error, path)
+        else:
+            await store.close()
+        await check_ledger(path, Heard())
+
+    def disk(place: int) -> FailingDisk:
+        return FailingDisk(fail_at=1 + (place - 1) * STRIDE, kind=kind, lasting=lasting)
+
+    await sweep(path, disk, run)
+
+
+async def test_a_log_that_cannot_be_brought_into_the_file_concerns_nobody(empty_ledger: Path) -> None:
+    with FailingDisk(fail_at=1, kind="full", lasting=True, counted=("write",), only="empty.db") as disk:
+        store = SqliteStore(empty_ledger, vfs=disk.name)
+        branch = await new_branch(store)
+        for number in range(3):
+            await store.contents.keep_blob(bytes([number]) * LONG_LOG * 4096, "image/png")
+            await store.turns.accept(new_turn(branch.id, str(number)))
+        assert disk.failed, "the writer tried, and its callers were spared"
+        size = empty_ledger.stat().st_size
+        disk.mend()
+        await store.turns.accept(new_turn(branch.id, "3"))
+        await store.close()
+    assert empty_ledger.stat().st_size > size + 3 * LONG_LOG * 4096
+    store = SqliteStore(empty_ledger)
+    assert await said(store, branch.id) == ["0", "1", "2", "3"]
+    await store.close()

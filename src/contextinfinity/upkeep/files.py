@@ -54,26 +54,35 @@ def close_to_others(settings: Settings) -> int:
 
 
 def low_disk(settings: Settings, least: int) -> str | None:
-    """Tell how much room there is, if that is little."""
+    """Tell how much room there is, if that is little; nothing where it cannot be asked."""
     ledger = settings.ledger_path
-    size = ledger.stat().st_size if ledger is not None and ledger.is_file() else 0
-    folder = settings.data_dir if ledger is None else ledger.parent
-    while not folder.is_dir():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
+    folder, size = settings.data_dir if ledger is None else ledger.parent, 0
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        free = shutil.disk_usage(folder).free
+        if ledger is not None and ledger.exists():
+            size = ledger.stat().st_size
+    except OSError:
+        return None
     if free >= max(least, size):
         return None
     return f"{folder}: {free / 2**20:,.0f} MiB free, the ledger takes {size / 2**20:,.0f} MiB"
 
 
+def backups(settings: Settings) -> list[Path]:
+    """Name the backups there are."""
+    return _inside(backups_folder(settings), PATTERN)
+
+
 def damaged_backups(settings: Settings) -> list[Path]:
     """Name the backups that are no whole ledgers."""
-    return sorted(path for path in backups_folder(settings).glob(PATTERN) if not _seems_whole(path))
+    return [path for path in backups(settings) if not _seems_whole(path)]
 
 
 def partial_backups(settings: Settings) -> list[Path]:
     """Name the backups that were begun and that nobody works on."""
-    return sorted(path for path in backups_folder(settings).glob(f"*{PARTIAL}") if not is_being_made(path))
+    return [path for path in _inside(backups_folder(settings), f"*{PARTIAL}") if not is_being_made(path)]
 
 
 def remove_partial_backups(settings: Settings) -> int:
@@ -97,11 +106,17 @@ def _seems_whole(path: Path) -> bool:
 
 def _private(settings: Settings) -> Iterator[Path]:
     """Everything that holds, or leads to, what was said."""
-    if settings.data_dir.is_dir():
-        yield settings.data_dir
+    yield settings.data_dir
     if (ledger := settings.ledger_path) is not None:
         yield from (ledger.with_name(f"{ledger.name}{end}") for end in ("", "-wal", "-shm"))
     for folder in (streams_folder(settings), workers_folder(settings), backups_folder(settings)):
-        if folder.is_dir():
-            yield folder
-            yield from sorted(folder.iterdir())
+        yield folder
+        yield from _inside(folder, "*")
+
+
+def _inside(folder: Path, pattern: str) -> list[Path]:
+    """Name what is in a folder; nothing if there is none, or if it cannot be read."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []

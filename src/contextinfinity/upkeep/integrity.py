@@ -7,14 +7,15 @@ or too new is a finding, not an error. It may run beside working engines, whose 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from contextinfinity.domain.ids import WorkerId
 from contextinfinity.errors import LedgerCorrupt, LedgerError, LedgerForeign, LedgerTooNew, SettingsError
-from contextinfinity.settings import General, Settings
+from contextinfinity.settings import General, Settings, load_settings
 from contextinfinity.settings.keys import masked, variable
 from contextinfinity.settings.sections import whole_path
 from contextinfinity.storage.sqlite.integrity import Inspection, Progress
@@ -55,7 +56,7 @@ def examine(
     name, path = masked(settings.ledger_url), settings.ledger_path
     if path is None:
         return Report(ledger=name, findings=(*findings, found("ledger_unsupported", [name])))
-    if not path.exists():
+    if not _is_there(path):
         return Report(ledger=str(path), findings=(*findings, *_findings_without_ledger(settings)))
     schema, turns = None, 0
     try:
@@ -73,22 +74,14 @@ def examine(
     return Report(ledger=str(path), schema=schema, turns=turns, findings=tuple(findings))
 
 
-def wrong_settings(error: SettingsError, data_dir: Path | None, environ: Mapping[str, str]) -> tuple[Settings, Finding]:
-    """Give the defaults to go on with, in the data_dir that was asked for, and what is wrong with the settings."""
-    said = data_dir or environ.get(variable("general", "data_dir")) or General().data_dir
-    settings = Settings(general=General(data_dir=str(whole_path(said, Path.cwd()))))
-    return settings, found("config_wrong", str(error).splitlines())
-
-
 def settings_in_force(config: Path | None, data_dir: Path | None) -> tuple[Settings, tuple[Finding, ...]]:
-    """Read the settings; where they cannot be followed, give the defaults and a finding."""
-    from contextinfinity.settings import load_settings
-
+    """Read the settings; where they cannot be followed, give the defaults in that data_dir, and a finding."""
     try:
         return load_settings(config=config, data_dir=data_dir).settings, ()
     except SettingsError as error:
-        settings, finding = wrong_settings(error, data_dir, os.environ)
-        return settings, (finding,)
+        said = data_dir or os.environ.get(variable("general", "data_dir")) or General().data_dir
+        settings = Settings(general=General(data_dir=str(whole_path(said, Path.cwd()))))
+        return settings, (found("config_wrong", str(error).splitlines()),)
 
 
 def _code_of(error: LedgerError) -> str:
@@ -103,7 +96,7 @@ def _code_of(error: LedgerError) -> str:
 
 
 def _machine_findings(settings: Settings, least_free: int) -> Iterator[Finding]:
-    if settings.data_dir.exists() and not settings.data_dir.is_dir():
+    if _is_there(settings.data_dir) and not _is_folder(settings.data_dir):
         yield found("data_dir_unusable", [str(settings.data_dir)])
         return
     if exposed := files.open_to_others(settings):
@@ -120,9 +113,9 @@ def _machine_findings(settings: Settings, least_free: int) -> Iterator[Finding]:
 
 def _findings_without_ledger(settings: Settings) -> Iterator[Finding]:
     """A folder without a ledger is a fresh one, unless something in it says that there was one."""
-    streams, backups = files.streams_folder(settings), files.backups_folder(settings)
+    streams = files.streams_folder(settings)
     traces = [str(streams / f"{step}.jsonl") for step in journals.journals_in(streams)]
-    traces += map(str, sorted(backups.glob("ledger-*.db")))
+    traces += map(str, files.backups(settings))
     if traces:
         yield found("ledger_missing", traces)
     yield from _stray_locks(settings, frozenset())
@@ -143,9 +136,23 @@ def _ledger_findings(settings: Settings, ledger: Inspection, progress: Progress)
 
 
 def _stray_locks(settings: Settings, known: Collection[WorkerId]) -> Iterator[Finding]:
-    stray = WorkerLocks(files.workers_folder(settings)).stray(set(known))
-    if stray:
-        yield found("lock_stray", list(map(str, stray)))
+    with suppress(OSError):  # a folder that cannot be read is found by other means
+        if stray := WorkerLocks(files.workers_folder(settings)).stray(set(known)):
+            yield found("lock_stray", list(map(str, stray)))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return True  # it cannot be reached, which opening it will say better
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return True
 
 
 def _is_free(locks: WorkerLocks, worker: WorkerId) -> bool:

@@ -23,8 +23,11 @@ Endings = Callable[[Collection[StepId]], dict[StepId, bool]]
 
 
 def journals_in(folder: Path) -> list[StepId]:
-    """Name the steps that have a journal."""
-    return JournalFolder(folder).steps()
+    """Name the steps that have a journal; none where the folder cannot be read."""
+    try:
+        return JournalFolder(folder).steps()
+    except OSError:
+        return []
 
 
 def amiss(folder: Path, endings: Endings) -> dict[Path, str]:

@@ -44,8 +44,7 @@ def examine_and_repair(
         try:
             backup = back_up(path, files.backups_folder(settings), lambda part: progress("backup", part))
         except LedgerError as error:
-            failed = found("backup_failed", [str(files.backups_folder(settings))], what=None)
-            return replace(before, findings=(*before.findings, replace(failed, where=str(error))))
+            return replace(before, findings=(*before.findings, found("backup_failed", [error.message])))
     done = _repair(settings, with_ledger=before.schema is not None, may_write=not codes & _HANDS_OFF)
     after = examine(settings, progress=progress, already=already, least_free=least_free)
     return replace(after, repaired=repaired(done.items()), backup=backup)

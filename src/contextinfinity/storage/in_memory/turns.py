@@ -122,10 +122,10 @@ class InMemoryTurns:
         check_text(exchanges)
         with self._tables.transaction() as tables:
             branch = tables.branch(branch_id)
-            if not exchanges:
-                return ()
             for turn in tables.unsettled(branch_id):
                 raise OutOfOrder(f"Turn {turn.turn_seq} of the branch is still {turn.phase}.")
+            if not exchanges:
+                return ()
             last = branch.last_turn_seq + len(exchanges)
             state = next_state(tables.head(branch), branch, "record", turn_seq=last)
             turns = tuple(

@@ -1,0 +1,21 @@
+"""Where the sweeps run and how far they go.
+
+``CONTEXTINFINITY_FAULT_SEEDS=n`` makes them n times as thorough: a conversation of n rounds, every operation where
+otherwise one in a few is tried, and n seeds for what a power cut leaves.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+SEEDS = int(os.environ.get("CONTEXTINFINITY_FAULT_SEEDS", "1"))
+ROUNDS = SEEDS
+STRIDE = 1 if SEEDS > 1 else 5
+"""Where neighbouring operations are alike (one long transaction, reads of one page after the other), try one in five."""
+
+
+def remove(ledger: Path) -> None:
+    """Remove a ledger with everything SQLite keeps beside it."""
+    for file in ledger.parent.glob(f"{ledger.name}*"):
+        file.unlink()
