@@ -198,7 +198,8 @@ class LedgerFailed(LedgerError):
     """The disk refused to read or write."""
 
     code = "ledger_failed"
-    default_hint = "Nothing was written; check the disk, then run `cix doctor`."
+    # Not "nothing was written": when the flush of a commit fails, a later opening may find the commit in the log.
+    default_hint = "Check the disk, then run `cix doctor`; what was being written is there whole or not at all."
 
 
 class LedgerClosed(LedgerError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from itertools import combinations
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from contextinfinity.domain.chunk import Embedding, NewChunk
-from contextinfinity.domain.ids import is_id, new_id
+from contextinfinity.domain.ids import is_id, new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession
@@ -30,7 +31,6 @@ from contextinfinity.domain.turn import (
     Paused,
     Phase,
     Problem,
-    Step,
     StepEnd,
     Turn,
     TurnEnd,
@@ -38,9 +38,9 @@ from contextinfinity.domain.turn import (
 )
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.storage.contract import Store
+from contextinfinity.testing.builders import later_than
 from tests.properties.ledger_invariants import Witness
 
-WORKERS = ("worker", "stranger")
 Ask = Callable[["Line"], Awaitable[Any]]
 
 which = st.integers(0, 30)
@@ -57,7 +57,6 @@ class Line:
         self.witness = Witness(store)
         self.branches: list[Branch] = []
         self.turns: list[Turn] = []
-        self.steps: list[Step] = []
         self._names: dict[str, str] = {}
 
     def branch(self, number: int) -> str:
@@ -274,6 +273,36 @@ class LedgerMachine(RuleBasedStateMachine):
     def unpin(self, branch: int, number: int) -> None:
         self.ask(lambda line: line.store.states.unpin(line.branch(branch), number))
 
+    # --- jobs ---
+
+    @rule(end=st.sampled_from(["complete", "complete", "retry", "give up", "run on"]))
+    def work(self, end: str) -> None:
+        async def ask(line: Line) -> Any:
+            jobs = line.store.jobs
+            await later_than(now())  # jobs queued anew come after the others, in every store
+            job = await jobs.claim("worker")
+            if job is not None and end == "complete":
+                await jobs.complete(job.id, "worker")
+            elif job is not None and end == "retry":
+                await jobs.retry(job.id, "worker", error="busy", after=timedelta(hours=1))
+            elif job is not None and end == "give up":
+                await jobs.give_up(job.id, "worker", error="no model")
+            return tuple(msgspec.structs.replace(job, id=0) for job in await jobs.list(limit=1000))
+
+        self.ask(ask)
+
+    @rule(branch=which)
+    def ask_for_a_fold(self, branch: int) -> None:
+        async def ask(line: Line) -> Any:
+            await later_than(now())
+            return msgspec.structs.replace(await line.store.jobs.enqueue("fold_branch", line.branch(branch)), id=0)
+
+        self.ask(ask)
+
+    @rule(turn=which)
+    def cancel(self, turn: int) -> None:
+        self.ask(lambda line: line.store.turns.cancel(line.turn(turn)))
+
     # --- chunks and reading ---
 
     @rule(
@@ -292,9 +321,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 summary=f"{start}-{end}",
                 chunk_type=kind,
                 token_est=end,
-                embedding=None
-                if model is None
-                else Embedding(model=model, dim=1, values=bytes([start % 256, 0, 0, 0])),
+                embedding=None if model is None else Embedding(model=model, dim=1, values=bytes([start % 256, 0])),
             )
             for start, end in spans
         ]

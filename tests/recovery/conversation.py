@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -85,11 +85,11 @@ class Conversation:
         async with asyncio.timeout(TOO_LONG):
             return self._note(await verb())
 
-    async def at_once(self, first: Verb[T], second: Verb[object]) -> T:
+    async def at_once(self, *verbs: Verb[Any]) -> list[Any]:
         """Ask for two things that are written in one commit: the writer is held until both wait."""
         release = threading.Event()
         held = self._store.database.writing(lambda _: release.wait(TOO_LONG))
-        asked = [asyncio.ensure_future(self.ask(verb)) for verb in (first, second)]
+        asked = [asyncio.ensure_future(self.ask(verb)) for verb in verbs]
         await asyncio.sleep(0)
         release.set()
         results = await asyncio.gather(*asked, return_exceptions=True)
@@ -98,7 +98,7 @@ class Conversation:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return results[0]  # type: ignore[return-value]
+        return results
 
     def _note(self, told: T) -> T:
         match told:
@@ -117,16 +117,17 @@ class Conversation:
 
     async def _round(self, branch: BranchId, number: int) -> None:
         store = self._store
-        first = new_turn_with_id(branch, f"What is the code word of round {number}?")
-        second = new_turn_with_id(branch, f"And who knows it in round {number}?")
-        turn = await self.at_once(lambda: store.turns.accept(first), lambda: store.turns.accept(second))
+        what = new_turn_with_id(branch, f"What is the code word of round {number}?")
+        who = new_turn_with_id(branch, f"And who knows the code word of round {number}?")
+        accepted = await self.at_once(lambda: store.turns.accept(what), lambda: store.turns.accept(who))
+        turn, later = sorted(accepted, key=lambda turn: turn.turn_seq)  # one that failed alone came in after the other
         await self._answer(turn, number)
         self._checkpoint(store.database.path)
         fork = await self.ask(lambda: store.branches.fork(branch, at=turn.turn_seq, label=f"fork {number}"))
         await self._finish(turn)
         said = [exchange(f"{name} asks in round {number}", "and is answered") for name in ("Ada", "Bob")]
         await self.at_once(
-            lambda: store.turns.record(fork.id, said), lambda: store.turns.fail(str(second.id), WORKER, broken_off())
+            lambda: store.turns.record(fork.id, said), lambda: store.turns.fail(later.id, WORKER, broken_off())
         )
 
     async def _answer(self, turn: Turn, number: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 SEEDS = int(os.environ.get("CONTEXTINFINITY_FAULT_SEEDS", "1"))
 ROUNDS = SEEDS
 STRIDE = 1 if SEEDS > 1 else 5
-"""Where neighbouring operations are alike (one long transaction, reads of one page after the other), try one in five."""
+"""Where neighbouring operations are much alike (one long transaction, page after page read) one in five is tried."""
 
 
 def remove(ledger: Path) -> None:

@@ -14,14 +14,17 @@ from pathlib import Path
 import apsw
 import pytest
 
-from contextinfinity.errors import LedgerError
+from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.writer import LONG_LOG
 from contextinfinity.testing.builders import new_branch, new_turn, said
-from contextinfinity.testing.faults import FailingDisk, FaultKind
+from contextinfinity.testing.faults import FailingDisk, FaultKind, Operation
 from tests.recovery.checks import check_ledger, shape
 from tests.recovery.conversation import TOO_LONG, Conversation, Heard
 from tests.recovery.places import ROUNDS, STRIDE, remove
+
+READING: tuple[Operation, ...] = ("read",)
+WRITING: tuple[Operation, ...] = ("write",)
 
 faults = pytest.mark.parametrize("kind", ["full", "io"])
 
@@ -34,11 +37,17 @@ async def empty_ledger(quick_folder: Path) -> Path:
     return path
 
 
-async def sweep(path: Path, disks: Callable[[int], FailingDisk], run: Callable[[FailingDisk], Awaitable[None]]) -> None:
+async def sweep(
+    path: Path,
+    disk_failing_at: Callable[[int], FailingDisk],
+    run: Callable[[FailingDisk], Awaitable[None]],
+    *,
+    stride: int = 1,
+) -> None:
     """Run with a disk that fails at its first operation, its second …, until there was none left to fail."""
-    for fail_at in itertools.count(1):
+    for fail_at in itertools.count(1, stride):
         remove(path)
-        with disks(fail_at) as disk:
+        with disk_failing_at(fail_at) as disk:
             await run(disk)
         if not disk.failed:
             assert fail_at > disk.count
@@ -91,7 +100,8 @@ def says_what_to_do(error: LedgerError, path: Path) -> None:
 @pytest.mark.req("TURN-9", "TURN-2", "TURN-3", "TURN-4")
 @faults
 async def test_after_a_fault_that_happens_once_the_same_store_goes_on(kind: FaultKind, empty_ledger: Path) -> None:
-    undisturbed = shutil.copy(empty_ledger, empty_ledger.with_name("undisturbed.db"))
+    undisturbed = empty_ledger.with_name("undisturbed.db")
+    shutil.copy(empty_ledger, undisturbed)
     with FailingDisk() as disk:
         await talk(undisturbed, disk, again=True)
     whole = shape(undisturbed)
@@ -136,10 +146,10 @@ async def test_a_page_that_cannot_be_read_is_said_and_nothing_is_lost(lasting: b
             says_what_to_do(error, path)
         await check_ledger(path, heard)
 
-    def disk(place: int) -> FailingDisk:
-        return FailingDisk(fail_at=1 + (place - 1) * STRIDE, lasting=lasting, counted=("read",))
+    def failing(fail_at: int) -> FailingDisk:
+        return FailingDisk(fail_at=fail_at, lasting=lasting, counted=READING)
 
-    await sweep(path, disk, run)
+    await sweep(path, failing, run, stride=STRIDE)
 
 
 @pytest.mark.req("TURN-9")
@@ -159,25 +169,82 @@ async def test_a_ledger_that_could_not_be_made_can_be_made_later(
             await store.close()
         await check_ledger(path, Heard())
 
-    def disk(place: int) -> FailingDisk:
-        return FailingDisk(fail_at=1 + (place - 1) * STRIDE, kind=kind, lasting=lasting)
+    def failing(fail_at: int) -> FailingDisk:
+        return FailingDisk(fail_at=fail_at, kind=kind, lasting=lasting)
 
-    await sweep(path, disk, run)
+    await sweep(path, failing, run, stride=STRIDE)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size
 
 
 async def test_a_log_that_cannot_be_brought_into_the_file_concerns_nobody(empty_ledger: Path) -> None:
-    with FailingDisk(fail_at=1, kind="full", lasting=True, counted=("write",), only="empty.db") as disk:
+    before = size_of(empty_ledger)
+    with FailingDisk(fail_at=1, kind="full", lasting=True, counted=WRITING, only="empty.db") as disk:
         store = SqliteStore(empty_ledger, vfs=disk.name)
         branch = await new_branch(store)
         for number in range(3):
             await store.contents.keep_blob(bytes([number]) * LONG_LOG * 4096, "image/png")
             await store.turns.accept(new_turn(branch.id, str(number)))
         assert disk.failed, "the writer tried, and its callers were spared"
-        size = empty_ledger.stat().st_size
+        assert size_of(empty_ledger) == before
         disk.mend()
         await store.turns.accept(new_turn(branch.id, "3"))
         await store.close()
-    assert empty_ledger.stat().st_size > size + 3 * LONG_LOG * 4096
+    assert size_of(empty_ledger) > before + 3 * LONG_LOG * 4096
     store = SqliteStore(empty_ledger)
     assert await said(store, branch.id) == ["0", "1", "2", "3"]
     await store.close()
+
+
+async def kept_and_told(path: Path, disk: FailingDisk) -> tuple[list[str], list[str], LedgerError | None]:
+    """Say three things on a disk that may fail: what the ledger holds later, what it acknowledged, why it stopped."""
+    store = SqliteStore(path)
+    branch = await new_branch(store)
+    await store.close()
+    told: list[str] = []
+    failure = None
+    try:
+        store = SqliteStore(path, vfs=disk.name)
+        for word in ("one", "two", "three"):
+            await store.turns.accept(new_turn(branch.id, word))
+            told.append(word)
+    except LedgerError as error:
+        failure = error
+    await store.close()
+    store = SqliteStore(path)
+    kept = await said(store, branch.id)
+    await store.close()
+    return kept, told, failure
+
+
+@pytest.mark.req("TURN-2", "TURN-9")
+async def test_a_message_refused_on_a_full_disk_is_not_there_later(empty_ledger: Path) -> None:
+    path = empty_ledger.with_name("ledger.db")
+    refused = 0
+
+    async def run(disk: FailingDisk) -> None:
+        nonlocal refused
+        kept, told, failure = await kept_and_told(path, disk)
+        if isinstance(failure, LedgerFull):
+            assert kept == told, failure.hint
+            refused += 1
+
+    await sweep(path, lambda fail_at: FailingDisk(fail_at=fail_at, kind="full", lasting=True), run)
+    assert refused > 10
+
+
+@pytest.mark.req("TURN-2", "TURN-9")
+async def test_a_message_whose_flush_failed_is_there_whole_or_not_at_all(empty_ledger: Path) -> None:
+    path = empty_ledger.with_name("ledger.db")
+    surplus = []
+
+    async def run(disk: FailingDisk) -> None:
+        kept, told, failure = await kept_and_told(path, disk)
+        assert kept[: len(told)] == told
+        surplus.append(len(kept) - len(told))
+        assert failure is None or "whole or not at all" in failure.hint or isinstance(failure, LedgerReadOnly)
+
+    await sweep(path, lambda fail_at: FailingDisk(fail_at=fail_at, lasting=True), run)
+    assert set(surplus) == {0, 1}, "the hint must not say that nothing was written: sometimes it was"

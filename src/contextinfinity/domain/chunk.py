@@ -18,7 +18,8 @@ ChunkSide: TypeAlias = Literal["user", "assistant"]
 
 
 class Embedding(Struct, frozen=True, kw_only=True):
-    """A vector and the model it came from; ``values`` are little-endian 32-bit floats."""
+    """A vector and the model it came from; ``values`` are little-endian 16-bit floats: half the disk, and a search
+    cannot tell."""
 
     model: str
     dim: int

@@ -40,6 +40,8 @@ Content: TypeAlias = str | tuple[ContentBlock, ...]
 
 QUEUE_LIMIT = 16
 RECOVERY_SECONDS = 60.0
+MARK_SECONDS = 2.0
+"""How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
 
 
 class How(TypedDict, total=False):
@@ -72,21 +74,25 @@ class Engine:
     """Answers messages and keeps them."""
 
     def __init__(self, store: Store, journals: JournalFolder, models: Models) -> None:
-        self._store = store
+        self.store = store
         self._journals = journals
-        self._models = models
+        self.models = models
         self._presence = Presence(store.workers)
         self._running: dict[TurnId, Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def __aenter__(self) -> Engine:
-        await self._presence.__aenter__()
-        worker = self._presence.worker.id
-        self._parts = Parts(store=self._store, journals=self._journals, models=self._models, worker=worker)
-        self._afterwards = Afterwards(self._store.jobs, worker, handlers(self._store))
-        await recover(self._parts, await self._presence.find_dead())
-        self._afterwards.start()
-        self._recovering = asyncio.create_task(self._recover_now_and_then(), name="recovery")
+        try:
+            await self._presence.__aenter__()
+            try:
+                await self._start()
+            except BaseException:
+                await self._presence.__aexit__(None, None, None)
+                raise
+        except BaseException:
+            await self._let_go()
+            raise
         return self
 
     async def __aexit__(
@@ -95,24 +101,31 @@ class Engine:
         await self.close()
 
     async def close(self, *, answer_seconds: float = 5.0, job_seconds: float = 2.0) -> None:
-        """Let answers and jobs finish for that long; mark what is still running then, and let go of everything."""
+        """Let answers and jobs finish for that long; mark what is still running then, and let go of everything.
+
+        Closing twice does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=answer_seconds)
-        for task in [*self._tasks, self._recovering]:
-            task.cancel()
-        await asyncio.gather(*self._tasks, self._recovering, return_exceptions=True)
-        await self._afterwards.stop(drain_seconds=job_seconds)
+        await _stop({*self._tasks, self._recovering})
+        await self.afterwards.stop(drain_seconds=job_seconds)
         await self._presence.__aexit__(None, None, None)
-        with suppress(LedgerError):
-            self._journals.close()
-        await self._store.close()
+        await self._let_go()
 
     # --- talking ---
 
     async def send(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Event]:
         """Say something and hear what follows; the first event comes once the message is durable."""
+        async for stamped in self.stream(thread_id, content, **how):
+            yield stamped.event
+
+    async def stream(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Stamped]:
+        """Do as ``send`` does, and give the events with the ids from which ``watch`` goes on."""
         turn, found = await self.accept(thread_id, content, **how)
-        yield TurnStarted(
+        started = TurnStarted(
             thread_id=turn.session_id,
             branch_id=turn.branch_id,
             turn_id=turn.id,
@@ -120,8 +133,9 @@ class Engine:
             found=found,
             turns_loaded=turn.turn_seq - 1,
         )
+        yield Stamped(event=started)
         async for stamped in self.watch(turn.id):
-            yield stamped.event
+            yield stamped
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
@@ -133,20 +147,29 @@ class Engine:
     async def accept(self, thread_id: str, content: Content, **how: Unpack[How]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
         sending = _Sending(**how)
-        model = self._models.named(sending.model)
+        if isinstance(content, str) and not content.strip():
+            raise InvalidInput("The message is empty.", hint="Say something.")
+        model = self.models.named(sending.model)
         owner = Owner(user_id=sending.user_id or "local", org_id=sending.org_id or "")
         session, found = await self._thread(thread_id, owner)
         blocks = (TextBlock(text=content),) if isinstance(content, str) else content
-        turn = await self._store.turns.accept(
+        turn = await self.store.turns.accept(
             NewTurn(
-                branch_id=await self._branch_of(session, sending.branch_id),
+                branch_id=await self.branch_of(session, sending.branch_id),
                 message=Message(role="user", blocks=blocks),
                 owner=self._parts.worker,
                 retry_of=sending.retry_of,
                 queue_limit=QUEUE_LIMIT,
             )
         )
-        log.info("thread %s branch %s turn %d found %s", session.id, turn.branch_id, turn.turn_seq, found)
+        log.info(
+            "thread %s %s, branch %s, turn %d, turns loaded %d",
+            session.id,
+            "found" if found else "created",
+            turn.branch_id,
+            turn.turn_seq,
+            turn.turn_seq - 1,
+        )
         self._begin(turn, model)
         return turn, found
 
@@ -159,7 +182,7 @@ class Engine:
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
         """Stop a turn, wherever it is answered, and wait for its end."""
-        turn = await self._store.turns.cancel(turn_id)
+        turn = await self.store.turns.cancel(turn_id)
         if (running := self._running.get(turn_id)) is not None:
             running.cancelled.set()
         async for stamped in self.watch(turn.id):
@@ -169,60 +192,78 @@ class Engine:
 
     async def context(self, turn_id: TurnId) -> Plan:
         """Give the account of what the model saw."""
-        if (plan := await self._store.turns.plan(turn_id)) is None:
+        if (plan := await self.store.turns.plan(turn_id)) is None:
             raise NotFound(f"There is no plan of a turn {turn_id}.")
         return plan
 
     # --- branches and pins ---
 
-    async def fork(self, thread_id: str, *, at: int | None = None, state: int | None = None) -> Branch:
-        """Start a new branch from the active one; the active one stays."""
-        session = await self.session(thread_id)
-        return await self._store.branches.fork(session.active_branch, at=at, state=state)
+    async def fork(
+        self, thread_id: str, *, at: int | None = None, state: int | None = None, branch_id: BranchId | None = None
+    ) -> Branch:
+        """Start a new branch from one that is there (none named: the active one); the active one stays."""
+        branch = await self.branch_of(await self.session(thread_id), branch_id)
+        return await self.store.branches.fork(branch, at=at, state=state)
 
-    async def rollback(self, thread_id: str, *, to: int | None = None, state: int | None = None) -> Branch:
+    async def rollback(
+        self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
+    ) -> Branch:
         """Go back to a turn or a state on a new branch, and make it the active one."""
-        session = await self.session(thread_id)
-        return await self._store.branches.rollback(session.active_branch, to=to, state=state)
+        branch = await self.branch_of(await self.session(thread_id), branch_id)
+        return await self.store.branches.rollback(branch, to=to, state=state)
 
-    async def pin(self, thread_id: str, fact: str) -> State:
+    async def pin(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> State:
         """Keep a fact in every prompt, word for word."""
-        return await self._store.states.pin((await self.session(thread_id)).active_branch, fact)
+        return await self.store.states.pin(await self.branch_of(await self.session(thread_id), branch_id), fact)
 
-    async def unpin(self, thread_id: str, number: int) -> State:
+    async def unpin(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> State:
         """Let go of the fact of that number."""
-        return await self._store.states.unpin((await self.session(thread_id)).active_branch, number)
+        return await self.store.states.unpin(await self.branch_of(await self.session(thread_id), branch_id), number)
 
     async def session(self, thread_id: str, owner: Owner | None = None) -> Session:
         """Find a thread by our id, or by its owner's own."""
-        session = await self._store.sessions.get(thread_id) if is_id(thread_id) else None
-        session = session or await self._store.sessions.find(owner or Owner(), thread_id)
+        session = await self.store.sessions.get(thread_id) if is_id(thread_id) else None
+        session = session or await self.store.sessions.find(owner or Owner(), thread_id)
         if session is None:
             raise NotFound(f"There is no thread {thread_id}.", hint="`cix sessions` lists those there are.")
         return session
 
+    async def branch_of(self, session: Session, branch_id: BranchId | None) -> BranchId:
+        """Make sure that a branch is the session's own; without one give the active one."""
+        if branch_id is None:
+            return session.active_branch
+        branch = await self.store.branches.get(branch_id) if is_id(branch_id) else None
+        if branch is None or branch.session_id != session.id:
+            raise NotFound(f"Thread {session.id} has no branch {branch_id}.", hint="`cix branches` lists them.")
+        return branch.id
+
     # --- inside ---
+
+    async def _start(self) -> None:
+        worker = self._presence.worker.id
+        self._parts = Parts(store=self.store, journals=self._journals, models=self.models, worker=worker)
+        self.afterwards = Afterwards(self.store.jobs, worker, handlers(self.store))
+        await recover(self._parts, await self._presence.find_dead())
+        self.afterwards.start()
+        self._recovering = asyncio.create_task(self._recover_now_and_then(), name="recovery")
+
+    async def _let_go(self) -> None:
+        with suppress(LedgerError):
+            self._journals.close()
+        await self.store.close()
 
     async def _thread(self, thread_id: str, owner: Owner) -> tuple[Session, bool]:
         if thread_id == "new":
-            return await self._store.sessions.create(NewSession(owner=owner)), False
+            return await self.store.sessions.create(NewSession(owner=owner)), False
         try:
             return await self.session(thread_id, owner), True
         except NotFound:
             if is_id(thread_id):
                 raise
         try:
-            return await self._store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
+            return await self.store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
         except AlreadyExists:  # somebody was quicker
             return await self.session(thread_id, owner), True
-
-    async def _branch_of(self, session: Session, branch_id: BranchId | None) -> BranchId:
-        if branch_id is None:
-            return session.active_branch
-        branch = await self._store.branches.get(branch_id)
-        if branch is None or branch.session_id != session.id:
-            raise NotFound(f"Thread {session.id} has no branch {branch_id}.")
-        return branch.id
 
     def _begin(self, turn: Turn, model: Model) -> None:
         running = self._running[turn.id] = Running(turn)
@@ -232,7 +273,7 @@ class Engine:
         def over(done: asyncio.Task[None]) -> None:
             self._tasks.discard(done)
             self._running.pop(turn.id, None)
-            self._afterwards.wake()
+            self.afterwards.wake()
 
         task.add_done_callback(over)
 
@@ -243,3 +284,14 @@ class Engine:
                 await recover(self._parts, await self._presence.find_dead())
             except LedgerError as error:
                 log.warning("recovery has to wait: %s", error)
+
+
+async def _stop(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for what they still have to write; not for ever, the ledger may take nothing any more."""
+    waiting, patience = tasks, MARK_SECONDS
+    while waiting:
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=patience)
+        patience = 0.1
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from contextinfinity.domain.state import State, StateDraft
+from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.work import Job, JobType
 from contextinfinity.engine.afterwards import Handler
-from contextinfinity.errors import HeadMoved
 from contextinfinity.storage.contract import Store
 
 
@@ -17,7 +16,8 @@ def handlers(store: Store) -> Mapping[JobType, Handler]:
     async def summarize_turn(job: Job) -> None:
         """Commit the next state: the head's summary and pins go on, no model is asked (TX-B)."""
         if job.turn_id is not None:
-            await commit(store, StateDraft(branch_id=job.branch_id, reason="turn", turn_id=job.turn_id))
+            draft = StateDraft(branch_id=job.branch_id, reason="turn", turn_id=job.turn_id)
+            await store.states.commit(draft, expected_head=None)
 
     async def index_turn(job: Job) -> None:
         """Make the turn findable (TX-C); chunks come with retrieval."""
@@ -34,13 +34,3 @@ def handlers(store: Store) -> Mapping[JobType, Handler]:
         "fold_branch": nothing_yet,
         "reconcile_stream": nothing_yet,
     }
-
-
-async def commit(store: Store, draft: StateDraft) -> State:
-    """Commit a draft on the head as it is, and again on the new head when another commit came first."""
-    head = (await store.states.head(draft.branch_id)).id
-    while True:
-        try:
-            return await store.states.commit(draft, expected_head=head)
-        except HeadMoved as moved:
-            head = moved.head

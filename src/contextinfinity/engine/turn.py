@@ -14,7 +14,7 @@ from contextlib import suppress
 from contextinfinity.domain.turn import Problem, Turn, TurnEnd
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.respond import insist, respond
-from contextinfinity.errors import BranchBusy, ContextInfinityError, TurnLost
+from contextinfinity.errors import BranchBusy, ContextInfinityError, TurnLost, WrongPhase
 from contextinfinity.prompt.assemble import VERBATIM_TOKENS, assemble, newest_that_fit
 
 log = logging.getLogger(__name__)
@@ -73,9 +73,9 @@ async def recall(parts: Parts, turn: Turn) -> list[Turn]:
 
 
 async def fail(parts: Parts, running: Running, problem: Problem) -> None:
-    """End a turn that cannot be answered."""
+    """End a turn that cannot be answered; one that has ended by now stays as it is."""
     end = TurnEnd(outcome="failed", error=problem)
-    with suppress(TurnLost):
+    with suppress(TurnLost, WrongPhase):
         running.move(await insist(lambda: parts.store.turns.fail(running.turn.id, parts.worker, end)))
 
 

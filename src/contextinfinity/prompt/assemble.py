@@ -32,7 +32,7 @@ def assemble(system: str | None, earlier: Sequence[Turn], turn: Turn) -> Assembl
     """Put the prompt of a turn together."""
     system = system or SYSTEM
     shown = newest_that_fit([*earlier, turn])
-    messages = render([*shown, turn])[: -len(render_turn(turn, None))]
+    messages = render(shown, turn)
     sections = (
         PlanSection(name="system", tokens=estimate(system)),
         PlanSection(name="turns", tokens=sum(map(estimate_message, messages)), source=_range(shown)),

@@ -27,11 +27,10 @@ TOO_LARGE = "[the rest of this message was too large to be sent]"
 KEPT_OF_TOO_LARGE = 200
 
 
-def render(turns: Sequence[Turn]) -> tuple[Message, ...]:
-    """Write earlier turns, oldest first, as the messages a model reads."""
+def render(turns: Sequence[Turn], then: Turn | None = None) -> tuple[Message, ...]:
+    """Write earlier turns, oldest first, as the messages a model reads before the turn ``then``."""
     messages: list[Message] = []
-    for place, turn in enumerate(turns):
-        following = turns[place + 1] if place + 1 < len(turns) else None
+    for turn, following in zip(turns, [*turns[1:], then], strict=False):
         messages.extend(render_turn(turn, following))
     return tuple(messages)
 

@@ -170,11 +170,11 @@ class States(Protocol):
         """Read the chain from the head back, the newest first, across the branches it runs through."""
         ...
 
-    async def commit(self, draft: StateDraft, *, expected_head: StateId) -> State:
+    async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
         """TX-B: new state, state_after, phase, head and head_seq together; pins are read inside.
 
-        ``HeadMoved`` when the head is not ``expected_head``; ``OutOfOrder`` while an earlier turn of the branch
-        is not settled. A turn that is committed already gives the state it was committed with.
+        ``HeadMoved`` when the head is not ``expected_head`` (None: whatever it is, for a draft that only inherits);
+        ``OutOfOrder`` while an earlier turn of the branch is not settled. A turn that is committed already gives the state it was committed with.
         """
         ...
 

@@ -198,6 +198,12 @@ class ForgetfulDisk(_Disk):
             self._files[path] = _Contents(real.read_bytes() if real.exists() else None)
         return self._files[path]
 
+    def flush_folder(self, path: str) -> None:
+        """Make the deletions in a file's folder last."""
+        for other, contents in self._files.items():
+            if Path(other).parent == Path(path).parent:
+                contents.flush_deletion()
+
     def refuse_if_off(self) -> None:
         """Fail, as everything does without power."""
         if self.is_off:
@@ -230,11 +236,15 @@ class ForgetfulDisk(_Disk):
 
 
 class _ForgetfulFile(apsw.VFSFile):
-    """One handle of a file. The real file below it serves for locks only."""
+    """One handle of a file. The real file below it serves for locks only.
+
+    As SQLite's own do, a handle that may have made a journal or a log flushes their folder too, with its first flush.
+    """
 
     def __init__(self, disk: ForgetfulDisk, name: FileName, flags: list[int]) -> None:
         self._disk = disk
         self._path = _path(name)
+        self._flushes_folder = bool(flags[0] & (apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL))
         super().__init__("", name, flags)
 
     def xRead(self, amount: int, offset: int) -> bytes:
@@ -257,6 +267,9 @@ class _ForgetfulFile(apsw.VFSFile):
         with self._disk.lock:
             self._disk.alter("sync", self._path)
             self._disk.contents(self._path).flush()
+            if self._flushes_folder:
+                self._disk.flush_folder(self._path)
+                self._flushes_folder = False
 
     @property
     def _seen(self) -> bytearray:
@@ -297,6 +310,13 @@ class _Contents:
         for change in self.unflushed if changes is None else changes:
             self.flushed = _altered(self.flushed, change)
         self.unflushed = []
+
+    def flush_deletion(self) -> None:
+        """Bring a deletion to the disk; what was written to a new file of that name since is not flushed by that."""
+        deletions = [place for place, change in enumerate(self.unflushed) if isinstance(change, _Deletion)]
+        if deletions:
+            self.flushed = None
+            del self.unflushed[: deletions[-1] + 1]
 
 
 def _altered(content: bytearray | None, change: _Change) -> bytearray | None:

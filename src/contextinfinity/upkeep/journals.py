@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Collection
+from itertools import chain, count
 from pathlib import Path
 
 from contextinfinity.domain.ids import StepId
@@ -129,9 +130,8 @@ def _cut(path: Path, keep: Path) -> bool:
 def _copy(path: Path, keep: Path) -> None:
     """Keep a durable copy under a free name."""
     keep.mkdir(mode=0o700, parents=True, exist_ok=True)
-    number, target = 1, keep / path.name
-    while target.exists():
-        number, target = number + 1, keep / f"{path.stem}.{number}{path.suffix}"
+    names = chain([path.name], (f"{path.stem}.{number}{path.suffix}" for number in count(2)))
+    target = next(keep / name for name in names if not (keep / name).exists())
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as copy, path.open("rb") as original:
         shutil.copyfileobj(original, copy)

@@ -81,8 +81,10 @@ class Fsync:
 
 
 @pytest.fixture
-def fsync(monkeypatch: pytest.MonkeyPatch) -> Fsync:
-    return Fsync(monkeypatch)
+def fsync(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fsync]:
+    replaced = Fsync(monkeypatch)
+    yield replaced
+    replaced.gate.set()  # so that a test that failed leaves nobody waiting
 
 
 # --- The file --------------------------------------------------------------------------------------
@@ -153,6 +155,22 @@ def test_a_journal_without_an_end_goes_on_where_it_was_left(quiet: JournalFolder
 
 
 @pytest.mark.req("STREAM-1")
+@pytest.mark.parametrize("number", [0, 1, 2, 4])
+def test_a_line_out_of_sequence_is_torn_too(quiet: JournalFolder, number: int) -> None:
+    step = new_id()
+    first = quiet.open(step, "openai")
+    first.append("delta", "a")
+    first.append("delta", "b")
+    first.close()
+    with first.path.open("a") as file:
+        entry = {"ts": "2026-01-01T00:00:00Z", "provider": "p", "event_type": "delta", "seq": number, "payload": "?"}
+        file.write(json.dumps(entry) + "\n")
+    assert payloads(quiet.read(step)) == ["a", "b"]
+    assert quiet.open(step, "openai").append("delta", "c") == 3
+    assert payloads(quiet.read(step)) == ["a", "b", "c"]
+
+
+@pytest.mark.req("STREAM-1")
 def test_nothing_follows_an_end(quiet: JournalFolder) -> None:
     step = new_id()
     journal = quiet.open(step, "openai")
@@ -188,23 +206,23 @@ def test_what_is_no_id_names_no_file(quiet: JournalFolder, step: str) -> None:
 
 @pytest.mark.req("STREAM-1")
 @pytest.mark.parametrize(
-    ("event_type", "payload"),
+    ("event_type", "payload", "words"),
     [
-        ("delta", "half \ud83d"),
-        ("delta", {"\udfff": 1}),
-        ("\ud800", "fine"),
-        ("delta", object()),
-        ("delta", {("a", "b"): 1}),
-        (END, "only the journal ends itself"),
+        ("delta", "half \ud83d", "lone surrogate at 5"),
+        ("delta", {"\udfff": 1}, "lone surrogate"),
+        ("\ud800", "fine", "lone surrogate"),
+        ("delta", object(), "has to be JSON"),
+        ("delta", {("a", "b"): 1}, "has to be JSON"),
+        (END, "only the journal ends itself", "cannot be of type 'end'"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_and_leaves_no_trace(
-    quiet: JournalFolder, event_type: str, payload: Json
+    quiet: JournalFolder, event_type: str, payload: Json, words: str
 ) -> None:
     step = new_id()
     journal = quiet.open(step, "openai")
     journal.append("delta", "before", shown=6)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match=words):
         journal.append(event_type, payload, shown=100)
     assert journal.append("delta", "after", shown=5) == 2
     assert journal.displayed == 11

@@ -242,6 +242,21 @@ async def test_a_follower_outlives_a_torn_end_that_is_cut_and_written_anew(
     assert await there.payloads() == await here.payloads() == ["before", "after", "over"]
 
 
+async def test_a_journal_that_is_opened_here_while_its_follower_is_busy_is_heard(quiet: JournalFolder) -> None:
+    step = new_id()
+    first = quiet.open(step, "openai")
+    first.append("delta", "before")
+    first.close()
+    tail = quiet.tail(step)
+    assert (await anext(tail)).payload == "before"
+    again = quiet.open(step, "openai")  # the follower has not come back for more yet
+    waiting = asyncio.ensure_future(anext(tail))
+    await asyncio.sleep(0)
+    again.append("delta", "after")
+    assert (await waiting).payload == "after"
+    await tail.aclose()
+
+
 async def test_following_stops_when_the_journal_is_removed(quiet: JournalFolder, elsewhere: JournalFolder) -> None:
     step = new_id()
     journal = quiet.open(step, "openai")

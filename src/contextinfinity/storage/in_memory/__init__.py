@@ -6,13 +6,16 @@ they are handed out as they are, without copies.
 
 from __future__ import annotations
 
-from contextinfinity.storage.contract import Branches, Chunks, Sessions, States, Turns
+from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
 from contextinfinity.storage.in_memory.branches import InMemoryBranches
 from contextinfinity.storage.in_memory.chunks import InMemoryChunks
+from contextinfinity.storage.in_memory.contents import InMemoryContents
+from contextinfinity.storage.in_memory.jobs import InMemoryJobs
 from contextinfinity.storage.in_memory.sessions import InMemorySessions
 from contextinfinity.storage.in_memory.states import InMemoryStates
 from contextinfinity.storage.in_memory.tables import Tables
 from contextinfinity.storage.in_memory.turns import InMemoryTurns
+from contextinfinity.storage.in_memory.workers import InMemoryWorkers
 
 
 class InMemoryStore:
@@ -23,6 +26,9 @@ class InMemoryStore:
     turns: Turns
     states: States
     chunks: Chunks
+    contents: Contents
+    jobs: Jobs
+    workers: Workers
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -31,6 +37,9 @@ class InMemoryStore:
         self.turns = InMemoryTurns(self._tables)
         self.states = InMemoryStates(self._tables)
         self.chunks = InMemoryChunks(self._tables)
+        self.contents = InMemoryContents(self._tables)
+        self.jobs = InMemoryJobs(self._tables)
+        self.workers = InMemoryWorkers(self._tables)
 
     async def close(self) -> None:
         """Refuse everything from now on. Closing twice does nothing."""

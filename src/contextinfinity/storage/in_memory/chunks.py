@@ -30,10 +30,11 @@ class InMemoryChunks:
             if turn.phase not in INDEXABLE:
                 raise WrongPhase(f"Turn {turn_id} is {turn.phase}; it can be indexed once it is committed.")
             cut = [(new, _words(turn, new)) for new in chunks]  # raises before anything is written
+            tables.vector_sizes = _sizes(tables, chunks)
             for new, words in cut:
                 _put(tables, turn, new, words)
             if turn.phase is Phase.STATE_COMMITTED:
-                tables.put_turn(replace(turn, phase=Phase.INDEXED, updated_at=now()))
+                tables.put_turn(replace(turn, phase=Phase.INDEXED, degraded=False, updated_at=now()))
             return _in_order(tables, turn_id)
 
     async def get(self, chunk_id: ChunkId) -> Chunk | None:
@@ -56,6 +57,16 @@ def _words(turn: Turn, new: NewChunk) -> str:
     if not 0 <= new.start < new.end <= len(text):
         raise InvalidInput(f"{new.start} to {new.end} is no span of a text of {len(text)} characters.")
     return text[new.start : new.end]
+
+
+def _sizes(tables: Tables, chunks: Sequence[NewChunk]) -> dict[str, int]:
+    """Tell the size of every model's vectors, those of new ones too; refuse a vector of another size."""
+    sizes = dict(tables.vector_sizes)
+    for vector in (new.embedding for new in chunks if new.embedding is not None):
+        size = sizes.setdefault(vector.model, vector.dim)
+        if vector.dim != size or len(vector.values) != 2 * size:
+            raise InvalidInput(f"A vector of {vector.model} has {size} dimensions; this one has {vector.dim}.")
+    return sizes
 
 
 def _put(tables: Tables, turn: Turn, new: NewChunk, words: str) -> None:

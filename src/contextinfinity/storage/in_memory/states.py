@@ -11,6 +11,7 @@ from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import State, StateDraft, StateReason
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, WrongPhase
+from contextinfinity.storage.in_memory.jobs import AFTER_COMMIT, enqueue
 from contextinfinity.storage.in_memory.tables import Tables, check_text
 
 
@@ -36,8 +37,8 @@ class InMemoryStates:
             branch = tables.branches.get(branch_id)
             return () if branch is None else tuple(islice(tables.chain(branch), max(limit, 0)))
 
-    async def commit(self, draft: StateDraft, *, expected_head: StateId) -> State:
-        """TX-B: new state, state_after, phase, head and head_seq together; pins are read inside."""
+    async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
+        """TX-B: new state, state_after, phase, head, head_seq and the jobs that follow; pins are read inside."""
         check_text(draft)
         with self._tables.transaction() as tables:
             branch = tables.branch(draft.branch_id)
@@ -50,6 +51,8 @@ class InMemoryStates:
             if turn is not None:
                 committed = replace(turn, phase=Phase.STATE_COMMITTED, state_after=state.id, updated_at=now())
                 tables.put_turn(committed)
+                for job_type in AFTER_COMMIT:
+                    enqueue(tables, job_type, branch.id, turn.id)
             return state
 
     async def pin(self, branch_id: BranchId, fact: str) -> State:
@@ -104,10 +107,10 @@ def _turn_of(tables: Tables, branch: Branch, turn_id: str) -> Turn:
     return turn
 
 
-def _check_commit(tables: Tables, branch: Branch, turn: Turn | None, expected_head: StateId) -> None:
+def _check_commit(tables: Tables, branch: Branch, turn: Turn | None, expected_head: StateId | None) -> None:
     if turn is not None and turn.phase is not Phase.RESPONSE_FINALIZED:
         raise WrongPhase(f"Turn {turn.id} is {turn.phase}; only a final answer can be committed.")
-    if branch.head_state != expected_head:
+    if expected_head not in (None, branch.head_state):
         raise HeadMoved(f"The head of branch {branch.id} is {branch.head_state} by now.", head=branch.head_state)
     if turn is not None:
         for earlier in tables.unsettled(branch.id):

@@ -9,14 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from itertools import count
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk
-from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, is_id
+from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, WorkerId, is_id
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
+from contextinfinity.domain.work import Job, JobType, Worker
 from contextinfinity.errors import InvalidInput, LedgerClosed, NotFound
 
 
@@ -38,6 +41,14 @@ class Tables:
         self.chunks: dict[ChunkId, Chunk] = {}
         self.chunks_of: dict[TurnId, dict[tuple[str, str], ChunkId]] = {}
         self.vectors: set[tuple[ChunkId, str]] = set()
+        self.vector_sizes: dict[str, int] = {}
+        self.texts: dict[str, tuple[str, datetime]] = {}
+        self.blobs: dict[str, tuple[bytes, str, datetime]] = {}
+        self.blobs_shown: set[str] = set()
+        self.jobs: dict[int, Job] = {}
+        self.job_of: dict[tuple[JobType, BranchId, TurnId | None], int] = {}
+        self.job_numbers = count(1)
+        self.workers: dict[WorkerId, Worker] = {}
         self._lock = threading.Lock()
         self._closed = False
 

@@ -32,6 +32,8 @@ from contextinfinity.errors import (
     TurnLost,
     WrongPhase,
 )
+from contextinfinity.storage.in_memory.contents import check_blobs
+from contextinfinity.storage.in_memory.jobs import enqueue
 from contextinfinity.storage.in_memory.states import append, next_state
 from contextinfinity.storage.in_memory.tables import Tables, check_id, check_text, waiting
 
@@ -53,8 +55,10 @@ class InMemoryTurns:
             if new.id in tables.turns:
                 return _accepted_already(tables.turns[new.id], new)
             _check_queue(tables, new)
+            shown = check_blobs(tables, new.message)
             turn = _accepted(branch, new)
             _append_turns(tables, branch, (turn,))
+            tables.blobs_shown |= shown
             return turn
 
     async def prepare(self, turn_id: TurnId, owner: WorkerId) -> Turn:
@@ -95,7 +99,7 @@ class InMemoryTurns:
             tables.steps[step.id] = step
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
-        """TX-A: answer, last step and phase ResponseFinalized."""
+        """TX-A: answer, last step, phase ResponseFinalized, and the job that commits the turn."""
         check_text(end)
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
@@ -107,6 +111,7 @@ class InMemoryTurns:
             turn = _end(tables, turn, Phase.RESPONSE_FINALIZED, end)
             if asks_back and end.plan is not None:
                 tables.questions[turn_id] = end.plan
+            enqueue(tables, "summarize_turn", turn.branch_id, turn_id)
             return turn
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
@@ -117,6 +122,15 @@ class InMemoryTurns:
             _expect(turn, *BEFORE_FINAL)
             return _end(tables, turn, Phase.FAILED, end)
 
+    async def cancel(self, turn_id: TurnId) -> Turn:
+        """Ask the turn's owner, wherever it is, to stop."""
+        with self._tables.transaction() as tables:
+            turn = tables.turn(turn_id)
+            if turn.phase in BEFORE_FINAL:
+                turn = replace(turn, cancel_requested=True)
+                tables.put_turn(turn)
+            return turn
+
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere, with one state for all of them."""
         check_text(exchanges)
@@ -126,6 +140,7 @@ class InMemoryTurns:
                 raise OutOfOrder(f"Turn {turn.turn_seq} of the branch is still {turn.phase}.")
             if not exchanges:
                 return ()
+            shown = check_blobs(tables, *(said for each in exchanges for said in (each.message, each.answer)))
             last = branch.last_turn_seq + len(exchanges)
             state = next_state(tables.head(branch), branch, "record", turn_seq=last)
             turns = tuple(
@@ -134,6 +149,7 @@ class InMemoryTurns:
             )
             append(tables, branch, state)
             _append_turns(tables, tables.branches[branch_id], turns)
+            tables.blobs_shown |= shown
             return turns
 
     async def get(self, turn_id: TurnId) -> Turn | None:
@@ -279,6 +295,7 @@ def _closed(tables: Tables, turn_id: TurnId, end: StepEnd) -> Step:
 
 def _end(tables: Tables, turn: Turn, phase: Phase, end: TurnEnd) -> Turn:
     """Close the last step and the turn together."""
+    shown = check_blobs(tables, end.answer)
     if end.step is not None:
         last = _closed(tables, turn.id, end.step)
         tables.steps[last.id] = last
@@ -292,5 +309,6 @@ def _end(tables: Tables, turn: Turn, phase: Phase, end: TurnEnd) -> Turn:
         usage=usage,
         updated_at=now(),
     )
+    tables.blobs_shown |= shown
     tables.put_turn(turn)
     return turn

@@ -91,9 +91,9 @@ class JournalFolder:
                     await asyncio.sleep(0)  # a block at a time: a long journal leaves room for other tasks
                 elif over or lines.removed:
                     break
-                elif step_id in self._open:
+                elif journal is not None and self._open.get(step_id) is journal:
                     await bell.wait()
-                else:
+                else:  # written elsewhere, or opened here just now and not listened to yet
                     await asyncio.sleep(POLL_SECONDS)
             if journal is not None:
                 journal.check()

@@ -86,7 +86,7 @@ def _model(connection: apsw.Connection, embedding: Embedding) -> int:
     """Give the number of the vector's model; all vectors of a model have one size."""
     connection.execute(SQL["insert_embedding_model"], {"name": embedding.model, "dim": embedding.dim})
     key, dim = one(connection, SQL["select_embedding_model"], (embedding.model,))  # type: ignore[misc]
-    if embedding.dim != dim or len(embedding.values) != 4 * dim:
+    if embedding.dim != dim or len(embedding.values) != 2 * dim:
         raise InvalidInput(f"A vector of {embedding.model} has {dim} dimensions; this one has {embedding.dim}.")
     return int(key)
 

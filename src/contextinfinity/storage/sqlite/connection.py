@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import random
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
+import msgspec
 
 from contextinfinity.errors import (
     LedgerBusy,
@@ -41,23 +43,31 @@ _CAUSES: tuple[tuple[type[apsw.Error], type[LedgerError], str], ...] = (
     (apsw.NotADBError, LedgerForeign, "is not a ledger (or it is encrypted)"),
     (apsw.CorruptError, LedgerCorrupt, "is damaged"),
     (apsw.IOError, LedgerFailed, "could not be read or written"),
+    (apsw.SQLError, LedgerCorrupt, "does not have the shape of a ledger"),
 )
 
+UNREADABLE = (ValueError, msgspec.DecodeError, zlib.error)
+"""What reading a row raises when its bytes are not what we wrote: no UTF-8, no JSON, no phase, no zlib."""
 
-def translate(error: apsw.Error, path: str) -> LedgerError:
-    """Say in our words what SQLite said in its own."""
+TRANSLATED = (apsw.Error, *UNREADABLE)
+
+
+def translate(error: BaseException, path: str) -> LedgerError:
+    """Say in our words what SQLite said in its own, or what its rows did not say."""
     for theirs, ours, words in _CAUSES:
         if isinstance(error, theirs):
-            return ours(f"The ledger {path} {words} ({error}).")
-    return LedgerFailed(f"The ledger {path} refused: {error}.")
+            return ours(f"The ledger {path} {words} ({error or type(error).__name__}).")
+    if isinstance(error, UNREADABLE):
+        return LedgerCorrupt(f"The ledger {path} holds something that cannot be read ({error}).")
+    return LedgerFailed(f"The ledger {path} refused: {error!r}.")
 
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn SQLite's errors inside the block into ours."""
+    """Turn SQLite's errors inside the block into ours, and those of rows that make no sense."""
     try:
         yield
-    except apsw.Error as error:
+    except TRANSLATED as error:
         raise translate(error, path) from error
 
 
@@ -86,6 +96,8 @@ def connect(
 def open_as_it_is(path: str, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> apsw.Connection:
     """Open a connection that has changed nothing yet: the file may turn out not to be ours."""
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=256)
+    # Without this SQLite plans a join anew whenever a value is bound to it: that costs more than running it.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.set_busy_handler(patient_handler(patience))
     return connection
 

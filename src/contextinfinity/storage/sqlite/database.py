@@ -51,7 +51,7 @@ class Database:
 
     async def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run a change; when this returns it is durable."""
-        return await asyncio.wrap_future(self._writer.submit(work))
+        return await self._writer.submit_async(work)
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run a question against one moment of the file."""

@@ -54,9 +54,10 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] |
 
 def version_of(connection: apsw.Connection, path: str) -> int:
     """Tell which migration a file has seen last; 0 for an empty file. Refuse what is not ours or too new."""
-    if not connection.execute("SELECT count(*) FROM sqlite_schema").get:
+    owner: int = connection.execute("PRAGMA application_id").get
+    if not owner and not connection.execute("SELECT count(*) FROM sqlite_schema").get:
         return 0
-    if connection.execute("PRAGMA application_id").get != APPLICATION_ID:
+    if owner != APPLICATION_ID:
         raise LedgerForeign(f"{path} is a database of another program.")
     version: int | None = connection.execute("SELECT max(version) FROM schema_version").get
     if version is None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import apsw
 
+from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerClosed
 from contextinfinity.storage.sqlite.connection import let_go, translated
 
@@ -46,7 +47,7 @@ class Readers:
             let_go(self._connections.pop())
 
     def _read(self, work: Callable[[apsw.Connection], T]) -> T:
-        with translated(self._path):
+        with translated(self._path), unicode_only():
             connection = self._connection()
             connection.execute("BEGIN")
             try:

@@ -6,6 +6,7 @@ of a step that repeats the turn's answer is stored as a reference to it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import apsw
@@ -46,6 +47,7 @@ class _Inputs(msgspec.Struct, frozen=True):
     items: tuple[ToolOutputItem, ...]
 
 
+@lru_cache(maxsize=4096)
 def pack(identifier: str) -> bytes:
     """Turn an id into its 16 bytes; a text that is no id becomes bytes that match nothing."""
     try:

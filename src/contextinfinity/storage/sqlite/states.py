@@ -50,7 +50,7 @@ class SqliteStates:
             lambda connection: tuple(map(to_state, many(connection, SQL["select_chain"], values)))
         )
 
-    async def commit(self, draft: StateDraft, *, expected_head: StateId) -> State:
+    async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
         """TX-B: new state, state_after, phase, head and head_seq together."""
         return await self._database.write(lambda connection: _commit(connection, draft, expected_head))
 
@@ -146,7 +146,7 @@ def newest_state(connection: apsw.Connection, branch: Branch, at: int) -> tuple[
     return state_id, number
 
 
-def _commit(connection: apsw.Connection, draft: StateDraft, expected_head: StateId) -> State:
+def _commit(connection: apsw.Connection, draft: StateDraft, expected_head: StateId | None) -> State:
     head = head_of(connection, draft.branch_id)
     turn_seq = head.turn_seq
     if draft.turn_id is not None:
@@ -159,7 +159,7 @@ def _commit(connection: apsw.Connection, draft: StateDraft, expected_head: State
             return to_state(one(connection, SQL["select_state"], (state_after,)))
         if phase != Phase.RESPONSE_FINALIZED:
             raise WrongPhase(f"Turn {draft.turn_id} is {phase}; only a finalised turn is committed.")
-    if head.id != expected_head:
+    if expected_head not in (None, head.id):
         raise HeadMoved(f"The head of branch {draft.branch_id} is {head.id}, not {expected_head}.", head=head.id)
     state = drafted_state(draft, head, turn_seq)
     if draft.turn_id is not None:

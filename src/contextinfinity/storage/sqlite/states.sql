@@ -57,7 +57,7 @@ UPDATE turn SET state_after = :state, phase = 'StateCommitted', updated_at = :no
 
 -- name: select_unsettled
 -- Turns of the branch before a place that have to be settled first.
-SELECT turn_seq, phase FROM turn
+SELECT turn_seq, phase FROM turn INDEXED BY turn_unfinished
 WHERE branch_id = :branch_id AND turn_seq < :before AND phase NOT IN ('Done', 'Failed')
   AND phase IN ('Accepted', 'ContextPrepared', 'Responding', 'ResponseFinalized')
 ORDER BY turn_seq LIMIT 1

@@ -21,11 +21,12 @@ VALUES (:id, :session_id, :branch_id, :turn_seq, 'Done', :outcome, :state_before
 
 -- name: count_waiting
 -- How many turns of the branch wait to be answered.
-SELECT count(*) FROM turn WHERE branch_id = ? AND phase NOT IN ('Done', 'Failed') AND phase = 'Accepted'
+SELECT count(*) FROM turn INDEXED BY turn_unfinished
+WHERE branch_id = ? AND phase NOT IN ('Done', 'Failed') AND phase = 'Accepted'
 
 -- name: select_running
 -- The turn of the branch that is being answered, or else the first that waits.
-SELECT id FROM turn
+SELECT id FROM turn INDEXED BY turn_unfinished
 WHERE branch_id = ? AND phase NOT IN ('Done', 'Failed') AND phase IN ('Accepted', 'ContextPrepared', 'Responding')
 ORDER BY phase = 'Accepted', turn_seq LIMIT 1
 
@@ -52,9 +53,9 @@ SELECT owner, phase, branch_id, turn_seq, session_id FROM turn WHERE id = ?
 
 -- name: select_blocker
 -- An earlier turn of the branch that is not final, or any that is being answered.
-SELECT turn_seq, phase FROM turn
+SELECT turn_seq, phase FROM turn INDEXED BY turn_unfinished
 WHERE branch_id = :branch_id AND phase NOT IN ('Done', 'Failed')
-  AND (phase IN ('ContextPrepared', 'Responding') OR (phase = 'Accepted' AND turn_seq < :turn_seq)) LIMIT 1
+  AND phase IN ('Accepted', 'ContextPrepared', 'Responding') AND (phase <> 'Accepted' OR turn_seq < :turn_seq) LIMIT 1
 
 -- name: move_phase
 -- The next phase of a turn.

@@ -11,6 +11,7 @@ their commit and make one in a hundred of them wait for it.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -21,8 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from contextinfinity.domain.wire import unicode_only
-from contextinfinity.errors import LedgerClosed, LedgerError, LedgerFailed
-from contextinfinity.storage.sqlite.connection import let_go, translate
+from contextinfinity.errors import LedgerClosed
+from contextinfinity.storage.sqlite.connection import TRANSLATED, let_go, translate
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -36,7 +37,17 @@ LONG_LOG = 1000
 
 class _Piece(NamedTuple):
     work: Work[Any]
-    done: Future[Any]
+    done: Future[Any] | asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self) -> bool:
+        """Tell whether its caller still waits for it."""
+        if isinstance(self.done, Future):
+            return self.done.set_running_or_notify_cancel()
+        return not self.done.cancelled()
+
+
+_Told = list[tuple["Future[Any] | asyncio.Future[Any]", Any, BaseException | None]]
 
 
 class Writer:
@@ -56,11 +67,21 @@ class Writer:
     def submit(self, work: Work[T]) -> Future[T]:
         """Hand in a piece of work; its result is set once it is durable."""
         done: Future[T] = Future()
+        self._submit(_Piece(work, done))
+        return done
+
+    def submit_async(self, work: Work[T]) -> asyncio.Future[T]:
+        """Do the same for a caller on an event loop; a whole group is told with one wake-up of its loop."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._submit(_Piece(work, done, loop))
+        return done
+
+    def _submit(self, piece: _Piece) -> None:
         with self._closing:
             if self._closed:
                 raise LedgerClosed("The ledger is closed.")
-            self._waiting.put(_Piece(work, done))
-        return done
+            self._waiting.put(piece)
 
     def close(self) -> None:
         """Finish everything submitted, then stop."""
@@ -84,22 +105,18 @@ class Writer:
             self._connection.execute("BEGIN IMMEDIATE")
             piece: _Piece | None = first
             while piece is not None:
-                if piece.done.set_running_or_notify_cancel():  # else its caller has gone: it is not begun
+                if piece.begin():  # else its caller has gone: it is not begun
                     group.append(piece)
                     results.append(self._run_piece(piece))
                 piece = self._next(len(group))
             self._connection.execute("COMMIT")
         except BaseException as error:
             self._undo()
-            failure = self._ours(error)
+            failure = translate(error, self._path)
+            if not group and first.begin():  # BEGIN itself failed
+                group = [first]
             results = [(None, failure)] * len(group)
-            if not group and first.done.set_running_or_notify_cancel():  # BEGIN itself failed
-                first.done.set_exception(failure)
-        for piece, (result, failed) in zip(group, results, strict=True):
-            if failed is None:
-                piece.done.set_result(result)
-            else:
-                piece.done.set_exception(failed)
+        _tell(group, results)
 
     def _next(self, already: int) -> _Piece | None:
         """Take the next waiting piece into the group, if there is one and the group has room."""
@@ -123,16 +140,10 @@ class Writer:
                 raise  # a full disk or an I/O error ended the whole transaction: it concerns the group
             self._connection.execute("ROLLBACK TO piece")
             self._connection.execute("RELEASE piece")
-            ours = translate(error, self._path) if isinstance(error, apsw.Error) else error
+            ours = translate(error, self._path) if isinstance(error, TRANSLATED) else error
             return None, ours
         self._connection.execute("RELEASE piece")
         return result, None
-
-    def _ours(self, error: BaseException) -> LedgerError:
-        """Say why a whole group failed."""
-        if isinstance(error, apsw.Error):
-            return translate(error, self._path)
-        return LedgerFailed(f"The ledger {self._path} gave up the transaction ({error!r}).")
 
     def _count_log(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         self._log_pages = pages
@@ -149,3 +160,26 @@ class Writer:
         if self._connection.in_transaction:
             with suppress(apsw.Error):
                 self._connection.execute("ROLLBACK")
+
+
+def _tell(group: list[_Piece], results: list[tuple[Any, BaseException | None]]) -> None:
+    """Give every caller its result, with one wake-up for each event loop among them."""
+    told: dict[asyncio.AbstractEventLoop | None, _Told] = {}
+    for piece, (result, failure) in zip(group, results, strict=True):
+        told.setdefault(piece.loop, []).append((piece.done, result, failure))
+    for loop, entries in told.items():
+        if loop is None:
+            _settle(entries)
+        else:
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+                loop.call_soon_threadsafe(_settle, entries)
+
+
+def _settle(entries: _Told) -> None:
+    for done, result, failure in entries:
+        if done.cancelled():
+            continue
+        if failure is None:
+            done.set_result(result)
+        else:
+            done.set_exception(failure)

@@ -28,6 +28,7 @@ from contextinfinity.testing.stores.rollbacks import RollbackSuite
 from contextinfinity.testing.stores.sessions import SessionSuite
 from contextinfinity.testing.stores.states import StateSuite
 from contextinfinity.testing.stores.turns import TurnSuite
+from contextinfinity.testing.stores.work import WorkSuite
 
 
 class StoreSuite(
@@ -41,6 +42,7 @@ class StoreSuite(
     StateSuite,
     PinSuite,
     ChunkSuite,
+    WorkSuite,
     ContentSuite,
     ConcurrencySuite,
     ClosingSuite,
@@ -63,4 +65,5 @@ __all__ = [
     "StateSuite",
     "StoreSuite",
     "TurnSuite",
+    "WorkSuite",
 ]

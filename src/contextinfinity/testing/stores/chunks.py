@@ -34,7 +34,7 @@ ANSWER = "Around the corner. Where is the café? Ask Rex."
 
 def vector(model: str, *values: float) -> Embedding:
     """Make an embedding."""
-    return Embedding(model=model, dim=len(values), values=struct.pack(f"<{len(values)}f", *values))
+    return Embedding(model=model, dim=len(values), values=struct.pack(f"<{len(values)}e", *values))
 
 
 async def committed(store: Store) -> str:
@@ -211,6 +211,15 @@ class ChunkSuite:
             seen.append(chunk.embedding)
         assert chunk == replace(bare, embedding=vector("large", 3.0, 4.0))
         assert seen == [vector("small", 1.0)] * 2 + [vector("large", 3.0, 4.0)] * 2
+
+    async def test_vectors_of_a_model_have_one_size(self, store: Store) -> None:
+        turn_id = await committed(store)
+        await store.chunks.index(turn_id, [slice_of(QUESTION, "café", embedding=vector("small", 1.0, 2.0))])
+        torn = replace(vector("small", 1.0, 2.0), values=b"\x00\x00\x00")
+        for bad in (vector("small", 1.0), torn, replace(vector("new", 1.0), dim=2)):
+            with pytest.raises(InvalidInput):
+                await store.chunks.index(turn_id, [slice_of(QUESTION, "Where", embedding=bad)])
+        assert len(await store.chunks.of_turn(turn_id)) == 1
 
     async def test_indexing_again_gives_all_chunks_of_the_turn(self, store: Store) -> None:
         turn_id = await committed(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import say
@@ -35,6 +36,16 @@ class RecordSuite:
         assert (turn.created_at, turn.model, turn.metadata) == (moment, "old-model", {"from": "an import"})
         assert (turn.turn_seq, turn.session_id, turn.branch_id) == (1, branch.session_id, branch.id)
         assert (turn.state_before, turn.usage, turn.provider) == (branch.head_state, Usage(), "")
+
+    @pytest.mark.parametrize("fraction", [400, 500, 600, 999, 123_600, 999_999])
+    async def test_a_moment_finer_than_a_millisecond_is_acknowledged_as_it_is_kept(
+        self, store: Store, fraction: int
+    ) -> None:
+        branch = await new_branch(store)
+        moment = datetime(2026, 1, 1, 23, 59, 59, fraction, tzinfo=UTC)
+        (turn,) = await store.turns.record(branch.id, [replace(exchange("a", "b"), created_at=moment)])
+        assert await store.turns.get(turn.id) == turn
+        assert abs(turn.created_at - moment) < timedelta(milliseconds=1)
 
     async def test_a_recorded_question_without_an_answer_has_no_outcome(self, store: Store) -> None:
         branch = await new_branch(store)

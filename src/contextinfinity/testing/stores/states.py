@@ -138,6 +138,15 @@ class StateSuite:
             await store.states.commit(StateDraft(branch_id=branch.id, reason="fold"), expected_head=new_id())
 
     @pytest.mark.req("TURN-4")
+    async def test_a_commit_that_expects_no_head_in_particular_follows_the_one_there_is(self, store: Store) -> None:
+        branch = await new_branch(store)
+        turn = await final_turn(store, branch.id, "hello")
+        pinned = await store.states.pin(branch.id, "fact")
+        draft = StateDraft(branch_id=branch.id, reason="turn", turn_id=turn.id)
+        state = await store.states.commit(draft, expected_head=None)
+        assert (state.parent_id, state.pinned_facts, state.turn_seq) == (pinned.id, ("fact",), 1)
+
+    @pytest.mark.req("TURN-4")
     async def test_pins_made_meanwhile_are_part_of_the_next_state(self, store: Store) -> None:
         branch = await new_branch(store)
         turn = await final_turn(store, branch.id, "hello")

@@ -114,7 +114,7 @@ CREATE TABLE turn (
   PRIMARY KEY (branch_id, turn_seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX one_open_turn ON turn (branch_id) WHERE phase IN ('ContextPrepared', 'Responding');
-CREATE INDEX turn_unfinished ON turn (branch_id, turn_seq) WHERE phase NOT IN ('Done', 'Failed');
+CREATE INDEX turn_unfinished ON turn (branch_id, phase, turn_seq) WHERE phase NOT IN ('Done', 'Failed');
 CREATE INDEX turn_by_created_at ON turn (created_at);
 
 CREATE TABLE step (

@@ -26,13 +26,13 @@ CREATE TABLE embedding_model (
   dim INTEGER NOT NULL CHECK (dim > 0)
 ) STRICT;
 
-CREATE TABLE vector (
+CREATE TABLE vector (                   -- 16-bit floats; with a rowid, because the bodies are too long for an index
   chunk_key INTEGER NOT NULL REFERENCES chunk (key),
   model_key INTEGER NOT NULL REFERENCES embedding_model (key),
   session_id BLOB NOT NULL,
-  body BLOB NOT NULL,
-  PRIMARY KEY (chunk_key, model_key)
-) STRICT, WITHOUT ROWID;
+  body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX vector_once ON vector (chunk_key, model_key);
 CREATE INDEX vector_by_model ON vector (model_key);
 
 CREATE TABLE retrieval (                -- which chunks a turn's prompt held

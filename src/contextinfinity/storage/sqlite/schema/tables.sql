@@ -232,16 +232,16 @@ CREATE TABLE turn (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX one_open_turn ON turn (branch_id) WHERE phase IN ('ContextPrepared', 'Responding');
 CREATE INDEX turn_by_created_at ON turn (created_at);
-CREATE INDEX turn_unfinished ON turn (branch_id, turn_seq) WHERE phase NOT IN ('Done', 'Failed');
+CREATE INDEX turn_unfinished ON turn (branch_id, phase, turn_seq) WHERE phase NOT IN ('Done', 'Failed');
 
-CREATE TABLE vector (
+CREATE TABLE vector (                   -- 16-bit floats; with a rowid, because the bodies are too long for an index
   chunk_key INTEGER NOT NULL REFERENCES chunk (key),
   model_key INTEGER NOT NULL REFERENCES embedding_model (key),
   session_id BLOB NOT NULL,
-  body BLOB NOT NULL,
-  PRIMARY KEY (chunk_key, model_key)
-) STRICT, WITHOUT ROWID;
+  body BLOB NOT NULL
+) STRICT;
 CREATE INDEX vector_by_model ON vector (model_key);
+CREATE UNIQUE INDEX vector_once ON vector (chunk_key, model_key);
 
 CREATE TABLE worker (                   -- processes at work; on this host each also holds a file lock
   id TEXT PRIMARY KEY,

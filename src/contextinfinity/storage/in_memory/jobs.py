@@ -1,0 +1,153 @@
+"""Durable work, in memory: jobs are made by the verbs that call for them, under the same lock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, now
+from contextinfinity.domain.turn import Phase
+from contextinfinity.domain.work import Backlog, Job, JobType
+from contextinfinity.errors import JobLost, NotFound
+from contextinfinity.storage.in_memory.tables import Tables, check_text
+
+AFTER_COMMIT: tuple[JobType, ...] = ("index_turn", "remember_turn")
+
+
+class InMemoryJobs:
+    """The ``Jobs`` of an ``InMemoryStore``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def enqueue(self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None) -> Job:
+        """Ask for a job."""
+        with self._tables.transaction() as tables:
+            tables.branch(branch_id)
+            if turn_id is not None and tables.turn(turn_id).branch_id != branch_id:
+                raise NotFound(f"There is no turn {turn_id} on branch {branch_id}.")
+            return enqueue(tables, job_type, branch_id, turn_id)
+
+    async def claim(self, worker: WorkerId) -> Job | None:
+        """Take the next job that is due, and count the attempt."""
+        with self._tables.transaction() as tables:
+            moment = now()
+            due = _due(tables, moment)
+            if not due:
+                return None
+            job = min(due, key=lambda job: (job.run_at, job.id))
+            job = replace(job, state="running", owner=worker, attempts=job.attempts + 1, updated_at=moment)
+            tables.jobs[job.id] = job
+            return job
+
+    async def complete(self, job_id: int, worker: WorkerId) -> None:
+        """The job is done and gone."""
+        with self._tables.transaction() as tables:
+            job = _run_by(tables, job_id, worker)
+            del tables.jobs[job_id]
+            del tables.job_of[job.job_type, job.branch_id, job.turn_id]
+            _mark_done(tables, job.turn_id)
+
+    async def retry(self, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
+        """Queue it again for later."""
+        check_text(error)
+        with self._tables.transaction() as tables:
+            job, moment = _run_by(tables, job_id, worker), now()
+            tables.jobs[job_id] = replace(
+                job, state="queued", owner=None, last_error=error, run_at=moment + after, updated_at=moment
+            )
+            if job.job_type == "index_turn" and job.turn_id is not None:
+                tables.put_turn(replace(tables.turns[job.turn_id], degraded=True, updated_at=moment))
+
+    async def give_up(self, job_id: int, worker: WorkerId, *, error: str) -> None:
+        """Keep it as failed, to be seen."""
+        check_text(error)
+        with self._tables.transaction() as tables:
+            job, moment = _run_by(tables, job_id, worker), now()
+            tables.jobs[job_id] = replace(job, state="failed", owner=None, last_error=error, updated_at=moment)
+            if job.job_type == "index_turn" and job.turn_id is not None:
+                turn = tables.turns[job.turn_id]
+                if turn.phase is Phase.STATE_COMMITTED:
+                    tables.put_turn(replace(turn, phase=Phase.INDEXED, degraded=True, updated_at=moment))
+            _mark_done(tables, job.turn_id)
+
+    async def list(self, *, limit: int = 50) -> tuple[Job, ...]:
+        """Read the jobs there are, the oldest first."""
+        with self._tables.transaction() as tables:
+            return tuple(tables.jobs.values())[: max(limit, 0)]
+
+    async def backlog(self) -> Backlog:
+        """Tell what waits."""
+        with self._tables.transaction() as tables:
+            jobs = tuple(tables.jobs.values())
+        states: Counter[str] = Counter(job.state for job in jobs)
+        types: Counter[str] = Counter(job.job_type for job in jobs)
+        oldest = min((job.created_at for job in jobs), default=None)
+        return Backlog(**states, by_type=dict(types), oldest=oldest)
+
+    async def due_in(self) -> timedelta | None:
+        """Tell how long until the next queued job is due."""
+        with self._tables.transaction() as tables:
+            due = [job.run_at for job in tables.jobs.values() if job.state == "queued"]
+        return min(due) - now() if due else None
+
+
+def enqueue(tables: Tables, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None) -> Job:
+    """Make a job wait, once; one that had failed waits afresh."""
+    moment = now()
+    known = tables.jobs.get(tables.job_of.get((job_type, branch_id, turn_id), 0))
+    if known is not None:
+        if known.state == "failed":
+            known = replace(known, state="queued", attempts=0, run_at=moment, updated_at=moment)
+            tables.jobs[known.id] = known
+        return known
+    branch = tables.branches[branch_id]
+    job = Job(
+        id=next(tables.job_numbers),
+        job_type=job_type,
+        session_id=branch.session_id,
+        branch_id=branch_id,
+        turn_seq=branch.last_turn_seq if turn_id is None else tables.turns[turn_id].turn_seq,
+        state="queued",
+        run_at=moment,
+        created_at=moment,
+        updated_at=moment,
+        turn_id=turn_id,
+    )
+    tables.jobs[job.id] = job
+    tables.job_of[job_type, branch_id, turn_id] = job.id
+    return job
+
+
+def _due(tables: Tables, moment: datetime) -> list[Job]:
+    """The queued jobs that are due, on branches where none runs, with no earlier one of their kind before them."""
+    jobs = tables.jobs.values()
+    busy = {job.branch_id for job in jobs if job.state == "running"}
+    queued = sorted((job for job in jobs if job.state == "queued"), key=lambda job: -job.turn_seq)
+    first = {(job.branch_id, job.job_type): job.turn_seq for job in queued}
+    return [
+        job
+        for job in queued
+        if job.run_at <= moment and job.branch_id not in busy and job.turn_seq == first[job.branch_id, job.job_type]
+    ]
+
+
+def _run_by(tables: Tables, job_id: int, worker: WorkerId) -> Job:
+    job = tables.jobs.get(job_id)
+    if job is None or job.state != "running" or job.owner != worker:
+        raise JobLost(f"Job {job_id} is not run by {worker} any more; nothing was written.")
+    return job
+
+
+def _mark_done(tables: Tables, turn_id: TurnId | None) -> None:
+    """Nothing is left to do for an indexed turn once neither indexing nor remembering waits."""
+    if turn_id is None or tables.turns[turn_id].phase is not Phase.INDEXED:
+        return
+    branch_id = tables.turns[turn_id].branch_id
+    for job_type in AFTER_COMMIT:
+        job = tables.jobs.get(tables.job_of.get((job_type, branch_id, turn_id), 0))
+        if job is not None and job.state != "failed":
+            return
+    tables.put_turn(replace(tables.turns[turn_id], phase=Phase.DONE, updated_at=now()))

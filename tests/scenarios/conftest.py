@@ -1,0 +1,39 @@
+"""An engine on a real ledger, with a model that follows a script."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.parts import Model, Models
+from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider, echo
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
+
+Scripted = Script | list[Reply | str]
+Build = Callable[[Scripted], Engine]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    def engine(script: Scripted) -> Engine:
+        model = Model(name="built-in", provider=ScriptedProvider(script), model_id="scripted-1")
+        models = Models(by_name={"built-in": model}, default="built-in")
+        return Engine(SqliteStore(tmp_path / "ledger.db"), JournalFolder(tmp_path / "streams"), models)
+
+    return engine
+
+
+@pytest.fixture
+async def talk(build: Build) -> AsyncIterator[Callable[[Scripted], object]]:
+    """Open an engine with a script; it is closed with the test."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(script: Scripted = echo) -> Engine:
+            return await stack.enter_async_context(build(script))
+
+        yield opened

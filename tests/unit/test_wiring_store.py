@@ -1,0 +1,31 @@
+"""Which store an address means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.domain.session import NewSession
+from contextinfinity.errors import SettingsError
+from contextinfinity.settings import General, Settings, Storage
+from contextinfinity.wiring import open_store
+
+
+@pytest.mark.req("LEDGER-7")
+async def test_the_settings_name_the_ledger_that_is_opened(tmp_path: Path) -> None:
+    settings = Settings(general=General(data_dir=str(tmp_path)), storage=Storage(url="sqlite:///mine.db"))
+    store = open_store(settings)
+    session = await store.sessions.create(NewSession())
+    await store.close()
+    store = open_store(settings)
+    assert await store.sessions.get(session.id) == session
+    await store.close()
+    assert (tmp_path / "mine.db").is_file()
+
+
+def test_a_store_this_release_does_not_have_is_refused_in_words() -> None:
+    settings = Settings(storage=Storage(url="postgresql://me:secret@h/db"))
+    with pytest.raises(SettingsError, match=r"no PostgreSQL store yet.*sqlite:///") as refused:
+        open_store(settings)
+    assert "secret" not in str(refused.value)
