@@ -9,7 +9,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import branching, disk, exchange, history, many_writers, opening, report
+from benchmarks import (
+    answering,
+    branching,
+    disk,
+    exchange,
+    history,
+    journal,
+    many_writers,
+    opening,
+    report,
+    upkeep,
+)
 from benchmarks.harness import FULL, ORDINARY, Bench, Benchmark, Row, machine
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -19,6 +30,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "branching": branching.run,
     "history": history.run,
     "opening": opening.run,
+    "journal": journal.run,
+    "answering": answering.run,
+    "upkeep": upkeep.run,
 }
 
 

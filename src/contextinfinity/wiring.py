@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from contextinfinity.errors import SettingsError
 
 if TYPE_CHECKING:
+    from contextinfinity.client.contract import Client
     from contextinfinity.engine.engine import Engine
     from contextinfinity.engine.parts import Model, Models
     from contextinfinity.settings import ModelSettings, Settings
@@ -34,6 +35,13 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
         fsync_ms=stream.fsync_ms,
     )
     return Engine(open_store(settings), journals, models)
+
+
+def open_client(settings: Settings) -> Client:
+    """Put together what a door talks to: a client of an engine of its own, to be used with ``async with``."""
+    from contextinfinity.client.local import LocalClient
+
+    return LocalClient(open_engine(settings))
 
 
 def open_store(settings: Settings) -> Store:

@@ -95,27 +95,21 @@ class Line:
                 return value
 
 
-class LedgerMachine(RuleBasedStateMachine):
-    """Says, answers, commits, forks and reads at random."""
-
-    checked_every = 1
+class SpeakingMachine(RuleBasedStateMachine):
+    """Opens, forks, says and answers at random, in all stores alike."""
 
     async def make_stores(self) -> Sequence[Store]:
         raise NotImplementedError
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps_taken = 0
         self.loop = asyncio.Runner()
         self.lines = [Line(store) for store in self.loop.run(self.make_stores())]
 
     def teardown(self) -> None:
-        try:
-            self.check()
-        finally:
-            for line in self.lines:
-                self.loop.run(line.store.close())
-            self.loop.close()
+        for line in self.lines:
+            self.loop.run(line.store.close())
+        self.loop.close()
 
     def ask(self, ask: Ask) -> Any:
         """Ask every store; all have to say the same."""
@@ -240,6 +234,19 @@ class LedgerMachine(RuleBasedStateMachine):
             for text, answer in pairs
         ]
         self.ask(lambda line: line.store.turns.record(line.branch(branch), exchanges))
+
+
+class LedgerMachine(SpeakingMachine):
+    """Commits, pins, works, indexes and reads too, and checks what always holds."""
+
+    checked_every = 1
+    steps_taken = 0
+
+    def teardown(self) -> None:
+        try:
+            self.check()
+        finally:
+            super().teardown()
 
     # --- states ---
 

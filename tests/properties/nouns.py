@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from datetime import UTC, timedelta, timezone
-from functools import cache, partial
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -53,7 +53,11 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
 def _struct(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     """Draw a struct. Deferred, since a tool result holds blocks, of which it is one."""
     fields = inspect.type_info(kind).fields  # type: ignore[attr-defined]
-    return st.builds(kind, **{field.name: st.deferred(partial(_drawn, field.type)) for field in fields})
+    return st.builds(kind, **{field.name: _later(field.type) for field in fields})
+
+
+def _later(info: inspect.Type) -> st.SearchStrategy[Any]:
+    return st.deferred(lambda: _drawn(info))
 
 
 def _drawn(info: inspect.Type) -> st.SearchStrategy[Any]:

@@ -1,7 +1,7 @@
 """Where the sweeps run and how far they go.
 
-``CONTEXTINFINITY_FAULT_SEEDS=n`` makes them n times as thorough: a conversation of n rounds, every operation where
-otherwise one in a few is tried, and n seeds for what a power cut leaves.
+With ``CONTEXTINFINITY_FAULT_SEEDS=n`` they go further (then give pytest ``--timeout 0``): a conversation of up to three
+rounds, every operation where otherwise one in a few is tried, and n seeds for what a power cut leaves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 SEEDS = int(os.environ.get("CONTEXTINFINITY_FAULT_SEEDS", "1"))
-ROUNDS = SEEDS
+ROUNDS = min(SEEDS, 3)
 STRIDE = 1 if SEEDS > 1 else 5
 """Where neighbouring operations are much alike (one long transaction, page after page read) one in five is tried."""
 

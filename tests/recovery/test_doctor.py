@@ -237,6 +237,15 @@ def test_unfinished_turns_of_a_dead_worker_are_left_to_recovery(home: Path) -> N
     assert rows(home / "ledger.db")["turn"] == before
 
 
+@pytest.mark.req("LEDGER-6")
+async def test_a_turn_that_was_remembered_before_it_was_indexed_is_well(home: Path) -> None:
+    store = SqliteStore(home / "ledger.db")
+    await turn_in(store, (await new_branch(store)).id, Phase.STATE_COMMITTED)
+    await store.close()
+    sql("DELETE FROM job WHERE job_type = 'remember_turn'")(home)
+    assert look(home).ok
+
+
 async def talk(store: SqliteStore, journals: JournalFolder, branch_id: str) -> None:
     """One turn, from a worker that enters to one that leaves, with its journal and its jobs."""
     worker = await store.workers.enter()

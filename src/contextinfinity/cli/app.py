@@ -7,26 +7,32 @@ if it was asked for in the wrong way. A traceback means a bug.
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
+from contextinfinity.cli.ask import ask
+from contextinfinity.cli.branches import branches, fork, rollback, switch
 from contextinfinity.cli.chat import chat
 from contextinfinity.cli.config import config
 from contextinfinity.cli.doctor import doctor
+from contextinfinity.cli.pins import pin, pins, unpin
+from contextinfinity.cli.sessions import sessions, show
 from contextinfinity.errors import ContextInfinityError
 
 # Plain help: drawing it with rich would take longer than all the rest.
 app = typer.Typer(
     name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-app.command()(chat)
-app.command()(config)
-app.command()(doctor)
+for command in (chat, ask, sessions, show, branches, switch, fork, rollback, pin, pins, unpin, config, doctor):
+    app.command()(command)
 
 
 def run() -> None:
     """Run the command line, and end the process."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a sign shows another
     try:
         app(prog_name="cix")
     except ContextInfinityError as error:
@@ -42,10 +48,20 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _log_more(wanted: bool) -> None:
+    if wanted:
+        import logging
+
+        logging.getLogger("contextinfinity").setLevel(logging.INFO)
+
+
 @app.callback()
 def _cix(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", callback=_log_more, help="Tell on stderr what happens.")
     ] = False,
 ) -> None:
     """Endless, durable conversations with language models."""

@@ -1,11 +1,161 @@
-"""``cix chat``: talk with a model. The model is still to come."""
+"""``cix chat``: question after question, from a terminal or a pipe.
+
+From a pipe every line is a question, and stdout gets the answers and nothing else. On a terminal there is a prompt;
+Ctrl-C stops a running answer, which is kept as far as it came; a second Ctrl-C before the next question leaves.
+"""
 
 from __future__ import annotations
 
-from contextinfinity.cli.options import Config, DataDir, Json
-from contextinfinity.errors import Refused
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import typer
+
+from contextinfinity.cli.options import Branch, Means, Model, Session, command
+from contextinfinity.errors import ContextInfinityError, InvalidInput
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.working import Work
+    from contextinfinity.client.contract import How
+    from contextinfinity.domain.events import FinishedTurn
+
+PROMPT = "> "
+QUIT = "/quit"
+
+NextLine = Callable[[], str | None]
+"""Gives the next line without its end, or None when there are no more."""
 
 
-def chat(config: Config = None, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Talk with a model."""
-    raise Refused("The chat model is not part of this version yet.", hint="`cix --help` shows what is.")
+@command
+def chat(means: Means, session: Session = "new", branch: Branch = None, model: Model = None) -> None:
+    """Talk with a model; lines from a pipe work too, one answer each."""
+    from contextinfinity.cli.answering import way
+    from contextinfinity.cli.working import working
+
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json
+    with working(means) as work:
+        thread, how = way(work, means, session, branch, model)
+        talk = Chat(work, thread, how, as_json=means.as_json)
+        if on_terminal:
+            talk.greet()
+        talk.go_on(_typed if on_terminal else _piped, quit_word=QUIT if on_terminal else None)
+        if on_terminal:
+            talk.part()
+    if talk.failures and not on_terminal:
+        raise typer.Exit(1)
+
+
+class Chat:
+    """A conversation with a person, line by line."""
+
+    def __init__(self, work: Work, thread: str, how: How, *, as_json: bool) -> None:
+        self._work = work
+        self._thread = thread
+        self._how = how
+        self._as_json = as_json
+        self._interrupts = 0
+        self.failures = 0
+
+    def greet(self) -> None:
+        """Say where we are, and what was said last."""
+        from contextinfinity.cli.answering import NEW
+        from contextinfinity.cli.printing import remark
+
+        remark(f"Ctrl-C stops an answer; {QUIT} or Ctrl-D ends.")
+        if self._thread == NEW:
+            return
+        branch = self._how.get("branch_id")
+        shown = self._work.do(self._work.client.conversations.show(self._thread, branch_id=branch, limit=1))
+        remark(f"session {shown.thread_id}, {shown.turns[-1].turn_seq if shown.turns else 0} turns so far")
+        for turn in shown.turns:
+            remark(f"\n{PROMPT}{turn.user}\n{turn.assistant}\n")
+
+    def go_on(self, next_line: NextLine, *, quit_word: str | None) -> None:
+        """Answer line after line until there are no more."""
+        while True:
+            try:
+                line = next_line()
+            except KeyboardInterrupt:
+                self._interrupted()
+                continue
+            except InvalidInput as error:
+                self._failed(error)
+                continue
+            if line is None or line.strip() == quit_word:
+                return
+            if line.strip():
+                self._interrupts = 0
+                self._answer(line)
+
+    def part(self) -> None:
+        """Say how to come back."""
+        from contextinfinity.cli.answering import NEW
+        from contextinfinity.cli.printing import remark
+
+        if self._thread != NEW:
+            remark(f"session {self._thread}; continue with --session last")
+
+    def _answer(self, line: str) -> None:
+        from contextinfinity.cli.answering import Answer, has_failed, remark_on
+        from contextinfinity.cli.printing import say
+
+        answer = Answer(self._work, self._thread, line, self._how)
+        try:
+            turn = answer.wait(_ignore if self._as_json else say)
+        except ContextInfinityError as error:  # the next line may do better
+            return self._failed(error)
+        self._interrupts = int(answer.stopped)
+        self._thread = turn.thread_id
+        self._finish(turn)
+        self.failures += has_failed(turn)
+        if not self._as_json:
+            remark_on(turn)
+        return None
+
+    def _finish(self, turn: FinishedTurn) -> None:
+        from contextinfinity.cli.printing import print_json, say
+
+        if self._as_json:
+            print_json(turn, indent=None)
+        else:
+            say("" if turn.text.endswith("\n") else "\n")
+
+    def _interrupted(self) -> None:
+        """Leave at the second Ctrl-C in a row; a slip of the hand costs nothing."""
+        from contextinfinity.cli.printing import remark
+
+        self._interrupts += 1
+        if self._interrupts > 1:
+            raise KeyboardInterrupt
+        remark(f"\nCtrl-C again leaves, so do Ctrl-D and {QUIT}.")
+
+    def _failed(self, error: ContextInfinityError) -> None:
+        from contextinfinity.cli.printing import remark
+
+        self.failures += 1
+        remark(str(error))
+
+
+def _typed() -> str | None:
+    """Read a line from the terminal, with the keys people expect."""
+    import readline  # noqa: F401 - makes input() know arrows and history
+
+    try:
+        return input(PROMPT)
+    except EOFError:
+        typer.echo(err=True)
+        return None
+
+
+def _piped() -> str | None:
+    """Read a line from a pipe or a file, as UTF-8 wherever we are."""
+    line = sys.stdin.buffer.readline()
+    try:
+        return line.decode("utf-8").rstrip("\r\n") if line else None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"A line is no text in UTF-8: {line[:60]!r}.", hint="It was left out.") from error
+
+
+def _ignore(text: str) -> None:
+    """Show nothing: the whole comes at the end."""

@@ -1,18 +1,100 @@
-"""The options that every command takes, after its name."""
+"""The options that every command takes, after its name.
+
+A command is written as a function of its own options, with ``Means`` in front; ``command`` adds the options all
+commands share, so that each is declared once, and turns our errors into a message and an exit code.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
+from contextinfinity.errors import ContextInfinityError, InvalidInput
+
 if TYPE_CHECKING:
+    from contextinfinity.domain.session import Owner
     from contextinfinity.settings import LoadedSettings
+
+P = ParamSpec("P")
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", metavar="DIR", help="The folder that holds everything.")]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The config.toml to read.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+User = Annotated[str, typer.Option("--user", metavar="ID", help="Whose conversations.")]
+
+ID_HELP = "An id, the first or last 6 or more signs of one, or last."
+Thread = Annotated[str, typer.Argument(metavar="ID", help=ID_HELP, show_default=False)]
+Session = Annotated[str, typer.Option("--session", metavar="ID|last|new", help="Which conversation.")]
+Branch = Annotated[str | None, typer.Option("--branch", metavar="B", help="A branch other than the active one.")]
+Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model that answers.")]
+
+
+class Terminated(BaseException):
+    """Somebody asked the process to end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What every command of a conversation is given."""
+
+    user: str
+    config: Path | None
+    data_dir: Path | None
+    as_json: bool
+
+    @property
+    def owner(self) -> Owner:
+        """Whose conversations they are."""
+        from contextinfinity.domain.session import Owner
+
+        return Owner(user_id=self.user)
+
+
+_SHARED: dict[str, tuple[Any, object]] = {
+    "user": (User, "local"),
+    "config": (Config, None),
+    "data_dir": (DataDir, None),
+    "as_json": (Json, False),
+}
+
+
+def command(function: Callable[Concatenate[Means, P], None]) -> Callable[..., None]:
+    """Make a command of a function: with the shared options, and with errors told in words."""
+    signature = inspect.signature(function, eval_str=True)
+    own = list(signature.parameters.values())[1:]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in _SHARED.items()
+    ]
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        means = Means(**{name: given.pop(name) for name in _SHARED})
+        with told_in_words():
+            function(means, **given)  # type: ignore[call-arg]  # what is left are the function's own
+
+    run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *shared]}
+    return run
+
+
+@contextmanager
+def told_in_words() -> Iterator[None]:
+    """End with a message on stderr: 2 for what was asked for in the wrong way, 1 for what could not be done."""
+    try:
+        yield
+    except ContextInfinityError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2 if isinstance(error, InvalidInput) else 1) from error
+    except (KeyboardInterrupt, Terminated) as error:
+        raise typer.Exit(1) from error
 
 
 def settings_for(config: Path | None, data_dir: Path | None) -> LoadedSettings:

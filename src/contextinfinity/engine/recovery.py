@@ -21,7 +21,7 @@ from contextinfinity.domain.turn import Failed as StepFailed
 from contextinfinity.domain.turn import Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.respond import from_finished
-from contextinfinity.errors import LedgerError, TurnLost, WrongPhase
+from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
 from contextinfinity.storage.journal import JournalFolder
 
 log = logging.getLogger(__name__)
@@ -94,5 +94,5 @@ def from_journal(journals: JournalFolder, step: Step) -> tuple[TurnEnd, bool]:
 
 def _end_journal(journals: JournalFolder, step: Step) -> None:
     """Close the journal, so that watchers come to an end and its hour begins."""
-    with suppress(LedgerError):
+    with suppress(LedgerError, Refused):  # refused: its worker died between the journal's end and the turn's
         journals.open(step.id, step.provider).end({"outcome": "interrupted"})

@@ -15,7 +15,8 @@ from contextinfinity.domain.turn import Problem, Turn, TurnEnd
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.respond import insist, respond
 from contextinfinity.errors import BranchBusy, ContextInfinityError, TurnLost, WrongPhase
-from contextinfinity.prompt.assemble import VERBATIM_TOKENS, assemble, newest_that_fit
+from contextinfinity.prompt.assemble import VERBATIM_TOKENS, assemble
+from contextinfinity.text.tokens import CHARACTERS_A_TOKEN
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +62,16 @@ async def take_place(parts: Parts, running: Running) -> bool:
 
 
 async def recall(parts: Parts, turn: Turn) -> list[Turn]:
-    """Read the earlier turns, newest page first, until the verbatim part is full or there are no more."""
+    """Read the earlier turns, newest page first, until they surely fill the verbatim part or there are no more."""
     turns: list[Turn] = []
+    room = VERBATIM_TOKENS * CHARACTERS_A_TOKEN
     before = turn.turn_seq
-    while page := await parts.store.turns.history(turn.branch_id, limit=PAGE, before=before):
+    while room > 0 and (page := await parts.store.turns.history(turn.branch_id, limit=PAGE, before=before)):
         turns[:0] = page
+        room -= sum(len(earlier.user_message.rendered_text) for earlier in page)
+        room -= sum(len(earlier.answer.rendered_text) for earlier in page if earlier.answer)
         before = page[0].turn_seq
-        if len(page) < PAGE or len(newest_that_fit([*turns, turn], VERBATIM_TOKENS)) < len(turns):
+        if len(page) < PAGE:
             break
     return turns
 

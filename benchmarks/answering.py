@@ -1,0 +1,140 @@
+"""What the engine adds to a model: reading and rendering the past, carrying the stream, recovering after a crash.
+
+The past is the long session of each kept ledger; reading and rendering is what happens before a provider is asked.
+The stream is a script that speaks as fast as it can, so that everything measured is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.harness import Bench, Row, Series
+from benchmarks.ledgers import ledger, long_branch
+from contextinfinity.domain.events import Delta
+from contextinfinity.domain.ids import new_id, now
+from contextinfinity.domain.message import say
+from contextinfinity.domain.turn import NewTurn, Phase, Turn
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.parts import Model, Models, Parts
+from contextinfinity.engine.recovery import recover
+from contextinfinity.engine.turn import recall
+from contextinfinity.prompt.assemble import assemble
+from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
+
+CONTEXT_MS = 5.0
+DELTAS_PER_SECOND = 20_000
+RECOVERY_SECONDS = 1.0
+PIECES = 20_000
+
+
+async def run(bench: Bench) -> list[Row]:
+    """Measure the past, the stream, the crowd and the recovery."""
+    rows = [await _context(bench, turns) for turns in bench.scale.ledgers]
+    with bench.scratch() as folder:
+        rows += [await _one_stream(folder, bench), await _many_streams(folder, bench)]
+    rows.append(await _recovery(bench, bench.scale.ledgers[-1]))
+    return rows
+
+
+def models(script: Script) -> Models:
+    """One model that follows a script."""
+    model = Model(name="scripted", provider=ScriptedProvider(script), model_id="scripted")
+    return Models(by_name={"scripted": model}, default="scripted")
+
+
+def parts(store: SqliteStore, folder: Path) -> Parts:
+    """What answering needs, without an engine around it."""
+    return Parts(store=store, journals=JournalFolder(folder), models=models(lambda _: "done"), worker=new_id())
+
+
+async def _context(bench: Bench, turns: int) -> Row:
+    store = SqliteStore(await ledger(bench, turns))
+    means = parts(store, bench.folder / "streams")
+    branch = await store.branches.get(await long_branch(store))
+    assert branch is not None
+    (last,) = await store.turns.history(branch.id, limit=1)
+    asking = msgspec.structs.replace(last, id=new_id(), turn_seq=branch.last_turn_seq + 1, phase=Phase.RESPONDING)
+    series, shown = Series(), 0
+    for _ in range(bench.scale.blocks * bench.scale.reads // 5 + 1):
+        with series.timed():
+            shown = len(assemble(None, await recall(means, asking), asking).prompt.messages)
+    await store.close()
+    return Row(
+        what=f"load and render, {branch.last_turn_seq:,} turns in the session ({shown} messages shown)",
+        figure=f"p95 ≤ {CONTEXT_MS:g} ms",
+        measured=str(series),
+        reached=series.p95 <= CONTEXT_MS,
+        values={"p50_ms": series.p50, "p95_ms": series.p95},
+    )
+
+
+async def _one_stream(folder: Path, bench: Bench) -> Row:
+    pieces = PIECES if bench.scale.blocks > 2 else 200
+    heard, best = 0, 0.0
+    for number in range(max(1, bench.scale.blocks // 5)):
+        place = folder / f"one-{number}"
+        script: Script = lambda _: Reply(pieces=("word ",) * pieces)  # noqa: E731 - one line says it
+        async with Engine(SqliteStore(place / "ledger.db"), JournalFolder(place / "streams"), models(script)) as engine:
+            began = time.perf_counter()
+            heard = sum([isinstance(event, Delta) async for event in engine.send("new", "go")])
+            best = max(best, heard / (time.perf_counter() - began))
+    return Row(
+        what=f"streamed deltas through journal and events ({pieces:,} in a turn, the turn included)",
+        figure=f"≥ {DELTAS_PER_SECOND:,}/s",
+        measured=f"{best:,.0f}/s, {pieces - heard} lost",
+        reached=best >= DELTAS_PER_SECOND and heard == pieces,
+        values={"deltas_per_s": best},
+    )
+
+
+async def _many_streams(folder: Path, bench: Bench) -> Row:
+    streams, pieces = 4 * bench.scale.writers, 200
+    place = folder / "many"
+    script: Script = lambda _: Reply(pieces=("word ",) * pieces)  # noqa: E731 - one line says it
+    async with Engine(SqliteStore(place / "ledger.db"), JournalFolder(place / "streams"), models(script)) as engine:
+
+        async def hear() -> int:
+            return sum([isinstance(event, Delta) async for event in engine.send("new", "go")])
+
+        began = time.perf_counter()
+        heard = sum(await asyncio.gather(*(hear() for _ in range(streams))))
+        seconds = time.perf_counter() - began
+    lost = streams * pieces - heard
+    return Row(
+        what=f"{streams} streams at once, {pieces} deltas each",
+        figure="none lost",
+        measured=f"{lost} lost, {heard / seconds:,.0f} deltas/s in all",
+        reached=lost == 0,
+        values={"deltas_per_s": heard / seconds, "lost": lost},
+    )
+
+
+async def _recovery(bench: Bench, turns: int) -> Row:
+    """Leave a turn in the middle as a dead worker would, then recover."""
+    store = SqliteStore(await ledger(bench, turns))
+    with bench.scratch() as folder:
+        means = parts(store, folder / "streams")
+        branch = (await store.branches.fork(await long_branch(store))).id
+        left: Turn = await store.turns.accept(
+            NewTurn(branch_id=branch, message=say("user", f"left at {now()}"), owner=new_id())
+        )
+        began = time.perf_counter()
+        settled = await recover(means, await store.workers.dead())
+        seconds = time.perf_counter() - began
+        ended = await store.turns.get(left.id)
+    await store.close()
+    assert ended is not None
+    assert ended.phase is Phase.FAILED
+    return Row(
+        what=f"recovery with {turns:,} turns stored ({settled} left by a dead worker)",
+        figure=f"< {RECOVERY_SECONDS:g} s",
+        measured=f"{seconds * 1000:.1f} ms",
+        reached=seconds < RECOVERY_SECONDS,
+        values={"seconds": seconds},
+    )

@@ -1,0 +1,149 @@
+"""What a life was told, as it tells it on: one line of JSON a fact, through a pipe.
+
+A fact is written in the moment it is learned, so whatever arrives was learned before the process died. A line that
+was cut off was learned by nobody. ``Account`` gathers the facts of all lives of a data_dir.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+Fault: TypeAlias = Literal["lost", "doubled", "broken"]
+
+
+class Sending(Struct, frozen=True, tag=True):
+    """A message is about to be sent: it may be there from now on."""
+
+    text: str
+
+
+class Accepted(Struct, frozen=True, tag=True):
+    """A message was acknowledged: it has to be there from now on."""
+
+    turn_id: str
+    thread_id: str
+    branch_id: str
+    turn_seq: int
+    text: str
+
+
+class Shown(Struct, frozen=True, tag=True):
+    """A piece of an answer was shown."""
+
+    turn_id: str
+    text: str
+
+
+class Ended(Struct, frozen=True, tag=True):
+    """A turn was told to be over."""
+
+    turn_id: str
+    outcome: str
+    text: str
+
+
+class Stopping(Struct, frozen=True, tag=True):
+    """A turn is about to be cancelled."""
+
+    turn_id: str
+
+
+class Pinned(Struct, frozen=True, tag=True):
+    """A fact was pinned."""
+
+    branch_id: str
+    state_id: str
+    state_seq: int
+    fact: str
+
+
+class Forked(Struct, frozen=True, tag=True):
+    """A branch was made."""
+
+    branch_id: str
+    fork_seq: int
+
+
+class Offence(Struct, frozen=True, tag=True):
+    """The check found something that must not be."""
+
+    fault: Fault
+    what: str
+
+
+class Recovered(Struct, frozen=True, tag=True):
+    """The check opened the engine after the crash: how long that took, and how many turns there are."""
+
+    seconds: float
+    turns: int
+
+
+Fact: TypeAlias = Sending | Accepted | Shown | Ended | Stopping | Pinned | Forked | Offence | Recovered
+
+_decoder: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
+
+
+class Teller:
+    """The end of the pipe where facts go in."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._write = os.write  # a life may bend the one of the module
+
+    def __call__(self, fact: Fact) -> None:
+        line = msgspec.json.encode(fact) + b"\n"
+        while line:
+            line = line[self._write(self._descriptor, line) :]
+
+
+def facts_in(data: bytes) -> list[Fact]:
+    """Read the whole lines."""
+    return [_decoder.decode(line) for line in data.split(b"\n")[:-1]]
+
+
+@dataclass
+class Account:
+    """Everything that is known about a data_dir from outside."""
+
+    sent: set[str] = field(default_factory=set)
+    accepted: dict[str, Accepted] = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)
+    ended: dict[str, Ended] = field(default_factory=dict)
+    stopping: set[str] = field(default_factory=set)
+    pins: list[Pinned] = field(default_factory=list)
+    forks: list[Forked] = field(default_factory=list)
+    offences: list[Offence] = field(default_factory=list)
+    recovered: list[Recovered] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    """Turns that were looked over closely once; they are still looked for."""
+
+    def see(self) -> None:
+        """Note that all that was told by now has been looked over."""
+        self.seen.update(self.accepted)
+
+    def add(self, fact: Fact) -> None:
+        """Note a fact."""
+        match fact:
+            case Sending():
+                self.sent.add(fact.text)
+            case Accepted():
+                self.accepted[fact.turn_id] = fact
+            case Shown():
+                self.shown[fact.turn_id] = self.shown.get(fact.turn_id, "") + fact.text
+            case Ended():
+                self.ended[fact.turn_id] = fact
+            case Stopping():
+                self.stopping.add(fact.turn_id)
+            case Pinned():
+                self.pins.append(fact)
+            case Forked():
+                self.forks.append(fact)
+            case Offence():
+                self.offences.append(fact)
+            case Recovered():
+                self.recovered.append(fact)

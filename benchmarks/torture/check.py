@@ -1,0 +1,117 @@
+"""After the kill: recovery, everything in its place, recovery once more, and the next message.
+
+Runs in a process of its own, which tells what it finds like a life tells what it hears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.torture.account import Accepted, Account, Ended, Offence, Recovered, Sending, Shown, Teller
+from benchmarks.torture.inspection import connect, contents, kept_turns, offences
+from benchmarks.torture.life import THREADS, Tell, engine_on, until_quiet
+from contextinfinity.domain.events import Delta, TurnDone
+from contextinfinity.domain.turn import Phase
+from contextinfinity.engine.engine import Engine
+from contextinfinity.errors import NotFound
+from contextinfinity.prompt.render import CUT_OFF, render_turn
+from contextinfinity.settings import General, Settings
+from contextinfinity.storage.contract import Store
+from contextinfinity.upkeep.integrity import examine
+from contextinfinity.upkeep.repair import examine_and_repair
+
+LITTER = frozenset({"journal_stray", "lock_stray"})
+"""What a crash may leave lying about: files that were made and not yet used. The doctor removes them."""
+
+
+async def check(folder: Path, account: Account, name: str, tell: Tell) -> None:
+    """Look everything over, after the trial of that name."""
+    began = time.perf_counter()
+    async with engine_on(folder) as (_, store):
+        opened = time.perf_counter() - began
+        if not await until_quiet(store):
+            tell(Offence("broken", "the jobs do not come to an end"))
+    for offence in offences(folder, account):
+        tell(offence)
+    before = contents(folder)
+    async with engine_on(folder) as (engine, store):
+        await until_quiet(store)
+        for offence in _differences(before, contents(folder)):
+            tell(offence)
+        await _late_watchers(engine, store, folder, account, tell)
+        await asyncio.gather(*[_next_message(engine, thread, f"{name} {thread}", tell) for thread in THREADS])
+        await until_quiet(store)
+    for finding in examine(settings_of(folder), least_free=0).findings:
+        if finding.code not in LITTER:
+            tell(Offence("broken", f"the doctor finds {finding.code}: {finding.what} {finding.where}"))
+    with_turns = connect(folder)
+    tell(Recovered(opened, with_turns.execute("SELECT count(*) FROM turn").get))
+    with_turns.close()
+
+
+def settings_of(folder: Path) -> Settings:
+    """The settings of a data_dir without a config file."""
+    return Settings(general=General(data_dir=str(folder)))
+
+
+def run(folder: Path, account: Account, name: str, descriptor: int) -> None:
+    """Be a process that checks."""
+    logging.disable()
+    asyncio.run(check(folder, account, name, Teller(descriptor)))
+
+
+def tidy(folder: Path, descriptor: int) -> None:
+    """Be a process that tidies up: after a repair nothing at all is amiss."""
+    logging.disable()
+    tell = Teller(descriptor)
+    for finding in examine_and_repair(settings_of(folder), least_free=0).findings:
+        tell(Offence("broken", f"after a repair the doctor finds {finding.code}: {finding.what} {finding.where}"))
+
+
+def _differences(before: dict[str, object], after: dict[str, object]) -> Iterator[Offence]:
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield Offence("broken", f"recovery a second time changed {name}: {before.get(name)} → {after.get(name)}")
+
+
+async def _late_watchers(engine: Engine, store: Store, folder: Path, account: Account, tell: Tell) -> None:
+    """Whoever comes late gets all that is kept and the end; what was cut off is marked for the model."""
+    connection = connect(folder)
+    turns = [turn for turn in kept_turns(connection) if turn.turn_id not in account.seen]
+    connection.close()
+    for kept in turns:
+        events = [stamped.event async for stamped in engine.watch(kept.turn_id)]
+        text = "".join(event.text for event in events if isinstance(event, Delta))
+        if not isinstance(events[-1], TurnDone) or (text, events[-1].turn.text) != (kept.answer, kept.answer):
+            tell(Offence("broken", f"{kept}: a late watcher gets {text!r}, {kept.answer!r} is kept"))
+        turn = await store.turns.get(kept.turn_id)
+        assert turn is not None
+        if (
+            turn.phase is Phase.FAILED
+            and kept.answer
+            and not render_turn(turn, None)[1].rendered_text.endswith(CUT_OFF)
+        ):
+            tell(Offence("broken", f"{kept}: it is shown to the model as whole"))
+
+
+async def _next_message(engine: Engine, thread: str, name: str, tell: Tell) -> None:
+    """The conversation goes on as if nothing had happened."""
+    try:
+        await engine.session(thread)
+    except NotFound:
+        return
+    text = f"plain next {name}"
+    tell(Sending(text))
+    turn, _ = await engine.accept(thread, text)
+    tell(Accepted(turn.id, turn.session_id, turn.branch_id, turn.turn_seq, text))
+    async for stamped in engine.watch(turn.id):
+        if isinstance(stamped.event, Delta):
+            tell(Shown(turn.id, stamped.event.text))
+        elif isinstance(stamped.event, TurnDone):
+            tell(Ended(turn.id, stamped.event.turn.outcome, stamped.event.turn.text))
+            if stamped.event.turn.outcome != "completed":
+                tell(Offence("broken", f"the next message on {thread} ended as {stamped.event.turn}"))

@@ -1,0 +1,236 @@
+"""What must hold in a ledger after recovery, looked up in the file itself and held against the account.
+
+What is promised of an answer that was cut off: a piece is shown only after it was handed to the system, so whatever
+anybody saw is kept, and what is kept is a beginning of what the model said. If the journal holds the model's
+last word, the answer is whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from benchmarks.torture.account import Account, Offence
+from benchmarks.torture.script import FAILING, kind_of, pieces_of
+from benchmarks.torture.traps import slices
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.rows import to_message
+
+TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'worker'"
+
+TURNS = """
+SELECT t.uuid, b.uuid, t.turn_seq, t.phase, t.outcome, t.error, t.state_after IS NOT NULL, u.role, u.text, u.blocks,
+  a.role, a.text, a.blocks,
+  (SELECT count(*) FROM state s WHERE s.branch_id = t.branch_id AND s.turn_seq = t.turn_seq AND s.reason = 'turn'),
+  (SELECT json_group_array(s.uuid) FROM step s WHERE s.turn_id = t.id),
+  (SELECT count(*) FROM step s WHERE s.turn_id = t.id AND s.outcome IS NULL),
+  (SELECT json_group_array(json_array(c.side, c.start, c.end) ORDER BY c.side = 'assistant', c.start)
+   FROM chunk c WHERE c.turn_id = t.id)
+FROM turn t JOIN branch b ON b.id = t.branch_id JOIN message u ON u.key = t.user_message
+  LEFT JOIN message a ON a.key = t.answer ORDER BY b.uuid, t.turn_seq
+"""
+CHAIN = """
+SELECT 'state ' || s.uuid || ' does not follow from the one before it' FROM state s LEFT JOIN state p
+  ON p.id = s.parent_id WHERE s.state_seq > 0 AND (p.state_seq IS NOT s.state_seq - 1 OR p.turn_seq > s.turn_seq)
+UNION ALL
+SELECT 'the head of branch ' || b.uuid || ' is not the end of its chain' FROM branch b
+  LEFT JOIN state s ON s.id = b.head_state WHERE s.state_seq IS NOT b.head_seq
+  OR EXISTS (SELECT 1 FROM state n WHERE n.branch_id = b.id AND n.state_seq > b.head_seq)
+UNION ALL
+SELECT 'a message is of no turn: ' || coalesce(m.text, m.blocks) FROM message m
+  WHERE NOT EXISTS (SELECT 1 FROM turn t WHERE t.user_message = m.key OR t.answer = m.key)
+"""
+DOUBLED = """
+SELECT 'state number ' || state_seq FROM state GROUP BY branch_id, state_seq HAVING count(*) > 1
+UNION ALL
+SELECT 'the commit of turn ' || turn_seq FROM state WHERE reason = 'turn' GROUP BY branch_id, turn_seq
+  HAVING count(*) > 1
+UNION ALL SELECT 'the chunk at ' || start FROM chunk GROUP BY turn_id, side, start HAVING count(*) > 1
+UNION ALL SELECT 'a vector' FROM vector GROUP BY chunk_key, model_key HAVING count(*) > 1
+"""
+LEFT_OVER = """
+SELECT 'job ' || job_type || ' ' || state || ': ' || coalesce(last_error, '') FROM job
+UNION ALL SELECT 'worker ' || id FROM worker
+"""
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """A turn as it stands in the file."""
+
+    turn_id: str
+    branch_id: str
+    turn_seq: int
+    phase: str
+    outcome: str | None
+    error: str | None
+    committed: bool
+    text: str
+    answer: str
+    commits: int
+    steps: tuple[str, ...]
+    open_steps: int
+    chunks: list[list[Any]]
+
+    def __str__(self) -> str:
+        return f"turn {self.turn_seq} of {self.branch_id} ({self.phase}, {self.outcome}): {self.text!r}"
+
+
+def connect(folder: Path) -> apsw.Connection:
+    """Open the ledger of a folder to read."""
+    return apsw.Connection(str(folder / "ledger.db"), flags=apsw.SQLITE_OPEN_READONLY)
+
+
+def kept_turns(connection: apsw.Connection) -> list[Kept]:
+    """Read all turns, in the order of their branches."""
+    return [_kept(row) for row in connection.execute(TURNS)]
+
+
+def _kept(row: tuple[Any, ...]) -> Kept:
+    answer = "" if row[10] is None else to_message(*row[10:13]).rendered_text
+    return Kept(
+        turn_id=row[0],
+        branch_id=row[1],
+        turn_seq=row[2],
+        phase=row[3],
+        outcome=row[4],
+        error=row[5],
+        committed=bool(row[6]),
+        text=to_message(*row[7:10]).rendered_text,
+        answer=answer,
+        commits=row[13],
+        steps=tuple(msgspec.json.decode(row[14])),
+        open_steps=row[15],
+        chunks=msgspec.json.decode(row[16]),
+    )
+
+
+def offences(folder: Path, account: Account) -> Iterator[Offence]:
+    """Hold a ledger against what its callers were told."""
+    connection = connect(folder)
+    try:
+        turns = kept_turns(connection)
+        yield from _messages(turns, account)
+        for turn in turns:
+            yield from map(lambda what, turn=turn: Offence("broken", f"{turn}: {what}"), _phase(turn))  # type: ignore[misc]
+            yield from _answer(turn, account, JournalFolder(folder / "streams"))
+        yield from _branches(connection, account)
+        yield from (Offence("doubled", what) for (what,) in connection.execute(DOUBLED))
+        yield from (Offence("broken", what) for (what,) in connection.execute(CHAIN))
+        yield from (Offence("broken", f"left over: {what}") for (what,) in connection.execute(LEFT_OVER))
+    finally:
+        connection.close()
+
+
+def _messages(turns: list[Kept], account: Account) -> Iterator[Offence]:
+    """Every acknowledged message is there once, word for word, in its place; and nothing nobody said."""
+    there = {turn.turn_id: turn for turn in turns}
+    for text, count in Counter(turn.text for turn in turns).items():
+        if count > 1:
+            yield Offence("doubled", f"{count} times: {text!r}")
+        if text not in account.sent:
+            yield Offence("broken", f"nobody said {text!r}")
+    last: dict[str, int] = {}
+    for told in account.accepted.values():
+        turn = there.get(told.turn_id)
+        if turn is None:
+            yield Offence("lost", f"turn {told.turn_seq} of {told.branch_id}: {told.text!r}")
+        elif (turn.branch_id, turn.turn_seq, turn.text) != (told.branch_id, told.turn_seq, told.text):
+            yield Offence("broken", f"{turn} was acknowledged as {told}")
+        if told.turn_seq <= last.get(told.branch_id, 0):
+            yield Offence("broken", f"{told} was acknowledged after turn {last[told.branch_id]}")
+        last[told.branch_id] = told.turn_seq
+
+
+def _phase(turn: Kept) -> Iterator[str]:
+    """A settled turn is Done with its one state and its chunks, or Failed with a reason and without a state."""
+    if turn.phase not in ("Done", "Failed"):
+        yield "it is not settled"
+    if turn.open_steps or len(turn.steps) > 1:
+        yield f"{turn.open_steps} of its {len(turn.steps)} steps are open"
+    done = turn.phase == "Done"
+    if (turn.committed, turn.commits) != (done, int(done)):
+        yield f"{turn.commits} states commit it"
+    if done != (turn.error is None):
+        yield f"its error is {turn.error}"
+    wanted = slices({"user": turn.text, "assistant": turn.answer}) if done else []
+    if turn.chunks != [[chunk.side, chunk.start, chunk.end] for chunk in wanted]:
+        yield f"its {len(turn.chunks)} chunks are not the {len(wanted)} that were made"
+
+
+def _answer(turn: Kept, account: Account, journals: JournalFolder) -> Iterator[Offence]:
+    """What was shown is kept; what is kept was said; what is whole is called whole and nothing else."""
+    pieces, shown = pieces_of(turn.text), account.shown.get(turn.turn_id, "")
+    if not turn.answer.startswith(shown):
+        yield Offence("lost", f"{turn}: {shown!r} was shown, {turn.answer!r} is kept")
+    if turn.answer not in {"".join(pieces[:count]) for count in range(len(pieces) + 1)}:
+        yield Offence("broken", f"{turn}: {turn.answer!r} was never said")
+    told = account.ended.get(turn.turn_id)
+    if told is not None and (told.outcome, told.text) != (turn.outcome, turn.answer):
+        yield Offence("broken", f"{turn}: its end was told as {told.outcome}, {told.text!r}")
+    if (what := _wrong_outcome(turn, account)) is not None:
+        yield Offence("broken", f"{turn}: {what}")
+    for step in turn.steps:
+        entries = list(journals.read(step))
+        said = "".join(entry.payload["text"] for entry in entries if entry.event_type == "text")
+        if said != turn.answer:
+            yield Offence("lost", f"{turn}: the journal holds {said!r}, the answer is {turn.answer!r}")
+        if any(entry.event_type == "finished" for entry in entries) and turn.phase != "Done":
+            yield Offence("lost", f"{turn}: the journal holds the last word")
+
+
+def _wrong_outcome(turn: Kept, account: Account) -> str | None:
+    """Say what is wrong with how a turn is said to have ended."""
+    kind, whole = kind_of(turn.text), turn.answer == "".join(pieces_of(turn.text))
+    match turn.outcome:
+        case "completed" | "paused":
+            if not whole or kind in FAILING or kind == "endless":
+                return "it is called whole and is not"
+            if (turn.outcome == "paused") != kind.endswith("tools"):
+                return "nobody asked for that"
+        case "incomplete":
+            if turn.phase != "Failed" or not turn.answer:
+                return "what was cut off stands as if it counted"
+        case "failed":
+            if turn.answer:
+                return "it has an answer and says it has none"
+        case "cancelled":
+            if turn.turn_id not in account.stopping:
+                return "nobody stopped it"
+        case _:
+            return "that is no end"
+    return None
+
+
+def _branches(connection: apsw.Connection, account: Account) -> Iterator[Offence]:
+    """Forks and pins that were acknowledged are there."""
+    forks = dict(connection.execute("SELECT uuid, fork_seq FROM branch").fetchall())
+    for fork in account.forks:
+        if forks.get(fork.branch_id) != fork.fork_seq:
+            yield Offence("lost", f"{fork}")
+    heads = dict(
+        connection.execute(
+            "SELECT b.uuid, t.body FROM branch b JOIN state s ON s.id = b.head_state JOIN text t ON t.key = s.pins"
+        ).fetchall()
+    )
+    states = dict(connection.execute("SELECT uuid, state_seq FROM state").fetchall())
+    for pin in account.pins:
+        facts = msgspec.json.decode(heads.get(pin.branch_id, "[]"), type=list[str])
+        if facts.count(pin.fact) != 1 or states.get(pin.state_id) != pin.state_seq:
+            yield Offence("doubled" if facts.count(pin.fact) > 1 else "lost", f"{pin}")
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """Everything that is stored: the rows of every table, who is at work left out, and every journal."""
+    connection = connect(folder)
+    tables = [name for (name,) in connection.execute(TABLES)]
+    found: dict[str, object] = {
+        name: sorted(connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in tables
+    }
+    connection.close()
+    return found | {path.name: path.read_bytes() for path in (folder / "streams").glob("*")}

@@ -1,0 +1,110 @@
+"""A lane runs one generation after the other, each in a fresh data_dir; lanes run beside each other.
+
+Three generations of four live in memory, where a machine has such a place: a killed process loses nothing that it
+gave to the system, so the disk is not what is tested, and there are more trials in an hour. The fourth lives on the
+disk, where commits are slow and other moments are hit.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks.torture.account import Account, Offence
+from benchmarks.torture.plans import Plan
+from benchmarks.torture.trial import fork, run_trial, tidy
+
+GENERATION = 20
+"""Trials on one data_dir."""
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of our own inside it is used
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """What all lanes share."""
+
+    seed: int
+    plans: Sequence[Plan]
+    folder: Path | None = None
+    """Where data_dirs are made; None: in memory and on the disk by turns."""
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """How a trial went."""
+
+    number: int
+    label: str
+    killed: bool
+    offences: tuple[Offence, ...]
+    generation: int
+    seconds: float
+    fresh_process: bool = False
+    recovery_seconds: float = 0.0
+    acknowledged: int = 0
+    kept: str | None = None
+    """The data_dir, where it was kept to be looked at."""
+
+
+def run_lanes(job: Job, lanes: int, only: int | None = None) -> Iterator[Result]:
+    """Run all generations, so many at once, and give the results as they come."""
+    generations = list(range((len(job.plans) + GENERATION - 1) // GENERATION)) if only is None else [only]
+    decoder = msgspec.json.Decoder(Result)
+    children = {child.pipe: child for child in (_start(job, generations[lane::lanes]) for lane in range(lanes))}
+    rests = dict.fromkeys(children, b"")
+    while children:
+        for pipe in select.select(list(children), [], [])[0]:
+            told = os.read(pipe, 1 << 16)
+            *lines, rests[pipe] = (rests[pipe] + told).split(b"\n")
+            yield from map(decoder.decode, lines)
+            if not told:
+                os.close(pipe)
+                os.waitpid(children.pop(pipe).pid, 0)
+
+
+def _start(job: Job, generations: list[int]):  # type: ignore[no-untyped-def]
+    def work(pipe: int) -> None:
+        for generation in generations:
+            for result in run_generation(job, generation):
+                os.write(pipe, msgspec.json.encode(result) + b"\n")
+
+    return fork(work)
+
+
+def run_generation(job: Job, generation: int) -> Iterator[Result]:
+    """Run the trials of one data_dir; keep it if anything was wrong, and go no further with it."""
+    plans = job.plans[generation * GENERATION : (generation + 1) * GENERATION]
+    folder = Path(tempfile.mkdtemp(prefix=f"torture-{job.seed}-{generation}-", dir=_place(job, generation)))
+    account = Account()
+    for plan in plans:
+        began, told = time.monotonic(), len(account.accepted)
+        killed = run_trial(plan, folder / "data", job.seed, account)
+        if plan is plans[-1] and not account.offences:
+            tidy(folder / "data", account)
+        yield Result(
+            number=plan.number,
+            label=plan.label,
+            killed=killed,
+            offences=tuple(account.offences),
+            generation=generation,
+            seconds=time.monotonic() - began,
+            fresh_process=plan.fresh_process,
+            recovery_seconds=account.recovered[-1].seconds if account.recovered else 0.0,
+            acknowledged=len(account.accepted) - told,
+            kept=str(folder) if account.offences else None,
+        )
+        if account.offences:
+            return
+    shutil.rmtree(folder)
+
+
+def _place(job: Job, generation: int) -> Path | None:
+    if job.folder is not None:
+        return job.folder
+    return IN_MEMORY if IN_MEMORY.is_dir() and generation % 4 != 3 else None

@@ -1,0 +1,157 @@
+"""What a process does until it is killed: two to four conversations at once, with everything a person may do.
+
+``python -m benchmarks.torture.life LIFE`` is a life in a process of its own; it tells on its standard output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks.torture.account import Accepted, Ended, Fact, Forked, Pinned, Sending, Shown, Stopping, Teller
+from benchmarks.torture.plans import Kill
+from benchmarks.torture.script import FAILING, KINDS, Kind, kind_of, message, models
+from benchmarks.torture.traps import Trap, guarded
+from contextinfinity.domain.events import Delta, TurnDone
+from contextinfinity.domain.turn import Turn
+from contextinfinity.engine.engine import Engine
+from contextinfinity.storage.contract import Store
+
+Tell: TypeAlias = Callable[[Fact], None]
+
+THREADS = ("talk 0", "talk 1", "talk 2", "talk 3")
+LOOK_SECONDS = 0.002
+TOO_LONG = 60.0
+
+
+class Life(Struct, frozen=True, kw_only=True):
+    """A process: where it lives, what chance it has, how it ends (None: by itself)."""
+
+    folder: str
+    name: str
+    seed: str
+    kill: Kill | None = None
+
+
+@asynccontextmanager
+async def engine_on(folder: Path, kill: Kill | None = None) -> AsyncIterator[tuple[Engine, Store]]:
+    """Open an engine as ``contextinfinity.open`` does, with a trap in it."""
+    store, journals = guarded(folder, Trap(kill))
+    async with Engine(store, journals, models()) as engine:
+        yield engine, store
+
+
+async def until_quiet(store: Store) -> bool:
+    """Wait until no job waits or runs; tell whether it came to that."""
+    try:
+        async with asyncio.timeout(TOO_LONG):
+            while (backlog := await store.jobs.backlog()).queued + backlog.running:
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError:
+        return False
+    return True
+
+
+class Speaker:
+    """One person in one thread."""
+
+    def __init__(self, engine: Engine, tell: Tell, thread: str, rng: random.Random) -> None:
+        self._engine = engine
+        self._tell = tell
+        self._thread = thread
+        self._rng = rng
+
+    async def talk(self, texts: list[str], then: str | None) -> None:
+        """Say things one by one or all at once; perhaps pin a fact, and go on with ``then`` on a fork."""
+        if self._rng.random() < 0.5:
+            for text in texts:
+                await self._hear(await self._say(text))
+        else:
+            await asyncio.gather(*[self._hear(turn) for turn in [await self._say(text) for text in texts]])
+        if then is not None:
+            branch = await self._engine.fork(self._thread)
+            self._tell(Forked(branch.id, branch.fork_seq))
+            await self._hear(await self._say(then, branch.id))
+
+    async def pin(self, fact: str) -> None:
+        """Pin a fact in a thread that is there."""
+        state = await self._engine.pin(self._thread, fact)
+        self._tell(Pinned(state.branch_id, state.id, state.state_seq, fact))
+
+    async def _say(self, text: str, branch_id: str | None = None) -> Turn:
+        self._tell(Sending(text))
+        turn, _ = await self._engine.accept(self._thread, text, branch_id=branch_id)
+        self._tell(Accepted(turn.id, turn.session_id, turn.branch_id, turn.turn_seq, text))
+        if self._thread == "new":
+            self._thread = turn.session_id
+        return turn
+
+    async def _hear(self, turn: Turn) -> None:
+        endless = kind_of(turn.user_message.rendered_text) == "endless"
+        if endless and self._rng.random() < 0.3:
+            await self._stop(turn)
+        async for stamped in self._engine.watch(turn.id):
+            if isinstance(stamped.event, Delta):
+                self._tell(Shown(turn.id, stamped.event.text))
+                if endless:
+                    await self._stop(turn)
+                    endless = False
+            elif isinstance(stamped.event, TurnDone):
+                self._tell(Ended(turn.id, stamped.event.turn.outcome, stamped.event.turn.text))
+
+    async def _stop(self, turn: Turn) -> None:
+        self._tell(Stopping(turn.id))
+        await self._engine.cancel(turn.id)
+
+
+def messages(life: Life, rng: random.Random) -> list[str]:
+    """Make what is said in a life: one that is answered, one that is not, and others."""
+    kinds: list[Kind] = ["plain", rng.choice(FAILING), *rng.choices(KINDS, k=rng.randint(3, 6))]
+    rng.shuffle(kinds)
+    return [message(kind, f"{life.name}.{number}", rng) for number, kind in enumerate(kinds)]
+
+
+async def live(life: Life, tell: Tell) -> None:
+    """Talk until all is said and done, or until the end comes."""
+    rng = random.Random(life.seed)
+    texts = messages(life, rng)
+    count = rng.randint(2, 4)
+    threads = list(THREADS[:count])
+    if rng.random() < 0.2 or (life.kill is not None and life.kill.boundary == "create"):
+        threads[-1] = "new"
+    async with engine_on(Path(life.folder), life.kill) as (engine, store):
+        speakers = [Speaker(engine, tell, thread, random.Random(rng.random())) for thread in threads]
+        shares = [texts[place::count] for place in range(count)]
+        forks = [message("burst", f"{life.name}.fork", rng)] + [None] * (count - 1)
+        async with asyncio.TaskGroup() as talking:
+            for speaker, share, then in zip(speakers, shares, forks, strict=True):
+                talking.create_task(_say_and_pin(speaker, share, then, f"Fact {life.name}."))
+        await until_quiet(store)
+
+
+async def _say_and_pin(speaker: Speaker, texts: list[str], then: str | None, fact: str) -> None:
+    """The first one pins a fact after its first word."""
+    await speaker.talk(texts[:1], None)
+    if then is not None:
+        await speaker.pin(fact)
+    await speaker.talk(texts[1:], then)
+
+
+def run(life: Life, descriptor: int) -> None:
+    """Be a process."""
+    logging.disable()
+    asyncio.run(live(life, Teller(descriptor)))
+
+
+if __name__ == "__main__":
+    run(msgspec.json.decode(sys.argv[1], type=Life), os.dup(1))

@@ -1,0 +1,101 @@
+"""The report: how many trials of each kind, what was wrong, how long it took, on which machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import apsw
+
+from benchmarks.torture.lane import Result
+from benchmarks.torture.plans import labels
+
+
+class Tally:
+    """Adds up results."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._began = datetime.now(UTC)
+        self._results: list[Result] = []
+
+    def add(self, result: Result) -> None:
+        """Note a trial."""
+        self._results.append(result)
+
+    @property
+    def wrong(self) -> list[Result]:
+        """The trials after which something was not as it has to be."""
+        return [result for result in self._results if result.offences]
+
+    @property
+    def unreached(self) -> list[str]:
+        """The boundaries at which nobody died."""
+        return sorted(labels() - {result.label for result in self._results if result.killed})
+
+    def count(self, fault: str) -> int:
+        """Count the offences of a kind."""
+        return sum(offence.fault == fault for result in self._results for offence in result.offences)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give everything, for programs."""
+        seconds = (datetime.now(UTC) - self._began).total_seconds()
+        recoveries = sorted(result.recovery_seconds for result in self._results) or [0.0]
+        return {
+            "date": self._began.isoformat(timespec="seconds"),
+            "machine": machine(),
+            "seed": self._seed,
+            "trials": len(self._results),
+            "killed": sum(result.killed for result in self._results),
+            "process_starts": sum(result.fresh_process for result in self._results),
+            "acknowledged": sum(result.acknowledged for result in self._results),
+            "lost": self.count("lost"),
+            "doubled": self.count("doubled"),
+            "broken": self.count("broken"),
+            "seconds": round(seconds, 1),
+            "recovery_ms": {
+                "median": round(statistics.median(recoveries) * 1000, 1),
+                "longest": round(recoveries[-1] * 1000, 1),
+            },
+            "by_plan": {label: {"trials": trials, "killed": killed} for label, trials, killed in self._by_plan()},
+            "unreached": self.unreached,
+        }
+
+    def _by_plan(self) -> Iterator[tuple[str, int, int]]:
+        for label in sorted({result.label for result in self._results}):
+            of_it = [result.killed for result in self._results if result.label == label]
+            yield label, len(of_it), sum(of_it)
+
+    def page(self) -> str:
+        """Give everything, for people."""
+        all_of_it = self.as_json()
+        lines = [
+            f"{all_of_it['trials']} trials, {all_of_it['killed']} killed, {all_of_it['process_starts']} of them whole "
+            f"process starts; {all_of_it['acknowledged']} messages acknowledged.",
+            f"lost {all_of_it['lost']}, doubled {all_of_it['doubled']}, broken {all_of_it['broken']}.",
+            f"{all_of_it['seconds']} s; recovery: median {all_of_it['recovery_ms']['median']} ms, longest "
+            f"{all_of_it['recovery_ms']['longest']} ms.",
+            f"Seed {self._seed}; {all_of_it['machine']}; {all_of_it['date']}.",
+            "",
+            "| killed | trials | of them died there |",
+            "| --- | ---: | ---: |",
+            *(f"| {label} | {trials} | {killed} |" for label, trials, killed in self._by_plan()),
+        ]
+        return "\n".join([*lines, *map(describe, self.wrong)])
+
+
+def describe(result: Result) -> str:
+    """Say what was wrong after a trial and how to see it again."""
+    found = "\n".join(f"  {offence.fault}: {offence.what}" for offence in result.offences)
+    again = f"see {result.kept}; again with --only {result.generation}"
+    return f"\ntrial {result.number} ({result.label}): {again}\n{found}"
+
+
+def machine() -> str:
+    """Say which machine this is."""
+    versions = f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
+    return f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, {versions}"

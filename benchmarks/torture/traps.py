@@ -1,0 +1,201 @@
+"""How a process kills itself: thin coats around the store and the journals, in that process only.
+
+A coat changes nothing that is asked or answered; it only counts, and at its boundary the process is gone as with
+kill -9, without a last word. Statements are counted by SQLite's own trace, torn lines come from a write that stops
+half way.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import apsw
+
+from benchmarks.torture.plans import BOUNDARIES, IN_RECOVERY, Kill, Side
+from contextinfinity.domain.chunk import Chunk, Embedding, NewChunk
+from contextinfinity.domain.ids import StepId, TurnId
+from contextinfinity.domain.message import Json
+from contextinfinity.storage.contract import Branches, Chunks, Jobs, Sessions, States, Store, Turns, Workers
+from contextinfinity.storage.journal import Journal, JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
+
+VERBS = frozenset(BOUNDARIES) | frozenset(IN_RECOVERY)
+_LINE = b'{"ts":'
+"""How a line of a journal begins."""
+SPAN = 40
+"""Characters of a chunk."""
+
+
+def die() -> NoReturn:
+    """End this process as kill -9 does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("not reached")
+
+
+class Trap:
+    """Counts what happens, and springs at its place."""
+
+    def __init__(self, kill: Kill | None) -> None:
+        self._kill = kill
+        self._left = 0 if kill is None else kill.nth
+
+    @contextmanager
+    def around(self, boundary: str) -> Iterator[None]:
+        """Pass a boundary; a call that fails has not passed it."""
+        self._reach(boundary, "before")
+        yield
+        self._reach(boundary, "after")
+
+    def count(self) -> None:
+        """Come one nearer."""
+        self._left -= 1
+        if self._left == 0:
+            die()
+
+    def arm(self) -> None:
+        """Set up what springs without a boundary: at a statement, or in the middle of a write."""
+        if self._kill is not None and self._kill.way == "statement":
+            apsw.connection_hooks.append(self._trace)
+        if self._kill is not None and self._kill.way == "torn":
+            self._tear(os.write)
+
+    def _reach(self, boundary: str, side: Side) -> None:
+        if self._kill is not None and (self._kill.boundary, self._kill.side) == (boundary, side):
+            self.count()
+
+    def _trace(self, connection: apsw.Connection) -> None:
+        def executed(_cursor: object, _sql: str, _values: object) -> bool:
+            self.count()
+            return True
+
+        connection.exec_trace = executed
+
+    def _tear(self, write: Callable[[int, bytes], int]) -> None:
+        def torn(descriptor: int, data: bytes) -> int:
+            if bytes(data[: len(_LINE)]) == _LINE:
+                if self._left == 1:
+                    write(descriptor, data[: len(data) * 2 // 3])
+                self.count()
+            return write(descriptor, data)
+
+        os.write = torn
+
+
+class Guarded:
+    """A noun of the store with a trap around its verbs."""
+
+    def __init__(self, noun: object, trap: Trap) -> None:
+        self._noun = noun
+        self._trap = trap
+        self._types: dict[int, str] = {}
+
+    def __getattr__(self, verb: str) -> Any:
+        real = getattr(self._noun, verb)
+        if verb not in VERBS and verb not in ("claim", "complete"):
+            return real
+
+        async def guarded(*args: Any, **named: Any) -> Any:
+            with self._trap.around(f"complete {self._types.get(args[0])}" if verb == "complete" else verb):
+                result = await real(*args, **named)
+            if verb == "claim" and result is not None:
+                self._types[result.id] = result.job_type
+            return result
+
+        return guarded
+
+
+class Chunking:
+    """``Chunks`` that cuts every turn into slices, so that there is something to lose in TX-C."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._store.chunks, verb)
+
+    async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
+        """Index a turn with slices of both its sides."""
+        turn = await self._store.turns.get(turn_id)
+        assert turn is not None
+        sides = (("user", turn.user_message), ("assistant", turn.answer))
+        texts = {side: "" if message is None else message.rendered_text for side, message in sides}
+        return await self._store.chunks.index(turn_id, slices(texts))
+
+
+def slices(texts: dict[str, str]) -> list[NewChunk]:
+    """Cut texts into chunks, each with a vector; the same words are one chunk."""
+    first: dict[str, tuple[str, int]] = {}
+    for side, text in texts.items():
+        for start in range(0, min(len(text), 5 * SPAN), SPAN):
+            first.setdefault(text[start : start + SPAN], (side, start))
+    return [
+        NewChunk(
+            side="user" if side == "user" else "assistant",
+            start=start,
+            end=start + len(words),
+            summary=f"from {start}",
+            chunk_type="Other",
+            token_est=len(words) // 4,
+            embedding=Embedding(model="torture", dim=2, values=bytes(4)),
+        )
+        for words, (side, start) in first.items()
+    ]
+
+
+class GuardedStore:
+    """``Store`` with a trap around every noun."""
+
+    def __init__(self, store: SqliteStore, trap: Trap) -> None:
+        self._store = store
+        self.sessions = cast(Sessions, Guarded(store.sessions, trap))
+        self.branches = cast(Branches, Guarded(store.branches, trap))
+        self.turns = cast(Turns, Guarded(store.turns, trap))
+        self.states = cast(States, Guarded(store.states, trap))
+        self.chunks = cast(Chunks, Guarded(Chunking(store), trap))
+        self.contents = store.contents
+        self.jobs = cast(Jobs, Guarded(store.jobs, trap))
+        self.workers = cast(Workers, Guarded(store.workers, trap))
+
+    async def close(self) -> None:
+        """Close the real one."""
+        await self._store.close()
+
+
+class GuardedJournals(JournalFolder):
+    """``JournalFolder`` with a trap around its journals."""
+
+    def __init__(self, folder: Path, trap: Trap) -> None:
+        super().__init__(folder)
+        self._trap = trap
+
+    def open(self, step_id: StepId, provider: str) -> Journal:
+        """Open a journal whose verbs are guarded."""
+        journal = super().open(step_id, provider)
+        append, end, finish = journal.append, journal.end, journal.finish
+
+        def guarded_append(event_type: str, payload: Json, shown: int = 0) -> int:
+            with self._trap.around(f"append {event_type}"):
+                return append(event_type, payload, shown)
+
+        def guarded_end(payload: Json) -> int:
+            with self._trap.around("end journal"):
+                return end(payload)
+
+        async def guarded_finish(payload: Json) -> int:
+            with self._trap.around("end journal"):
+                return await finish(payload)
+
+        vars(journal).update(append=guarded_append, end=guarded_end, finish=guarded_finish)
+        return journal
+
+
+def guarded(folder: Path, trap: Trap) -> tuple[Store, JournalFolder]:
+    """Open a data_dir with a trap in it."""
+    trap.arm()
+    store = GuardedStore(SqliteStore(folder / "ledger.db"), trap)
+    return store, GuardedJournals(folder / "streams", trap)

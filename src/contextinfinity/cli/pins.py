@@ -1,0 +1,62 @@
+"""``cix pin``, ``pins`` and ``unpin``: facts that stand in every prompt, word for word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.options import Branch, Means, Thread, command
+
+if TYPE_CHECKING:
+    from contextinfinity.client.values import Pins
+
+Fact = Annotated[str, typer.Argument(metavar="FACT", help="What the model must always see.", show_default=False)]
+Number = Annotated[int, typer.Argument(metavar="N", help="Its number in `cix pins`.", show_default=False)]
+
+
+@command
+def pin(means: Means, thread: Thread, fact: Fact, branch: Branch = None) -> None:
+    """Pin a fact: the model sees it in every request."""
+    from contextinfinity.cli.places import place
+    from contextinfinity.cli.working import working
+
+    with working(means) as work:
+        thread_id, branch_id = place(work, means, thread, branch)
+        pinned = work.do(work.client.pins.add(thread_id, fact, branch_id=branch_id))
+    _print_pins(means, pinned)
+
+
+@command
+def pins(means: Means, thread: Thread, branch: Branch = None) -> None:
+    """List the pinned facts."""
+    from contextinfinity.cli.places import place
+    from contextinfinity.cli.working import working
+
+    with working(means) as work:
+        thread_id, branch_id = place(work, means, thread, branch)
+        pinned = work.do(work.client.pins.list(thread_id, branch_id=branch_id))
+    _print_pins(means, pinned)
+
+
+@command
+def unpin(means: Means, thread: Thread, number: Number, branch: Branch = None) -> None:
+    """Let go of a pinned fact."""
+    from contextinfinity.cli.places import place
+    from contextinfinity.cli.working import working
+
+    with working(means) as work:
+        thread_id, branch_id = place(work, means, thread, branch)
+        pinned = work.do(work.client.pins.remove(thread_id, number, branch_id=branch_id))
+    _print_pins(means, pinned)
+
+
+def _print_pins(means: Means, pinned: Pins) -> None:
+    from contextinfinity.cli.printing import print_json, print_table, remark
+
+    if means.as_json:
+        print_json(pinned)
+    elif pinned.pins:
+        print_table(("n", "fact"), ((str(pin.n), pin.fact) for pin in pinned.pins), whole=True)
+    else:
+        remark("Nothing is pinned.")

@@ -1,0 +1,19 @@
+"""Which conversation and which branch a person means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.options import Means
+    from contextinfinity.cli.working import Work
+    from contextinfinity.domain.ids import BranchId, SessionId
+
+
+def place(work: Work, means: Means, thread: str, branch: str | None = None) -> tuple[SessionId, BranchId | None]:
+    """Find a thread and, if one is named, its branch."""
+    threads = work.client.threads
+    thread_id = work.do(threads.find(thread, means.owner)).thread_id
+    if branch is None:
+        return thread_id, None
+    return thread_id, work.do(threads.find_branch(thread_id, branch)).branch_id

@@ -1,0 +1,75 @@
+"""What goes to the screen: JSON for programs, tables for people, and text that cannot do harm there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Signs that steer a terminal, C0 and C1; line ends and tabs stay. A model may say anything.
+_STEERING = {
+    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"
+}
+
+
+def tame(text: str) -> str:
+    """Take out what would steer a terminal."""
+    return text.translate(_STEERING)
+
+
+def print_json(value: object, *, indent: int | None = 2) -> None:
+    """Print a value of ours, in the shape it has."""
+    import msgspec
+
+    typer.echo(json.dumps(msgspec.to_builtins(value), indent=indent))
+
+
+def say(text: str) -> None:
+    """Print a piece of an answer, at once; a pipe gets every sign as it is."""
+    sys.stdout.write(tame(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def remark(text: str) -> None:
+    """Tell a person something beside the answers."""
+    typer.echo(tame(text), err=True)
+
+
+def console() -> Console:
+    """Make a console for stdout; a pipe has no width that lines would have to be folded to."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
+
+
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, whole: bool = False) -> None:
+    """Print rows under their heads; on a narrow screen the last column is cut short, or folded to stay ``whole``."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    heads = list(columns)
+    for head in heads:
+        last = head == heads[-1]
+        table.add_column(head, no_wrap=not (whole and last), overflow="ellipsis" if last else "ignore")
+    for row in rows:
+        table.add_row(*(Text(tame(cell)) for cell in row))
+    console().print(table)
+
+
+def one_line(text: str, longest: int = 200) -> str:
+    """Give the beginning of a text on one line."""
+    line = " ".join(text[: longest * 2].split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def moment(time: datetime) -> str:
+    """Write a time as people at this machine read it."""
+    return time.astimezone().strftime("%Y-%m-%d %H:%M")

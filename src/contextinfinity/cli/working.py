@@ -1,0 +1,187 @@
+"""An engine at work beside a person: it has a thread, and the main thread is the terminal's.
+
+The main thread reads, prints, and gets the signals; whatever it is doing may be broken off at any point, for nothing
+of the engine happens there. Ctrl-C is ``KeyboardInterrupt`` as everywhere, the wish that the process end is
+``Terminated``; either way the engine is closed properly: answers are finished or marked, jobs get their two seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+from contextinfinity.cli.options import Means, Terminated, settings_for
+from contextinfinity.client.contract import Client
+from contextinfinity.wiring import open_client
+
+T = TypeVar("T")
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+ANSWER_SECONDS = 5.0
+HURRIED_SECONDS = 1.0
+"""For answers when a person wants to leave: enough for one that was stopped to be kept."""
+
+
+@contextmanager
+def working(means: Means) -> Iterator[Work]:
+    """Have an engine at work for the length of a ``with``."""
+    settings = settings_for(means.config, means.data_dir).settings
+    _warn_in_words()
+    with _ending_raises(), Loop() as loop:
+        work = Work(loop, loop.do(_opened(lambda: open_client(settings))))
+        patience = ANSWER_SECONDS
+        try:
+            yield work
+        except KeyboardInterrupt:
+            patience = HURRIED_SECONDS
+            raise
+        finally:
+            _close(work, patience)
+
+
+class Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def __enter__(self) -> Loop:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have the engine's thread do something."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Have the engine's thread do something, and wait for it."""
+        return self.begin(coroutine).result()
+
+    def _run(self) -> None:
+        # A signal must reach the main thread: only there does it break off what waits. Threads begun here inherit this.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *ENDING))
+        with asyncio.Runner() as runner:
+            runner.run(self._stay())
+
+    async def _stay(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._ready.set()
+        await self._over.wait()
+
+
+class Work:
+    """A client and the loop it lives in."""
+
+    def __init__(self, loop: Loop, client: Client) -> None:
+        self._loop = loop
+        self.client = client
+        self.do = loop.do
+        self.begin = loop.begin
+
+    def each(self, events: AsyncIterator[T]) -> Events[T]:
+        """Give what comes, one after the other, as it comes."""
+        return Events(self._loop, events)
+
+
+class _End:
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+class Events(Generic[T]):
+    """An iterator over what the engine's thread gives; one that was broken off can be gone on with."""
+
+    def __init__(self, loop: Loop, events: AsyncIterator[T]) -> None:
+        self._told: SimpleQueue[T | _End] = SimpleQueue()
+        self._listening = loop.begin(self._listen(events))
+
+    def __iter__(self) -> Events[T]:
+        return self
+
+    def __next__(self) -> T:
+        told = self._told.get()
+        if not isinstance(told, _End):
+            return told
+        self._told.put(told)  # over is over, however often one asks
+        if told.error is not None:
+            raise told.error
+        raise StopIteration
+
+    async def _listen(self, events: AsyncIterator[T]) -> None:
+        try:
+            async for event in events:
+                self._told.put(event)
+        except BaseException as error:
+            self._told.put(_End(error))
+        else:
+            self._told.put(_End())
+
+
+async def _opened(make: Callable[[], Client]) -> Client:
+    """Make the client in the engine's thread, so that all its threads are that one's children."""
+    return await make().__aenter__()
+
+
+def _close(work: Work, patience: float) -> None:
+    """Close the engine; who cannot wait for that either leaves at once, and the next start settles the rest."""
+    closing = work.begin(work.client.close(answer_seconds=patience))
+    try:
+        closing.result()
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        os._exit(1)
+
+
+@contextmanager
+def _ending_raises() -> Iterator[None]:
+    """Make the signals that end a process raise ``Terminated``; once, for what follows is the ending."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in ENDING:
+            signal.signal(each, signal.SIG_IGN)
+        raise Terminated
+
+    before = {each: signal.signal(each, end) for each in ENDING}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _warn_in_words() -> None:
+    """Show warnings as one line each on stderr; a traceback is nothing for the person at the terminal."""
+
+    class Plain(logging.Formatter):
+        def formatException(self, ei: object) -> str:  # noqa: N802 - logging's name
+            return ""
+
+        def format(self, record: logging.LogRecord) -> str:
+            record.exc_text = None
+            return super().format(record).rstrip()
+
+    logger = logging.getLogger("contextinfinity")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(Plain("cix: %(message)s"))
+        logger.addHandler(handler)

@@ -1,0 +1,158 @@
+"""What a door can ask for, by noun.
+
+What all verbs share:
+
+- **thread_id** is one of our ids, or the id its owner gave it. Only talking makes a thread that is not there (``new``,
+  or a foreign id nobody has used yet); everything else raises ``NotFound`` for an unknown thread, branch or turn.
+- **branch_id** None is the active branch. A branch of another thread is ``NotFound``.
+- **durable**: what a verb that changes something returned is on the disk.
+- What is wrong with a value is ``InvalidInput``; an answer that fails is no error of the client: its turn says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Protocol, Self, Unpack
+
+from contextinfinity.client.values import Conversation, Pins, ShownBranch, ShownThread
+from contextinfinity.domain.events import FinishedTurn
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.engine.engine import Content, How
+from contextinfinity.engine.watch import Stamped
+
+__all__ = ["LOCAL", "Client", "Content", "Conversations", "How", "PinnedFacts", "Stamped", "Threads"]
+
+LOCAL = Owner()
+"""Whoever sits at this machine."""
+
+
+class Conversations(Protocol):
+    """Talking, and what was said."""
+
+    def send(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Stamped]:
+        """Say something and hear what follows, from ``TurnStarted`` to ``TurnDone``.
+
+        The answer goes on when nobody listens any more. An empty message, and a model nobody knows, are
+        ``InvalidInput`` before anything is stored.
+        """
+        ...
+
+    async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
+        """Say something and wait for the whole answer."""
+        ...
+
+    def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
+        """Join a turn, running or over, from its first step on or after an event's id."""
+        ...
+
+    async def cancel(self, turn_id: TurnId) -> FinishedTurn:
+        """Stop a turn and wait for its end; what was shown is kept. One that is over stays as it is."""
+        ...
+
+    async def show(
+        self, thread_id: str, *, branch_id: BranchId | None = None, limit: int = 50, before: int | None = None
+    ) -> Conversation:
+        """Read the newest ``limit`` turns a branch sees (those under turn_seq ``before``), oldest first."""
+        ...
+
+    async def context(self, turn_id: TurnId) -> Plan:
+        """Give the account of what the model saw."""
+        ...
+
+    async def models(self) -> tuple[str, ...]:
+        """Name the models that can be asked for, the one that answers by itself first."""
+        ...
+
+
+class Threads(Protocol):
+    """Conversations as wholes, and their branches."""
+
+    async def create(self, new: NewSession) -> ShownThread:
+        """Make an empty one."""
+        ...
+
+    async def list(
+        self, owner: Owner = LOCAL, *, limit: int = 50, after: SessionId | None = None
+    ) -> tuple[ShownThread, ...]:
+        """Read an owner's threads, the one spoken in last first; ``after``: those that follow that one."""
+        ...
+
+    async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
+        """Read one. A foreign id is looked up within the owner only."""
+        ...
+
+    async def find(self, reference: str, owner: Owner = LOCAL) -> ShownThread:
+        """Read the one a person means: by an id, by ``last``, or by the first or last 6 or more signs of its id.
+
+        ``InvalidInput`` names them all when several fit.
+        """
+        ...
+
+    async def rename(self, thread_id: str, title: str | None) -> ShownThread:
+        """Give it another title."""
+        ...
+
+    async def branches(self, thread_id: str) -> tuple[ShownBranch, ...]:
+        """Read its branches, the oldest first."""
+        ...
+
+    async def find_branch(self, thread_id: str, reference: str) -> ShownBranch:
+        """Read the branch a person means: by its id, its label, or the first or last 6 or more signs of its id."""
+        ...
+
+    async def switch(self, thread_id: str, branch_id: BranchId) -> ShownBranch:
+        """Make a branch the active one."""
+        ...
+
+    async def fork(
+        self, thread_id: str, *, at: int | None = None, state: int | None = None, branch_id: BranchId | None = None
+    ) -> ShownBranch:
+        """Start a new branch after a turn, or from a state; neither: at the end. The active one stays."""
+        ...
+
+    async def rollback(
+        self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
+    ) -> ShownBranch:
+        """Go back to a turn or a state on a new branch and make it the active one; the old one stays."""
+        ...
+
+
+class PinnedFacts(Protocol):
+    """Facts that stand in every prompt, word for word."""
+
+    async def list(self, thread_id: str, *, branch_id: BranchId | None = None) -> Pins:
+        """Read them."""
+        ...
+
+    async def add(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> Pins:
+        """Pin one more and give all. A fact that is there stays once; a blank one is ``InvalidInput``."""
+        ...
+
+    async def remove(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> Pins:
+        """Let go of the fact of that number (from 1) and give the rest. ``NotFound`` if there is none."""
+        ...
+
+
+class Client(Protocol):
+    """All of it. Use it with ``async with``, or close it yourself."""
+
+    conversations: Conversations
+    threads: Threads
+    pins: PinnedFacts
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        ...
+
+    async def close(self, *, answer_seconds: float = 5.0) -> None:
+        """Let go. An engine that ends with the client gives running answers that long, and marks the others."""
+        ...

@@ -1,0 +1,227 @@
+"""A client of an engine in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self, Unpack
+
+from contextinfinity.client.contract import (
+    LOCAL,
+    Content,
+    Conversations,
+    How,
+    PinnedFacts,
+    Stamped,
+    Threads,
+)
+from contextinfinity.client.references import LAST, fits, the_one
+from contextinfinity.client.values import (
+    Conversation,
+    Pins,
+    ShownBranch,
+    ShownThread,
+    shown_branch,
+    shown_pins,
+    shown_thread,
+    shown_turn,
+)
+from contextinfinity.domain.events import FinishedTurn
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId, is_id
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Branch, NewSession, Owner, Session
+from contextinfinity.engine.engine import Engine
+from contextinfinity.errors import NotFound
+
+PAGE = 500
+"""How many sessions are read at a time when one is looked for by a part of its id."""
+
+
+class LocalClient:
+    """``Client`` that ends its engine when it is closed."""
+
+    conversations: Conversations
+    threads: Threads
+    pins: PinnedFacts
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.conversations = LocalConversations(engine)
+        self.threads = LocalThreads(engine)
+        self.pins = LocalPins(engine)
+
+    async def __aenter__(self) -> Self:
+        await self._engine.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, *, answer_seconds: float = 5.0) -> None:
+        """Let running answers go on for that long, mark the others, and close the engine."""
+        await self._engine.close(answer_seconds=answer_seconds)
+
+
+class LocalConversations:
+    """``Conversations`` of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def send(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Stamped]:
+        """Say something and hear what follows."""
+        return self._engine.stream(thread_id, content, **how)
+
+    async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
+        """Say something and wait for the whole answer."""
+        return await self._engine.ask(thread_id, content, **how)
+
+    def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
+        """Join a turn."""
+        return self._engine.watch(turn_id, after=after)
+
+    async def cancel(self, turn_id: TurnId) -> FinishedTurn:
+        """Stop a turn and wait for its end."""
+        return await self._engine.cancel(turn_id)
+
+    async def show(
+        self, thread_id: str, *, branch_id: BranchId | None = None, limit: int = 50, before: int | None = None
+    ) -> Conversation:
+        """Read the newest turns a branch sees, oldest first."""
+        session = await self._engine.session(thread_id)
+        branch = await self._engine.branch_of(session, branch_id)
+        turns = await self._engine.store.turns.history(branch, limit=limit, before=before)
+        return Conversation(thread_id=session.id, branch_id=branch, turns=tuple(map(shown_turn, turns)))
+
+    async def context(self, turn_id: TurnId) -> Plan:
+        """Give the account of what the model saw."""
+        return await self._engine.context(turn_id)
+
+    async def models(self) -> tuple[str, ...]:
+        """Name the models, the default first."""
+        models = self._engine.models
+        return (models.default, *sorted(name for name in models.by_name if name != models.default))
+
+
+class LocalThreads:
+    """``Threads`` of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.store
+
+    async def create(self, new: NewSession) -> ShownThread:
+        """Make an empty one."""
+        return await self._shown(await self._store.sessions.create(new))
+
+    async def list(
+        self, owner: Owner = LOCAL, *, limit: int = 50, after: SessionId | None = None
+    ) -> tuple[ShownThread, ...]:
+        """Read an owner's threads, the one spoken in last first."""
+        sessions = await self._store.sessions.list(owner, limit=limit, after=after)
+        return tuple(await asyncio.gather(*map(self._shown, sessions)))
+
+    async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
+        """Read one."""
+        return await self._shown(await self._engine.session(thread_id, owner))
+
+    async def find(self, reference: str, owner: Owner = LOCAL) -> ShownThread:
+        """Read the one a person means."""
+        if reference == LAST:
+            return await self._last(owner)
+        try:
+            return await self.get(reference, owner)
+        except NotFound:
+            if is_id(reference):
+                raise
+        fitting = [session.id async for session in self._all(owner) if fits(session.id, reference)]
+        return await self.get(the_one("thread", reference, fitting, hint="`cix sessions` lists those there are."))
+
+    async def rename(self, thread_id: str, title: str | None) -> ShownThread:
+        """Give it another title."""
+        session = await self._engine.session(thread_id)
+        return await self._shown(await self._store.sessions.rename(session.id, title))
+
+    async def branches(self, thread_id: str) -> tuple[ShownBranch, ...]:
+        """Read its branches, the oldest first."""
+        session = await self._engine.session(thread_id)
+        return tuple(shown_branch(one, session.active_branch) for one in await self._store.branches.list(session.id))
+
+    async def find_branch(self, thread_id: str, reference: str) -> ShownBranch:
+        """Read the branch a person means."""
+        branches = {branch.branch_id: branch for branch in await self.branches(thread_id)}
+        labelled = [branch.branch_id for branch in branches.values() if branch.label == reference]
+        fitting = labelled or [name for name in branches if name == reference or fits(name, reference)]
+        return branches[the_one("branch", reference, fitting, hint="`cix branches` lists those there are.")]
+
+    async def switch(self, thread_id: str, branch_id: BranchId) -> ShownBranch:
+        """Make a branch the active one."""
+        session = await self._engine.session(thread_id)
+        branch = await self._engine.branch_of(session, branch_id)
+        session = await self._store.sessions.activate(session.id, branch)
+        return shown_branch(await self._branch(branch), session.active_branch)
+
+    async def fork(
+        self, thread_id: str, *, at: int | None = None, state: int | None = None, branch_id: BranchId | None = None
+    ) -> ShownBranch:
+        """Start a new branch; the active one stays."""
+        branch = await self._engine.fork(thread_id, at=at, state=state, branch_id=branch_id)
+        return shown_branch(branch, (await self._engine.session(branch.session_id)).active_branch)
+
+    async def rollback(
+        self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
+    ) -> ShownBranch:
+        """Go back on a new branch and make it the active one."""
+        branch = await self._engine.rollback(thread_id, to=to, state=state, branch_id=branch_id)
+        return shown_branch(branch, branch.id)
+
+    async def _shown(self, session: Session) -> ShownThread:
+        newest = await self._store.turns.history(session.active_branch, limit=1)
+        return shown_thread(session, await self._branch(session.active_branch), newest)
+
+    async def _branch(self, branch_id: BranchId) -> Branch:
+        branch = await self._store.branches.get(branch_id)
+        if branch is None:
+            raise NotFound(f"There is no branch {branch_id}.")
+        return branch
+
+    async def _last(self, owner: Owner) -> ShownThread:
+        newest = await self.list(owner, limit=1)
+        if not newest:
+            raise NotFound("There is no thread yet.", hint='Begin one with `cix ask "…"` or `cix chat`.')
+        return newest[0]
+
+    async def _all(self, owner: Owner) -> AsyncIterator[Session]:
+        after: SessionId | None = None
+        while page := await self._store.sessions.list(owner, limit=PAGE, after=after):
+            for session in page:
+                yield session
+            after = page[-1].id
+
+
+class LocalPins:
+    """``PinnedFacts`` of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def list(self, thread_id: str, *, branch_id: BranchId | None = None) -> Pins:
+        """Read them."""
+        branch = await self._branch(thread_id, branch_id)
+        return shown_pins(await self._engine.store.states.head(branch), branch)
+
+    async def add(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> Pins:
+        """Pin one more and give all."""
+        branch = await self._branch(thread_id, branch_id)
+        return shown_pins(await self._engine.pin(thread_id, fact, branch_id=branch), branch)
+
+    async def remove(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> Pins:
+        """Let go of one and give the rest."""
+        branch = await self._branch(thread_id, branch_id)
+        return shown_pins(await self._engine.unpin(thread_id, number, branch_id=branch), branch)
+
+    async def _branch(self, thread_id: str, branch_id: BranchId | None) -> BranchId:
+        return await self._engine.branch_of(await self._engine.session(thread_id), branch_id)

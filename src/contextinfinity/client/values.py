@@ -1,0 +1,145 @@
+"""What a client gives, in the shapes and with the names the doors show.
+
+Each is plain data: a door may turn it into JSON field by field. Text is always there; what was not said is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId
+from contextinfinity.domain.session import Branch, Session
+from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import Phase, Problem, Turn, TurnOutcome, Usage
+
+
+class ShownTurn(Struct, frozen=True, kw_only=True):
+    """A turn as it stands: a finished turn's fields, and both sides. ``outcome`` is None while it runs."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    turn_id: TurnId
+    turn_seq: int
+    phase: Phase
+    outcome: TurnOutcome | None
+    text: str
+    usage: Usage
+    model: str
+    created_at: datetime
+    error: Problem | None
+    user: str
+    assistant: str
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """A stretch of what a branch sees, oldest turn first; turns of other branches it came from keep their branch."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    turns: tuple[ShownTurn, ...]
+
+
+class ShownThread(Struct, frozen=True, kw_only=True):
+    """A thread in a list. ``branch_id`` is its active branch, ``turns`` how many that sees, ``said`` its last words."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    user_id: str
+    org_id: str
+    external_id: str | None
+    title: str | None
+    turns: int
+    said: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class ShownBranch(Struct, frozen=True, kw_only=True):
+    """A branch: where it left its parent (``fork_seq``), its last turn, and the number of its head state."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    label: str | None
+    active: bool
+    parent_id: BranchId | None
+    fork_seq: int
+    last_turn_seq: int
+    head_state: StateId
+    state: int
+    created_at: datetime
+
+
+class Pin(Struct, frozen=True, kw_only=True):
+    """A pinned fact and the number it goes by now."""
+
+    n: int
+    fact: str
+
+
+class Pins(Struct, frozen=True, kw_only=True):
+    """The facts pinned on a branch, in the order they were pinned."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    pins: tuple[Pin, ...]
+
+
+def shown_turn(turn: Turn) -> ShownTurn:
+    """Show a turn, running or over."""
+    answer = turn.answer.rendered_text if turn.answer else ""
+    return ShownTurn(
+        thread_id=turn.session_id,
+        branch_id=turn.branch_id,
+        turn_id=turn.id,
+        turn_seq=turn.turn_seq,
+        phase=turn.phase,
+        outcome=turn.outcome,
+        text=answer,
+        usage=turn.usage,
+        model=turn.model,
+        created_at=turn.created_at,
+        error=turn.error,
+        user=turn.user_message.rendered_text,
+        assistant=answer,
+    )
+
+
+def shown_thread(session: Session, active: Branch, newest: Sequence[Turn]) -> ShownThread:
+    """Show a session with its active branch and the newest turn of that, if there is one."""
+    return ShownThread(
+        thread_id=session.id,
+        branch_id=session.active_branch,
+        user_id=session.owner.user_id,
+        org_id=session.owner.org_id,
+        external_id=session.external_id,
+        title=session.title,
+        turns=active.last_turn_seq,
+        said=newest[-1].user_message.rendered_text if newest else "",
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+    )
+
+
+def shown_branch(branch: Branch, active: BranchId) -> ShownBranch:
+    """Show a branch of a session whose active branch is ``active``."""
+    return ShownBranch(
+        thread_id=branch.session_id,
+        branch_id=branch.id,
+        label=branch.label,
+        active=branch.id == active,
+        parent_id=branch.parent_id,
+        fork_seq=branch.fork_seq,
+        last_turn_seq=branch.last_turn_seq,
+        head_state=branch.head_state,
+        state=branch.head_seq,
+        created_at=branch.created_at,
+    )
+
+
+def shown_pins(state: State, branch_id: BranchId) -> Pins:
+    """Show the facts pinned in a state that is the head of ``branch_id``."""
+    pins = tuple(Pin(n=number, fact=fact) for number, fact in enumerate(state.pinned_facts, start=1))
+    return Pins(thread_id=state.session_id, branch_id=branch_id, pins=pins)
