@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.torture.lane import Job, run_lanes
 from benchmarks.torture.plans import schedule
-from benchmarks.torture.tally import Tally, describe
+from benchmarks.torture.tally import Tally
 
 EVERY = 100
 
@@ -21,19 +21,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.torture", description=__doc__)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--starts", type=int, default=20, help="how many trials are whole process starts")
     parser.add_argument("--lanes", type=int, default=2, help="how many trials run at once")
     parser.add_argument("--only", type=int, metavar="GENERATION", help="run one generation of a seed again")
     parser.add_argument("--folder", type=Path, help="where data_dirs are made; default: in memory and on disk")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report there: .json or text")
     arguments = parser.parse_args()
-    job = Job(seed=arguments.seed, plans=schedule(arguments.seed, arguments.trials), folder=arguments.folder)
+    plans = schedule(arguments.seed, arguments.trials, arguments.starts)
+    job = Job(seed=arguments.seed, plans=plans, folder=arguments.folder)
     print(f"seed {job.seed}, {len(job.plans)} trials", file=sys.stderr, flush=True)
-    tally = Tally(job.seed)
+    tally = Tally(job.seed, len(job.plans))
     gc.freeze()  # children share what is there and need not copy it
     for done, result in enumerate(run_lanes(job, arguments.lanes, arguments.only), start=1):
         tally.add(result)
         if result.offences:
-            print(describe(result), file=sys.stderr, flush=True)
+            print(tally.describe(result), file=sys.stderr, flush=True)
         elif done % EVERY == 0:
             print(f"{done} of {len(job.plans)}", file=sys.stderr, flush=True)
     page = tally.page()

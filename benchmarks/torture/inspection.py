@@ -117,7 +117,7 @@ def offences(folder: Path, account: Account) -> Iterator[Offence]:
         turns = kept_turns(connection)
         yield from _messages(turns, account)
         for turn in turns:
-            yield from map(lambda what, turn=turn: Offence("broken", f"{turn}: {what}"), _phase(turn))  # type: ignore[misc]
+            yield from (Offence("broken", f"{turn}: {what}") for what in _phase(turn))
             yield from _answer(turn, account, JournalFolder(folder / "streams"))
         yield from _branches(connection, account)
         yield from (Offence("doubled", what) for (what,) in connection.execute(DOUBLED))
@@ -209,20 +209,23 @@ def _wrong_outcome(turn: Kept, account: Account) -> str | None:
 
 def _branches(connection: apsw.Connection, account: Account) -> Iterator[Offence]:
     """Forks and pins that were acknowledged are there."""
-    forks = dict(connection.execute("SELECT uuid, fork_seq FROM branch").fetchall())
+    forks = _pairs(connection, "SELECT uuid, fork_seq FROM branch")
     for fork in account.forks:
         if forks.get(fork.branch_id) != fork.fork_seq:
             yield Offence("lost", f"{fork}")
-    heads = dict(
-        connection.execute(
-            "SELECT b.uuid, t.body FROM branch b JOIN state s ON s.id = b.head_state JOIN text t ON t.key = s.pins"
-        ).fetchall()
+    heads = _pairs(
+        connection,
+        "SELECT b.uuid, t.body FROM branch b JOIN state s ON s.id = b.head_state JOIN text t ON t.key = s.pins",
     )
-    states = dict(connection.execute("SELECT uuid, state_seq FROM state").fetchall())
+    states = _pairs(connection, "SELECT uuid, state_seq FROM state")
     for pin in account.pins:
         facts = msgspec.json.decode(heads.get(pin.branch_id, "[]"), type=list[str])
         if facts.count(pin.fact) != 1 or states.get(pin.state_id) != pin.state_seq:
             yield Offence("doubled" if facts.count(pin.fact) > 1 else "lost", f"{pin}")
+
+
+def _pairs(connection: apsw.Connection, question: str) -> dict[Any, Any]:
+    return {row[0]: row[1] for row in connection.execute(question)}
 
 
 def contents(folder: Path) -> dict[str, object]:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from benchmarks.torture.account import Account, Offence
 from benchmarks.torture.plans import Plan
-from benchmarks.torture.trial import fork, run_trial, tidy
+from benchmarks.torture.trial import Child, fork, run_trial, tidy
 
 GENERATION = 20
 """Trials on one data_dir."""
@@ -68,7 +68,7 @@ def run_lanes(job: Job, lanes: int, only: int | None = None) -> Iterator[Result]
                 os.waitpid(children.pop(pipe).pid, 0)
 
 
-def _start(job: Job, generations: list[int]):  # type: ignore[no-untyped-def]
+def _start(job: Job, generations: list[int]) -> Child:
     def work(pipe: int) -> None:
         for generation in generations:
             for result in run_generation(job, generation):

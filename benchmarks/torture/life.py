@@ -55,7 +55,7 @@ async def until_quiet(store: Store) -> bool:
     """Wait until no job waits or runs; tell whether it came to that."""
     try:
         async with asyncio.timeout(TOO_LONG):
-            while (backlog := await store.jobs.backlog()).queued + backlog.running:
+            while (backlog := await store.jobs.backlog()).queued + backlog.running:  # noqa: ASYNC110 - as people look
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
         return False

@@ -76,14 +76,14 @@ class Plan(Struct, frozen=True, kw_only=True):
 _Named: TypeAlias = tuple[str, tuple[Kill, ...]]
 
 
-def schedule(seed: int, trials: int, fresh: int = 20) -> list[Plan]:
+def schedule(seed: int, trials: int, starts: int = 20) -> list[Plan]:
     """Plan all trials: the same seed gives the same plans."""
     rng = random.Random(seed)
     plans = list(islice(_alternating(rng), trials))
     rng.shuffle(plans)
-    starts = set(rng.sample(range(trials), min(fresh, trials // 4)))
+    fresh = set(rng.sample(range(trials), min(starts, trials // 4)))
     return [
-        Plan(number=number, label=label, kills=kills, fresh_process=number in starts)
+        Plan(number=number, label=label, kills=kills, fresh_process=number in fresh)
         for number, (label, kills) in enumerate(plans)
     ]
 

@@ -18,8 +18,9 @@ from benchmarks.torture.plans import labels
 class Tally:
     """Adds up results."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, planned: int) -> None:
         self._seed = seed
+        self._planned = planned
         self._began = datetime.now(UTC)
         self._results: list[Result] = []
 
@@ -85,14 +86,13 @@ class Tally:
             "| --- | ---: | ---: |",
             *(f"| {label} | {trials} | {killed} |" for label, trials, killed in self._by_plan()),
         ]
-        return "\n".join([*lines, *map(describe, self.wrong)])
+        return "\n".join([*lines, *map(self.describe, self.wrong)])
 
-
-def describe(result: Result) -> str:
-    """Say what was wrong after a trial and how to see it again."""
-    found = "\n".join(f"  {offence.fault}: {offence.what}" for offence in result.offences)
-    again = f"see {result.kept}; again with --only {result.generation}"
-    return f"\ntrial {result.number} ({result.label}): {again}\n{found}"
+    def describe(self, result: Result) -> str:
+        """Say what was wrong after a trial, where its data_dir is, and how to run it again."""
+        found = "\n".join(f"  {offence.fault}: {offence.what}" for offence in result.offences)
+        again = f"--seed {self._seed} --trials {self._planned} --only {result.generation}"
+        return f"\ntrial {result.number} ({result.label}), {result.kept}; again with: {again}\n{found}"
 
 
 def machine() -> str:

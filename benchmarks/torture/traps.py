@@ -75,9 +75,9 @@ class Trap:
 
         connection.exec_trace = executed
 
-    def _tear(self, write: Callable[[int, bytes], int]) -> None:
-        def torn(descriptor: int, data: bytes) -> int:
-            if bytes(data[: len(_LINE)]) == _LINE:
+    def _tear(self, write: Callable[[int, Any], int]) -> None:
+        def torn(descriptor: int, data: Any, /) -> int:
+            if data[: len(_LINE)] == _LINE:
                 if self._left == 1:
                     write(descriptor, data[: len(data) * 2 // 3])
                 self.count()

@@ -23,6 +23,7 @@ from benchmarks.torture.account import Account, Fact, Offence, Teller, facts_in
 from benchmarks.torture.life import TOO_LONG, Life
 from benchmarks.torture.plans import Kill, Plan
 
+
 class Child(NamedTuple):
     """A process and the pipe it tells through."""
 

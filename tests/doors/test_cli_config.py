@@ -80,13 +80,6 @@ def test_a_file_with_mistakes_ends_with_1_and_all_of_them_and_no_traceback(tmp_p
 
 
 @pytest.mark.req("CLI-1")
-def test_chat_says_that_it_is_still_to_come(tmp_path: Path) -> None:
-    done = cix("chat", "--data-dir", str(tmp_path))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "The chat model is not part of this version yet. `cix --help` shows what is.\n"
-
-
-@pytest.mark.req("CLI-1")
 @pytest.mark.parametrize("arguments", [["nonsense"], ["config", "--nonsense"], ["config", "--data-dir"]])
 def test_wrong_usage_ends_with_2_and_a_message(arguments: list[str]) -> None:
     done = cix(*arguments)
@@ -99,7 +92,7 @@ def test_wrong_usage_ends_with_2_and_a_message(arguments: list[str]) -> None:
 def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
     done = cix("--help")
     assert done.returncode == 0
-    assert "config  Show every setting" in done.stdout
+    assert ["config", "Show", "every", "setting,"] in [line.split()[:4] for line in done.stdout.splitlines()]
     # What takes long to load is the cause of a slow --help; a clock would depend on the machine.
     loaded = cix("--help", PYTHONPROFILEIMPORTTIME="1").stderr
     assert "contextinfinity.cli.app" in loaded

@@ -39,7 +39,7 @@ class LockstepWalk(LedgerMachine):
 
 
 TestInMemoryWalk = InMemoryWalk.TestCase
-TestInMemoryWalk.settings = settings(max_examples=50, stateful_step_count=50)
+TestInMemoryWalk.settings = settings(max_examples=30, stateful_step_count=50)
 
 TestSqliteFollowsTheModel = LockstepWalk.TestCase
 TestSqliteFollowsTheModel.settings = settings(max_examples=15, stateful_step_count=50)

@@ -39,9 +39,11 @@ def chat(means: Means, session: Session = "new", branch: Branch = None, model: M
         talk = Chat(work, thread, how, as_json=means.as_json)
         if on_terminal:
             talk.greet()
-        talk.go_on(_typed if on_terminal else _piped, quit_word=QUIT if on_terminal else None)
-        if on_terminal:
-            talk.part()
+        try:
+            talk.go_on(_typed if on_terminal else _piped, quit_word=QUIT if on_terminal else None)
+        finally:
+            if on_terminal:
+                talk.part()
     if talk.failures and not on_terminal:
         raise typer.Exit(1)
 
@@ -94,7 +96,7 @@ class Chat:
         from contextinfinity.cli.printing import remark
 
         if self._thread != NEW:
-            remark(f"session {self._thread}; continue with --session last")
+            remark(f"\nsession {self._thread}; continue with --session last")
 
     def _answer(self, line: str) -> None:
         from contextinfinity.cli.answering import Answer, has_failed, remark_on
@@ -118,7 +120,7 @@ class Chat:
 
         if self._as_json:
             print_json(turn, indent=None)
-        else:
+        elif turn.text:
             say("" if turn.text.endswith("\n") else "\n")
 
     def _interrupted(self) -> None:
@@ -139,12 +141,13 @@ class Chat:
 
 def _typed() -> str | None:
     """Read a line from the terminal, with the keys people expect."""
-    import readline  # noqa: F401 - makes input() know arrows and history
+    import readline  # makes input() know arrows and history
 
+    readline.parse_and_bind("set enable-bracketed-paste on")  # what was pasted stays one message
+    typer.echo(err=True)
     try:
         return input(PROMPT)
     except EOFError:
-        typer.echo(err=True)
         return None
 
 

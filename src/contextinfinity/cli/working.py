@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from contextinfinity.cli.options import Means, Terminated, settings_for
+from contextinfinity.cli.printing import remark
 from contextinfinity.client.contract import Client
 from contextinfinity.wiring import open_client
 
@@ -36,8 +37,7 @@ HURRIED_SECONDS = 1.0
 def working(means: Means) -> Iterator[Work]:
     """Have an engine at work for the length of a ``with``."""
     settings = settings_for(means.config, means.data_dir).settings
-    _warn_in_words()
-    with _ending_raises(), Loop() as loop:
+    with _warning_in_words(), _ending_raises(), Loop() as loop:
         work = Work(loop, loop.do(_opened(lambda: open_client(settings))))
         patience = ANSWER_SECONDS
         try:
@@ -169,19 +169,18 @@ def _ending_raises() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _warn_in_words() -> None:
-    """Show warnings as one line each on stderr; a traceback is nothing for the person at the terminal."""
+class _InWords(logging.Handler):
+    """Shows a record as one line on stderr; a traceback is nothing for the person at the terminal."""
 
-    class Plain(logging.Formatter):
-        def formatException(self, ei: object) -> str:  # noqa: N802 - logging's name
-            return ""
+    def emit(self, record: logging.LogRecord) -> None:
+        remark(f"cix: {record.getMessage()}")
 
-        def format(self, record: logging.LogRecord) -> str:
-            record.exc_text = None
-            return super().format(record).rstrip()
 
-    logger = logging.getLogger("contextinfinity")
-    if not logger.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(Plain("cix: %(message)s"))
-        logger.addHandler(handler)
+@contextmanager
+def _warning_in_words() -> Iterator[None]:
+    logger, handler = logging.getLogger("contextinfinity"), _InWords()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

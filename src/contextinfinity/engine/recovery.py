@@ -20,11 +20,14 @@ from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Failed as StepFailed
 from contextinfinity.domain.turn import Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.respond import from_finished
+from contextinfinity.engine.respond import from_finished, with_counts
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
 from contextinfinity.storage.journal import JournalFolder
 
 log = logging.getLogger(__name__)
+
+# Prepared here, while there is one thread: msgspec takes the process down when two prepare one type at once.
+_LAST_WORD = msgspec.json.Decoder(Finished)
 
 INTERRUPTED = Problem(
     code="interrupted",
@@ -75,17 +78,18 @@ def from_journal(journals: JournalFolder, step: Step) -> tuple[TurnEnd, bool]:
         if entry.event_type == "text":
             pieces.append(entry.payload["text"])
         elif entry.event_type == "finished":
-            last_word = msgspec.convert(entry.payload, Finished)
+            last_word = _LAST_WORD.decode(msgspec.json.encode(entry.payload))
     _end_journal(journals, step)
-    if last_word is not None and not isinstance(last_word.outcome, StepFailed):
-        return from_finished(last_word, step.id), True
     text = "".join(pieces)
+    shown = len(text.encode())
+    if last_word is not None and not isinstance(last_word.outcome, StepFailed):
+        return with_counts(from_finished(last_word, step.id), shown, shown), True
     answer = say("assistant", text) if text else None
     end = StepEnd(
         step_id=step.id,
         outcome=Incomplete(reason="interrupted"),
         items=(AssistantItem(blocks=answer.blocks),) if answer else (),
-        displayed_bytes=(shown := len(text.encode())),
+        displayed_bytes=shown,
         durable_bytes=shown,
     )
     ended = TurnEnd(outcome="incomplete" if answer else "failed", answer=answer, step=end, error=INTERRUPTED)

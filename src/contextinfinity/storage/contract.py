@@ -174,7 +174,8 @@ class States(Protocol):
         """TX-B: new state, state_after, phase, head and head_seq together; pins are read inside.
 
         ``HeadMoved`` when the head is not ``expected_head`` (None: whatever it is, for a draft that only inherits);
-        ``OutOfOrder`` while an earlier turn of the branch is not settled. A turn that is committed already gives the state it was committed with.
+        ``OutOfOrder`` while an earlier turn of the branch is not settled. A turn that is committed already gives
+        the state it was committed with.
         """
         ...
 

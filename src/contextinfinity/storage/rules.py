@@ -5,11 +5,12 @@ A store reads the rows a rule needs, asks the rule, and writes: the rules themse
 
 from __future__ import annotations
 
+from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import is_id, new_id, now
 from contextinfinity.domain.session import Branch, NewSession
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import OPEN_PHASES, Phase, TurnEnd
-from contextinfinity.errors import InvalidInput, NotFound, TurnLost, WrongPhase
+from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
 
 LONGEST_NAME = 128
 STEPLESS = frozenset({"clarification", "cancelled"})
@@ -42,6 +43,17 @@ def check_place(branch: Branch, at: int | None, state: int | None) -> None:
         raise InvalidInput("A fork starts after a turn or from a state, not both.")
     if at is not None and not 0 <= at <= branch.last_turn_seq:
         raise InvalidInput(f"Branch {branch.id} has no turn {at}; its turns are 1 to {branch.last_turn_seq}.")
+
+
+def check_rollback(to: int | None, state: int | None) -> None:
+    """Refuse to roll back to nowhere in particular."""
+    if to is None and state is None:
+        raise InvalidInput("A rollback needs a place: a turn to go back to, or the number of a state.")
+
+
+def no_state(branch: Branch, number: int) -> InvalidInput:
+    """Say that a branch has no state of that number."""
+    return InvalidInput(f"Branch {branch.id} has no state {number}; its states are 0 to {branch.head_seq}.")
 
 
 def check_fact(fact: str) -> None:
@@ -85,6 +97,29 @@ def check_span(start: int, end: int, text: str | None) -> None:
         raise InvalidInput("The turn has no answer to take a chunk from.")
     if not 0 <= start < end <= len(text):
         raise InvalidInput(f"The span {start} to {end} does not lie within a message of {len(text)} characters.")
+
+
+def check_vector(embedding: Embedding, dim: int) -> None:
+    """Refuse a vector of another size than its model's others."""
+    if embedding.dim != dim or len(embedding.values) != 2 * dim:
+        raise InvalidInput(f"A vector of {embedding.model} has {dim} dimensions; this one has {embedding.dim}.")
+
+
+def check_branch_of(turn_id: str, is_of: str, asked: str) -> None:
+    """Refuse to commit a turn on a branch that is not its own."""
+    if is_of != asked:
+        raise InvalidInput(f"Turn {turn_id} is a turn of branch {is_of}, not of {asked}.")
+
+
+def check_head(branch_id: str, head: str, expected: str | None) -> None:
+    """Refuse to build on a state that is not the head; None: on whatever is."""
+    if expected not in (None, head):
+        raise HeadMoved(f"The head of branch {branch_id} is {head}, not {expected}.", head=head)
+
+
+def not_settled(turn_seq: int, phase: str) -> OutOfOrder:
+    """Say which turn has to be settled first."""
+    return OutOfOrder(f"Turn {turn_seq} of the branch is {phase}: it has to be settled first.")
 
 
 def drafted_state(draft: StateDraft, head: State, turn_seq: int) -> State:

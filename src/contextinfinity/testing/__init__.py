@@ -5,4 +5,4 @@ from __future__ import annotations
 import pytest
 
 # Before a suite is imported, so that a broken promise shows what was compared.
-pytest.register_assert_rewrite("contextinfinity.testing.stores")
+pytest.register_assert_rewrite("contextinfinity.testing.stores", "contextinfinity.testing.clients")

@@ -73,7 +73,9 @@ def test_ids_of_the_same_moment_differ_in_their_random_part() -> None:
     assert len(tails) == 1_000
 
 
-@pytest.mark.parametrize("text", [new_id(), str(uuid4()), "00000000-0000-0000-0000-000000000000"])
+@pytest.mark.parametrize(
+    "text", [new_id(), str(uuid4()), "00000000-0000-0000-0000-000000000000"], ids=["ours", "random", "nil"]
+)
 def test_a_canonical_uuid_of_any_version_is_an_id(text: str) -> None:
     assert is_id(text)
 

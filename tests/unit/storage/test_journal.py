@@ -65,6 +65,7 @@ class Fsync:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._real = os.fsync
         self.files: list[str] = []
+        self.folders: list[int] = []
         self.gate = threading.Event()
         self.gate.set()
         self.error: int | None = None
@@ -77,6 +78,8 @@ class Fsync:
             self.gate.wait()
             if self.error is not None:
                 raise OSError(self.error, os.strerror(self.error))
+        else:
+            self.folders.append(status.st_ino)
         self._real(descriptor)
 
 
@@ -319,6 +322,33 @@ def test_everything_is_durable_at_the_end(quiet: JournalFolder, fsync: Fsync, ho
     assert journal.durability() == Durability(displayed=4, durable=4)
     assert fsync.files == [str(journal.path.stat().st_ino)]
     journal.close()
+
+
+@pytest.mark.req("STREAM-2")
+def test_the_name_of_a_journal_is_as_durable_as_its_text(quiet: JournalFolder, streams: Path, fsync: Fsync) -> None:
+    journal = quiet.open(new_id(), "openai")
+    assert fsync.folders == [streams.parent.stat().st_ino], "the folder was made just now"
+    journal.append("delta", "text", shown=4)
+    journal.sync()
+    assert fsync.folders[1:] == [streams.stat().st_ino]
+    journal.append("delta", "more", shown=4)
+    journal.sync()
+    assert len(fsync.folders) == 2, "once is enough"
+
+
+@pytest.mark.req("STREAM-2")
+def test_what_comes_while_a_journal_closes_is_refused_and_not_lost(quiet: JournalFolder, fsync: Fsync) -> None:
+    journal = quiet.open(new_id(), "openai")
+    journal.append("delta", "in time", shown=7)
+    fsync.gate.clear()
+    closing = threading.Thread(target=journal.close)
+    closing.start()
+    until(lambda: len(fsync.files) == 1)
+    with pytest.raises(LedgerClosed):
+        journal.append("delta", "too late", shown=8)
+    fsync.gate.set()
+    closing.join()
+    assert journal.durability() == Durability(displayed=7, durable=7)
 
 
 @pytest.mark.req("STREAM-2")

@@ -257,6 +257,21 @@ async def test_a_journal_that_is_opened_here_while_its_follower_is_busy_is_heard
     await tail.aclose()
 
 
+async def test_a_journal_given_up_here_is_followed_where_it_goes_on(
+    quiet: JournalFolder, elsewhere: JournalFolder
+) -> None:
+    step = new_id()
+    journal = quiet.open(step, "openai")
+    following = Following(quiet, step)
+    journal.append("delta", "here")
+    await following.until(1)
+    journal.close()
+    other = elsewhere.open(step, "openai")
+    other.append("delta", "there")
+    await other.finish("over")
+    assert await following.payloads() == ["here", "there", "over"]
+
+
 async def test_following_stops_when_the_journal_is_removed(quiet: JournalFolder, elsewhere: JournalFolder) -> None:
     step = new_id()
     journal = quiet.open(step, "openai")

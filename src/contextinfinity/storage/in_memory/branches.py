@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
 from contextinfinity.domain.session import Branch, Lineage
 from contextinfinity.domain.state import State
-from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.in_memory.tables import Tables, check_text
+from contextinfinity.storage.rules import check_place, check_rollback, no_state
 
 
 class InMemoryBranches:
@@ -49,8 +49,7 @@ class InMemoryBranches:
         check_text(label)
         with self._tables.transaction() as tables:
             origin = tables.branch(branch_id)
-            if to is None and state is None:
-                raise InvalidInput("A rollback needs a turn or a state to go back to.")
+            check_rollback(to, state)
             branch = _fork(tables, origin, to, state, label)
             tables.put_branch(branch)
             session = tables.sessions[origin.session_id]
@@ -77,15 +76,12 @@ def _fork(tables: Tables, origin: Branch, at: int | None, state_seq: int | None,
 
 def _place(tables: Tables, origin: Branch, at: int | None, state_seq: int | None) -> tuple[int, State]:
     """Find the turn_seq and the state a fork starts from."""
-    if at is not None and state_seq is not None:
-        raise InvalidInput("Fork at a turn or at a state, not at both.")
+    check_place(origin, at, state_seq)
     if state_seq is not None:
         for state in tables.chain(origin):
             if state.state_seq == state_seq:
                 return state.turn_seq, state
-        raise InvalidInput(f"Branch {origin.id} has no state {state_seq}.")
+        raise no_state(origin, state_seq)
     if at is None:
         return origin.last_turn_seq, tables.head(origin)
-    if not 0 <= at <= origin.last_turn_seq:
-        raise InvalidInput(f"Branch {origin.id} has the turns 0 to {origin.last_turn_seq}, not {at}.")
     return at, next(state for state in tables.chain(origin) if state.turn_seq <= at)

@@ -10,10 +10,8 @@ from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk, ChunkSide, NewChunk
 from contextinfinity.domain.ids import ChunkId, TurnId, new_id, now
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.errors import InvalidInput, WrongPhase
 from contextinfinity.storage.in_memory.tables import Tables, check_text
-
-INDEXABLE = frozenset({Phase.STATE_COMMITTED, Phase.INDEXED, Phase.DONE, Phase.FAILED})
+from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, check_vector
 
 
 class InMemoryChunks:
@@ -27,8 +25,7 @@ class InMemoryChunks:
         check_text(chunks)
         with self._tables.transaction() as tables:
             turn = tables.turn(turn_id)
-            if turn.phase not in INDEXABLE:
-                raise WrongPhase(f"Turn {turn_id} is {turn.phase}; it can be indexed once it is committed.")
+            check_phase(turn_id, turn.phase, INDEXABLE)
             cut = [(new, _words(turn, new)) for new in chunks]  # raises before anything is written
             tables.vector_sizes = _sizes(tables, chunks)
             for new, words in cut:
@@ -51,12 +48,9 @@ class InMemoryChunks:
 def _words(turn: Turn, new: NewChunk) -> str:
     """Cut a span out of its message."""
     message = turn.user_message if new.side == "user" else turn.answer
-    if message is None:
-        raise InvalidInput(f"Turn {turn.id} has no answer to take a chunk from.")
-    text = message.rendered_text
-    if not 0 <= new.start < new.end <= len(text):
-        raise InvalidInput(f"{new.start} to {new.end} is no span of a text of {len(text)} characters.")
-    return text[new.start : new.end]
+    text = None if message is None else message.rendered_text
+    check_span(new.start, new.end, text)
+    return (text or "")[new.start : new.end]
 
 
 def _sizes(tables: Tables, chunks: Sequence[NewChunk]) -> dict[str, int]:
@@ -64,8 +58,7 @@ def _sizes(tables: Tables, chunks: Sequence[NewChunk]) -> dict[str, int]:
     sizes = dict(tables.vector_sizes)
     for vector in (new.embedding for new in chunks if new.embedding is not None):
         size = sizes.setdefault(vector.model, vector.dim)
-        if vector.dim != size or len(vector.values) != 2 * size:
-            raise InvalidInput(f"A vector of {vector.model} has {size} dimensions; this one has {vector.dim}.")
+        check_vector(vector, size)
     return sizes
 
 

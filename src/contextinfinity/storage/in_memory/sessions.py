@@ -7,10 +7,9 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
-from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
-from contextinfinity.storage.in_memory.tables import Tables, check_id, check_text
-
-LONGEST_NAME = 128
+from contextinfinity.errors import AlreadyExists, NotFound
+from contextinfinity.storage.in_memory.tables import Tables, check_text
+from contextinfinity.storage.rules import check_new_session
 
 
 class InMemorySessions:
@@ -21,7 +20,7 @@ class InMemorySessions:
 
     async def create(self, new: NewSession) -> Session:
         """Make a session with one branch and its root state."""
-        _check_names(new)
+        check_new_session(new)
         check_text(new)
         with self._tables.transaction() as tables:
             if new.id in tables.sessions:
@@ -67,17 +66,6 @@ class InMemorySessions:
             session = replace(session, active_branch=branch_id, updated_at=now())
             tables.sessions[session_id] = session
             return session
-
-
-def _check_names(new: NewSession) -> None:
-    check_id(new.id)
-    for what, name, shortest in (
-        ("external_id", new.external_id, 1),
-        ("user_id", new.owner.user_id, 1),
-        ("org_id", new.owner.org_id, 0),
-    ):
-        if name is not None and not shortest <= len(name) <= LONGEST_NAME:
-            raise InvalidInput(f"{what} has {len(name)} characters; {shortest} to {LONGEST_NAME} are allowed.")
 
 
 def _made_already(session: Session, new: NewSession) -> Session:

@@ -10,9 +10,17 @@ from contextinfinity.domain.ids import BranchId, StateId, new_id, now
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import State, StateDraft, StateReason
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, WrongPhase
 from contextinfinity.storage.in_memory.jobs import AFTER_COMMIT, enqueue
 from contextinfinity.storage.in_memory.tables import Tables, check_text
+from contextinfinity.storage.rules import (
+    check_branch_of,
+    check_fact,
+    check_head,
+    check_phase,
+    drafted_state,
+    not_settled,
+    remove_pin,
+)
 
 
 class InMemoryStates:
@@ -46,7 +54,8 @@ class InMemoryStates:
             if turn is not None and turn.state_after is not None:
                 return tables.states[turn.state_after]
             _check_commit(tables, branch, turn, expected_head)
-            state = _follow(tables.head(branch), draft, turn)
+            head = tables.head(branch)
+            state = drafted_state(draft, head, head.turn_seq if turn is None else turn.turn_seq)
             append(tables, branch, state)
             if turn is not None:
                 committed = replace(turn, phase=Phase.STATE_COMMITTED, state_after=state.id, updated_at=now())
@@ -58,10 +67,9 @@ class InMemoryStates:
     async def pin(self, branch_id: BranchId, fact: str) -> State:
         """Add a pinned fact word for word: a state of its own, at once."""
         check_text(fact)
+        check_fact(fact)
         with self._tables.transaction() as tables:
             branch = tables.branch(branch_id)
-            if not fact.strip():
-                raise InvalidInput("A pinned fact needs words.")
             head = tables.head(branch)
             if fact in head.pinned_facts:
                 return head
@@ -72,10 +80,7 @@ class InMemoryStates:
         with self._tables.transaction() as tables:
             branch = tables.branch(branch_id)
             head = tables.head(branch)
-            facts = head.pinned_facts
-            if not 1 <= number <= len(facts):
-                raise NotFound(f"There is no pinned fact {number}; there are {len(facts)}.")
-            rest = facts[: number - 1] + facts[number:]
+            rest = remove_pin(head.pinned_facts, number)
             return append(tables, branch, next_state(head, branch, "unpin", pinned_facts=rest))
 
 
@@ -102,46 +107,15 @@ def append(tables: Tables, branch: Branch, state: State) -> State:
 
 def _turn_of(tables: Tables, branch: Branch, turn_id: str) -> Turn:
     turn = tables.turn(turn_id)
-    if turn.branch_id != branch.id:
-        raise InvalidInput(f"Turn {turn_id} belongs to branch {turn.branch_id}, not to {branch.id}.")
+    check_branch_of(turn_id, turn.branch_id, branch.id)
     return turn
 
 
 def _check_commit(tables: Tables, branch: Branch, turn: Turn | None, expected_head: StateId | None) -> None:
-    if turn is not None and turn.phase is not Phase.RESPONSE_FINALIZED:
-        raise WrongPhase(f"Turn {turn.id} is {turn.phase}; only a final answer can be committed.")
-    if expected_head not in (None, branch.head_state):
-        raise HeadMoved(f"The head of branch {branch.id} is {branch.head_state} by now.", head=branch.head_state)
+    if turn is not None:
+        check_phase(turn.id, turn.phase, frozenset({Phase.RESPONSE_FINALIZED}))
+    check_head(branch.id, branch.head_state, expected_head)
     if turn is not None:
         for earlier in tables.unsettled(branch.id):
             if earlier.turn_seq < turn.turn_seq:
-                raise OutOfOrder(f"Turn {earlier.turn_seq} is {earlier.phase}; turn {turn.turn_seq} has to wait.")
-
-
-def _follow(head: State, draft: StateDraft, turn: Turn | None) -> State:
-    """Make the state a draft asks for: what it leaves open is the head's."""
-    turn_seq = head.turn_seq if turn is None else turn.turn_seq
-    covers = head.covers_turn_seq if draft.covers_turn_seq is None else draft.covers_turn_seq
-    if not 0 <= covers <= turn_seq:
-        raise InvalidInput(f"A state of turn {turn_seq} cannot cover the turns up to {covers}.")
-    summary = head.summary if draft.summary is None else draft.summary
-    return State(
-        id=new_id(),
-        session_id=head.session_id,
-        branch_id=draft.branch_id,
-        state_seq=head.state_seq + 1,
-        turn_seq=turn_seq,
-        covers_turn_seq=covers,
-        reason=draft.reason,
-        created_at=now(),
-        parent_id=head.id,
-        summary=summary,
-        pinned_facts=head.pinned_facts,
-        token_count_est=_tokens(head, draft),
-    )
-
-
-def _tokens(head: State, draft: StateDraft) -> int:
-    if draft.token_count_est is not None:
-        return draft.token_count_est
-    return head.token_count_est if draft.summary is None else len(draft.summary) // 4
+                raise not_settled(earlier.turn_seq, earlier.phase)

@@ -14,13 +14,13 @@ from itertools import count
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk
-from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, WorkerId, is_id
+from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, WorkerId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
 from contextinfinity.domain.work import Job, JobType, Worker
-from contextinfinity.errors import InvalidInput, LedgerClosed, NotFound
+from contextinfinity.errors import LedgerClosed, NotFound
 
 
 class Tables:
@@ -137,9 +137,3 @@ def waiting(turns: Iterator[Turn]) -> list[Turn]:
 def check_text(value: object) -> None:
     """Refuse what could not be written down: lone surrogates, objects that are no JSON."""
     wire.dumps(value)
-
-
-def check_id(given: str | None) -> None:
-    """Refuse an id of the caller's that is no UUID."""
-    if given is not None and not is_id(given):
-        raise InvalidInput(f"{given!r} is no id.", hint="Give a UUID in lower case with dashes, or none at all.")

@@ -25,17 +25,15 @@ from contextinfinity.domain.turn import (
 from contextinfinity.errors import (
     AlreadyExists,
     BranchBusy,
-    InvalidInput,
     NotFound,
-    OutOfOrder,
     QueueFull,
-    TurnLost,
     WrongPhase,
 )
 from contextinfinity.storage.in_memory.contents import check_blobs
 from contextinfinity.storage.in_memory.jobs import enqueue
 from contextinfinity.storage.in_memory.states import append, next_state
-from contextinfinity.storage.in_memory.tables import Tables, check_id, check_text, waiting
+from contextinfinity.storage.in_memory.tables import Tables, check_text, waiting
+from contextinfinity.storage.rules import check_finalising, check_id, check_owner, check_phase, not_settled
 
 BEFORE_FINAL = OPEN_PHASES | {Phase.ACCEPTED}
 
@@ -103,13 +101,9 @@ class InMemoryTurns:
         check_text(end)
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
-            asks_back = turn.phase is Phase.CONTEXT_PREPARED and end.outcome == "clarification" and end.step is None
-            if not asks_back:
-                _expect(turn, Phase.RESPONDING)
-                if end.step is None:
-                    raise InvalidInput("A turn that was responding ends with its last step.")
+            check_finalising(turn_id, turn.phase, end)
             turn = _end(tables, turn, Phase.RESPONSE_FINALIZED, end)
-            if asks_back and end.plan is not None:
+            if end.plan is not None:
                 tables.questions[turn_id] = end.plan
             enqueue(tables, "summarize_turn", turn.branch_id, turn_id)
             return turn
@@ -137,7 +131,7 @@ class InMemoryTurns:
         with self._tables.transaction() as tables:
             branch = tables.branch(branch_id)
             for turn in tables.unsettled(branch_id):
-                raise OutOfOrder(f"Turn {turn.turn_seq} of the branch is still {turn.phase}.")
+                raise not_settled(turn.turn_seq, turn.phase)
             if not exchanges:
                 return ()
             shown = check_blobs(tables, *(said for each in exchanges for said in (each.message, each.answer)))
@@ -246,14 +240,12 @@ def _append_turns(tables: Tables, branch: Branch, turns: Sequence[Turn]) -> None
 
 def _owned(tables: Tables, turn_id: TurnId, owner: WorkerId) -> Turn:
     turn = tables.turn(turn_id)
-    if turn.owner != owner:
-        raise TurnLost(f"Turn {turn_id} belongs to {turn.owner or 'nobody'}, not to {owner}.")
+    check_owner(turn_id, turn.owner, owner)
     return turn
 
 
 def _expect(turn: Turn, *phases: Phase) -> None:
-    if turn.phase not in phases:
-        raise WrongPhase(f"Turn {turn.id} is {turn.phase}; this needs {' or '.join(sorted(phases))}.")
+    check_phase(turn.id, turn.phase, frozenset(phases))
 
 
 def _steps(tables: Tables, turn_id: TurnId) -> list[Step]:

@@ -10,9 +10,8 @@ from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk, Embedding, NewChunk
 from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, new_id, now, to_millis
 from contextinfinity.domain.turn import Phase
-from contextinfinity.errors import InvalidInput
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span
+from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, check_vector
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import Row, many, must, one, pack, to_message, unpack
 
@@ -86,8 +85,7 @@ def _model(connection: apsw.Connection, embedding: Embedding) -> int:
     """Give the number of the vector's model; all vectors of a model have one size."""
     connection.execute(SQL["insert_embedding_model"], {"name": embedding.model, "dim": embedding.dim})
     key, dim = one(connection, SQL["select_embedding_model"], (embedding.model,))  # type: ignore[misc]
-    if embedding.dim != dim or len(embedding.values) != 2 * dim:
-        raise InvalidInput(f"A vector of {embedding.model} has {dim} dimensions; this one has {embedding.dim}.")
+    check_vector(embedding, dim)
     return int(key)
 
 

@@ -103,7 +103,9 @@ class SqliteJobs:
 
     async def due_in(self) -> timedelta | None:
         """Tell how long until the next queued job is due."""
-        row = await self._database.read(lambda connection: one(connection, SQL["select_next_due"]))
+        row = await self._database.read(
+            lambda connection: one(connection, SQL["select_next_due"], {"now": to_millis(now())})
+        )
         return None if row is None or row[0] is None else from_millis(row[0]) - now()
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import apsw
 import msgspec
 
-from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
+from contextinfinity.domain.ids import BranchId, StateId, from_millis, new_id, now, to_millis
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.storage import sql_files
@@ -90,4 +90,4 @@ def _insert(connection: apsw.Connection, turn: Turn) -> Turn:
 
 def _to_the_millisecond(moment: datetime) -> datetime:
     """Give a moment as it will be read back."""
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    return from_millis(to_millis(moment))

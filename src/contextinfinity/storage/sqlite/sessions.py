@@ -14,9 +14,9 @@ from contextinfinity.domain.ids import (
 )
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import SCHEMA_VERSION
-from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.errors import AlreadyExists, NotFound
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.rules import check_new_session, check_place
+from contextinfinity.storage.rules import check_new_session, check_place, check_rollback
 from contextinfinity.storage.sqlite.content import keep_text
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import many, maybe_pack, must, one, pack, to_branch, to_session, unpack
@@ -123,8 +123,7 @@ class SqliteBranches:
         self, branch_id: BranchId, *, to: int | None = None, state: int | None = None, label: str | None = None
     ) -> Branch:
         """Fork there and make the new branch the active one."""
-        if to is None and state is None:
-            raise InvalidInput("A rollback needs a place: a turn to go back to, or the number of a state.")
+        check_rollback(to, state)
 
         def write(connection: apsw.Connection) -> Branch:
             branch = _fork(connection, branch_id, to, state, label)

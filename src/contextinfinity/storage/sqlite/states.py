@@ -11,13 +11,21 @@ from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Phase
-from contextinfinity.errors import HeadMoved, InvalidInput, OutOfOrder, WrongPhase
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.rules import check_fact, drafted_state, remove_pin
+from contextinfinity.storage.rules import (
+    check_branch_of,
+    check_fact,
+    check_head,
+    check_phase,
+    drafted_state,
+    no_state,
+    not_settled,
+    remove_pin,
+)
 from contextinfinity.storage.sqlite.content import keep_text
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.jobs import enqueue
-from contextinfinity.storage.sqlite.rows import many, must, one, pack, to_state
+from contextinfinity.storage.sqlite.rows import many, must, one, pack, to_state, unpack
 
 SQL = sql_files.load(__package__, "states.sql")
 
@@ -124,7 +132,7 @@ def numbered_state(connection: apsw.Connection, branch: Branch, number: int) -> 
             state_id, turn_seq, _ = must(found, "state", str(number))
             return (state_id, number), turn_seq
         branch_id = base_branch
-    raise InvalidInput(f"Branch {branch.id} has no state {number}; its states are 0 to {branch.head_seq}.")
+    raise no_state(branch, number)
 
 
 def newest_state(connection: apsw.Connection, branch: Branch, at: int) -> tuple[bytes, int]:
@@ -153,14 +161,11 @@ def _commit(connection: apsw.Connection, draft: StateDraft, expected_head: State
         phase, branch_id, turn_seq, state_after = must(
             one(connection, SQL["select_commit"], (pack(draft.turn_id),)), "turn", draft.turn_id
         )
-        if branch_id != pack(draft.branch_id):
-            raise InvalidInput(f"Turn {draft.turn_id} is not a turn of branch {draft.branch_id}.")
+        check_branch_of(draft.turn_id, unpack(branch_id), draft.branch_id)
         if state_after is not None:
             return to_state(one(connection, SQL["select_state"], (state_after,)))
-        if phase != Phase.RESPONSE_FINALIZED:
-            raise WrongPhase(f"Turn {draft.turn_id} is {phase}; only a finalised turn is committed.")
-    if expected_head not in (None, head.id):
-        raise HeadMoved(f"The head of branch {draft.branch_id} is {head.id}, not {expected_head}.", head=head.id)
+        check_phase(draft.turn_id, Phase(phase), frozenset({Phase.RESPONSE_FINALIZED}))
+    check_head(draft.branch_id, head.id, expected_head)
     state = drafted_state(draft, head, turn_seq)
     if draft.turn_id is not None:
         _commit_turn(connection, draft, state)
@@ -181,7 +186,7 @@ def refuse_unsettled(connection: apsw.Connection, branch_id: BranchId, *, before
     """Refuse to commit past a turn that is neither committed nor failed."""
     row = one(connection, SQL["select_unsettled"], {"branch_id": pack(branch_id), "before": before})
     if row is not None:
-        raise OutOfOrder(f"Turn {row[0]} of branch {branch_id} is {row[1]}: it has to be settled first.")
+        raise not_settled(row[0], row[1])
 
 
 def _advance(connection: apsw.Connection, head: State, branch_id: BranchId, **changes: Any) -> State:

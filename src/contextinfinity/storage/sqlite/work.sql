@@ -21,9 +21,10 @@ SELECT id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at,
 FROM job WHERE branch_id = :branch_id AND job_type = :job_type AND turn_id IS :turn_id
 
 -- name: select_next_job
--- The next job due whose branch is free and which has no earlier one of its kind before it.
+-- The next job due whose branch is free and which has no earlier one of its kind before it. No job is ever put off
+-- for an hour: one that seems to be was queued before the clock went back, and is due.
 SELECT j.id FROM job AS j
-WHERE j.state = 'queued' AND j.run_at <= :now
+WHERE j.state = 'queued' AND j.run_at NOT BETWEEN :now + 1 AND :now + 3600000
   AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = j.branch_id AND r.state = 'running')
   AND NOT EXISTS (SELECT 1 FROM job AS e WHERE e.branch_id = j.branch_id AND e.job_type = j.job_type
     AND e.turn_seq < j.turn_seq AND e.state = 'queued')
@@ -75,7 +76,7 @@ SELECT state, job_type, count(*), min(created_at) FROM job GROUP BY state, job_t
 
 -- name: select_next_due
 -- When the next queued job is due.
-SELECT min(run_at) FROM job WHERE state = 'queued'
+SELECT min(CASE WHEN run_at > :now + 3600000 THEN :now ELSE run_at END) FROM job WHERE state = 'queued'
 
 -- name: insert_worker
 -- A process begins to work.

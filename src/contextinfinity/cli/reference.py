@@ -1,0 +1,65 @@
+"""The page of the manual that lists every command, made from the commands themselves.
+
+python -m contextinfinity.cli.reference > docs/reference/commands.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from contextinfinity.cli.app import app
+
+_OPENING = """\
+# Commands
+
+<!-- Made by `python -m contextinfinity.cli.reference`; change the commands, not this page. -->
+
+`cix`, also `contextinfinity` and `python -m contextinfinity`. Every command takes `--data-dir`, `--config` and
+`--json`, works without a server, and ends with 0 when it was done, 1 when it could not be done, and 2 when it was
+asked for in the wrong way. Answers and lists go to stdout, everything else to stderr.
+
+A conversation is named by its id, by the id your program gave it, by the first or last six or more signs of its id,
+or by `last`: the one spoken in last. A branch is named by its label, its id, or the first or last six or more signs
+of its id. What fits several is refused, with all of them.
+
+`cix --version` prints the version; `cix --verbose COMMAND` tells on stderr what happens.
+"""
+
+_SHARED = ("user", "config", "data_dir", "as_json")
+_HIDDEN = "help"
+
+
+def reference() -> str:
+    """Give the page, in Markdown."""
+    group: Any = typer.main.get_command(app)
+    return "\n".join([_OPENING, *("\n".join(_command(name, one)) for name, one in group.commands.items())])
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    own = [one for one in command.params if one.name != _HIDDEN]
+    arguments = [one for one in own if one.param_type_name == "argument"]
+    options = [one for one in own if one.param_type_name == "option"]
+    yield f"## cix {' '.join([name, *(one.metavar for one in arguments)])}\n"
+    yield f"{inspect.cleandoc(command.help or '')}\n"
+    yield "| | meaning | default |"
+    yield "| --- | --- | --- |"
+    for one in arguments:
+        yield _row(one.metavar, one)
+    for one in sorted(options, key=lambda one: one.name in _SHARED):  # its own first
+        yield _row(" ".join(filter(None, [one.opts[0], one.metavar])), one)
+    yield ""
+
+
+def _row(name: str, parameter: Any) -> str:
+    default = "" if parameter.default in (None, False) or parameter.required else f"`{parameter.default}`"
+    shown = name.replace("|", "\\|")
+    return f"| `{shown}` | {parameter.help} | {default} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

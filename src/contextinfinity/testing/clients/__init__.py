@@ -1,0 +1,28 @@
+"""What every client promises, as tests.
+
+A client proves itself with a few lines::
+
+    class TestMyClient(ClientSuite):
+        @pytest.fixture
+        async def client(self, tmp_path):
+            async with my_client(suite_settings(tmp_path)) as client:
+                yield client
+
+``suite_settings`` are the settings of the engine behind it: an empty ledger in that folder, and the models the
+promises need. They need pytest with pytest-asyncio in auto mode, and see the client through its contract only.
+"""
+
+from __future__ import annotations
+
+from contextinfinity.testing.clients.branches import BranchPromises
+from contextinfinity.testing.clients.models import suite_settings
+from contextinfinity.testing.clients.pins import PinPromises
+from contextinfinity.testing.clients.talking import TalkPromises
+from contextinfinity.testing.clients.threads import ThreadPromises
+
+
+class ClientSuite(TalkPromises, ThreadPromises, BranchPromises, PinPromises):
+    """Every promise of the contract. Give it a ``client`` fixture on an empty ledger with ``suite_settings``."""
+
+
+__all__ = ["BranchPromises", "ClientSuite", "PinPromises", "TalkPromises", "ThreadPromises", "suite_settings"]

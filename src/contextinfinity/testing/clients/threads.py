@@ -1,0 +1,96 @@
+"""What a client promises about threads."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextinfinity.client.contract import Client
+from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+
+ANNA = Owner(user_id="anna")
+
+
+async def thread_of(client: Client, *said: str) -> str:
+    """Make a thread in which that was said."""
+    thread = (await client.conversations.ask("new", said[0])).thread_id
+    for text in said[1:]:
+        await client.conversations.ask(thread, text)
+    return thread
+
+
+class ThreadPromises:
+    """``Threads``, without their branches."""
+
+    async def test_a_new_thread_is_empty(self, client: Client) -> None:
+        made = await client.threads.create(NewSession(owner=ANNA, title="Plans", external_id="plans"))
+        assert (made.user_id, made.title, made.external_id, made.turns, made.said) == ("anna", "Plans", "plans", 0, "")
+        assert await client.threads.get(made.thread_id) == made
+        assert (await client.conversations.show(made.thread_id)).turns == ()
+        with pytest.raises(AlreadyExists):
+            await client.threads.create(NewSession(owner=ANNA, external_id="plans"))
+
+    async def test_threads_are_listed_by_what_was_said_last(self, client: Client) -> None:
+        one, two = await thread_of(client, "a", "b"), await thread_of(client, "c")
+        await client.conversations.ask(one, "d")
+        assert [(thread.thread_id, thread.turns, thread.said) for thread in await client.threads.list()] == [
+            (one, 3, "d"),
+            (two, 1, "c"),
+        ]
+
+    async def test_a_list_goes_on_after_any_thread(self, client: Client) -> None:
+        made = [await thread_of(client, text) for text in "abc"]
+        first = await client.threads.list(limit=2)
+        rest = await client.threads.list(after=first[-1].thread_id)
+        assert [thread.thread_id for thread in (*first, *rest)] == made[::-1]
+
+    async def test_an_owner_sees_only_their_own(self, client: Client) -> None:
+        turn = await client.conversations.ask("plans", "Hello", user_id="anna")
+        assert await client.threads.list() == ()
+        assert [thread.thread_id for thread in await client.threads.list(ANNA)] == [turn.thread_id]
+        assert (await client.threads.get("plans", ANNA)).thread_id == turn.thread_id
+        with pytest.raises(NotFound):
+            await client.threads.get("plans")
+
+    async def test_reading_makes_no_thread(self, client: Client) -> None:
+        for unknown in (new_id(), "my-thread"):
+            with pytest.raises(NotFound):
+                await client.threads.get(unknown)
+        assert await client.threads.list() == ()
+
+    async def test_a_thread_gets_another_title(self, client: Client) -> None:
+        thread = await thread_of(client, "Hello")
+        assert (await client.threads.rename(thread, "Greetings")).title == "Greetings"
+        assert (await client.threads.get(thread)).title == "Greetings"
+        with pytest.raises(NotFound):
+            await client.threads.rename(new_id(), "Nothing")
+
+    async def test_a_thread_is_found_by_what_a_person_writes(self, client: Client) -> None:
+        turn = await client.conversations.ask("plans", "Hello")
+        thread = turn.thread_id
+        for reference in (thread, "plans", "last", thread[-6:], thread[-12:], thread[:30], thread[-12:].upper()):
+            assert (await client.threads.find(reference)).thread_id == thread
+
+    async def test_last_is_the_one_spoken_in_last_by_that_person(self, client: Client) -> None:
+        with pytest.raises(NotFound):
+            await client.threads.find("last")
+        one, _ = await thread_of(client, "a"), await thread_of(client, "b")
+        await client.conversations.ask(one, "c")
+        await client.conversations.ask("new", "d", user_id="anna")
+        assert (await client.threads.find("last")).thread_id == one
+
+    async def test_a_part_that_fits_several_names_them(self, client: Client) -> None:
+        made = [await thread_of(client, text) for text in "abc"]
+        part = made[0][:6] if made[1].startswith(made[0][:6]) else made[2][:6]  # the time; it may step on once
+        fitting = [thread for thread in made if thread.startswith(part)]
+        with pytest.raises(InvalidInput) as refused:
+            await client.threads.find(part)
+        assert len(fitting) > 1
+        assert all(thread in refused.value.message for thread in fitting)
+
+    async def test_a_part_that_is_too_short_or_fits_nothing_is_not_found(self, client: Client) -> None:
+        thread = await thread_of(client, "Hello")
+        for reference in (thread[-5:], thread[:5], "nothing-like-it", thread[2:12], "", new_id()):
+            with pytest.raises(NotFound):
+                await client.threads.find(reference)

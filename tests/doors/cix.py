@@ -1,0 +1,138 @@
+"""``cix`` as tests use it: in this process where that is enough, as a real one where signals and pipes matter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from typer.testing import CliRunner, Result
+
+from contextinfinity.cli.app import app
+
+CONFIG = """\
+[general]
+default_model = "main"
+[models.main]
+provider = "scripted"
+path = "main.json"
+"""
+
+
+class Cix:
+    """The command line on one data folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def script(self, *replies: object) -> None:
+        """Say what the model answers: a text or a reply's fields each, one after the other, then again."""
+        (self.folder / "config.toml").write_text(CONFIG, encoding="utf-8")
+        whole = {"replies": replies, "loop": True}
+        (self.folder / "main.json").write_text(json.dumps(whole), encoding="utf-8")
+
+    def __call__(self, *arguments: str, stdin: str | bytes = "") -> Result:
+        """Run a command; whatever it ends with, it ends in an orderly way."""
+        done = CliRunner().invoke(app, [*arguments, "--data-dir", str(self.folder)], input=stdin)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert "Traceback" not in done.stderr
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """Run a command with ``--json`` and read what it prints."""
+        done = self(*arguments, "--json")
+        assert done.exit_code == code, done.stderr
+        return json.loads(done.stdout)
+
+    def ask(self, question: str, *options: str) -> Any:
+        """Ask and give the finished turn."""
+        return self.json("ask", question, *options)
+
+    def said(self, *options: str, session: str = "last") -> list[tuple[str, str]]:
+        """Read (question, answer) of every turn."""
+        return [(turn["user"], turn["assistant"]) for turn in self.turns(*options, session=session)]
+
+    def turns(self, *options: str, session: str = "last") -> list[dict[str, Any]]:
+        """Read the turns of a conversation."""
+        turns: list[dict[str, Any]] = self.json("show", session, *options)["turns"]
+        return turns
+
+    def start(self, *arguments: str, terminal: bool = False) -> Process:
+        """Start a real process."""
+        command = [sys.executable, "-m", "contextinfinity", *arguments, "--data-dir", str(self.folder)]
+        return Process([sys.executable, "-c", IN_A_TERMINAL, *command] if terminal else command)
+
+
+IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+
+
+class Process:
+    """A process one talks with through pipes."""
+
+    def __init__(self, command: list[str]) -> None:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
+        self._process = subprocess.Popen(
+            command,
+            env=inherited | {"TERM": "dumb"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def type(self, text: str) -> None:
+        """Give it input."""
+        pipe = _there(self._process.stdin)
+        pipe.write(text.encode())
+        pipe.flush()
+
+    def until(self, text: str) -> str:
+        """Read its output until that text stands there; give all that was read."""
+        output = _there(self._process.stdout)
+        read = b""
+        while not read.endswith(text.encode()):
+            sign = os.read(output.fileno(), 1)
+            assert sign, f"it ended with {read!r}"
+            read += sign
+        return read.decode()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Close its input and wait for its end: exit code, what else it printed, what it told on stderr."""
+        output, errors = self._process.communicate(timeout=60)
+        assert b"Traceback" not in errors
+        return self._process.returncode, output.decode(), errors.decode()
+
+    def wait(self) -> int:
+        """Wait for its end with its input still open."""
+        return self._process.wait(timeout=60)
+
+    def told(self, text: str) -> str:
+        """Read stderr until that text stands there."""
+        errors = _there(self._process.stderr)
+        read = b""
+        while not read.endswith(text.encode()):
+            sign = os.read(errors.fileno(), 1)
+            assert sign, f"it ended with {read!r}"
+            read += sign
+        return read.decode()
+
+
+def _there(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe

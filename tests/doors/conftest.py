@@ -1,0 +1,18 @@
+"""What the tests of the doors share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.doors.cix import Cix
+
+
+@pytest.fixture
+def cix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cix:
+    """The command line on an empty folder, without the settings of whoever runs the tests."""
+    for name in [name for name in os.environ if name.startswith("CONTEXTINFINITY_")]:
+        monkeypatch.delenv(name)
+    return Cix(tmp_path)

@@ -1,0 +1,85 @@
+"""A process that talks to an engine until somebody kills it, or until it kills itself at a boundary.
+
+``python -m tests.recovery.doomed FOLDER KILL TEXT…`` says the texts one after the other, tells what it hears on its
+standard output, and stays until its jobs are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.torture.account import Accepted, Ended, Fact, Shown, Teller, facts_in
+from benchmarks.torture.life import engine_on, until_quiet
+from benchmarks.torture.plans import Kill
+from contextinfinity.domain.events import Delta, TurnDone
+
+ROOT = Path(__file__).resolve().parents[2]
+THREAD = "a talk"
+
+
+@contextmanager
+def process(folder: Path, *texts: str, kill: Kill | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Start one; it does not outlive the block."""
+    command = [sys.executable, "-m", "tests.recovery.doomed", str(folder), msgspec.json.encode(kill).decode(), *texts]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def died_at(folder: Path, kill: Kill, *texts: str) -> list[Fact]:
+    """Let one kill itself; give what it told until then."""
+    with process(folder, *texts, kill=kill) as running:
+        told = running.communicate()[0]
+        assert running.returncode < 0, f"it was to die at {kill}"
+    return facts_in(told)
+
+
+def told_until(running: subprocess.Popen[bytes], enough: Callable[[list[Fact]], bool]) -> list[Fact]:
+    """Listen to one until it has told enough."""
+    facts: list[Fact] = []
+    assert running.stdout is not None
+    while not enough(facts):
+        line = running.stdout.readline()
+        assert line, f"it ended too early, after {facts}"
+        facts += facts_in(line)
+    return facts
+
+
+def rest_of(running: subprocess.Popen[bytes]) -> list[Fact]:
+    """Listen to one until it ends."""
+    return facts_in(running.communicate()[0])
+
+
+def shown_in(facts: list[Fact]) -> str:
+    """Join what was shown of the last turn."""
+    last = [fact.turn_id for fact in facts if isinstance(fact, Accepted)][-1]
+    return "".join(fact.text for fact in facts if isinstance(fact, Shown) and fact.turn_id == last)
+
+
+async def main(folder: Path, kill: Kill | None, texts: list[str]) -> None:
+    """Talk."""
+    tell = Teller(sys.stdout.fileno())
+    async with engine_on(folder, kill) as (engine, store):
+        for text in texts:
+            turn, _ = await engine.accept(THREAD, text)
+            tell(Accepted(turn.id, turn.session_id, turn.branch_id, turn.turn_seq, text))
+            async for stamped in engine.watch(turn.id):
+                if isinstance(stamped.event, Delta):
+                    tell(Shown(turn.id, stamped.event.text))
+                elif isinstance(stamped.event, TurnDone):
+                    tell(Ended(turn.id, stamped.event.turn.outcome, stamped.event.turn.text))
+        await until_quiet(store)
+
+
+if __name__ == "__main__":
+    doom = msgspec.json.decode(sys.argv[2], type=Kill | None)
+    asyncio.run(main(Path(sys.argv[1]), doom, sys.argv[3:]))

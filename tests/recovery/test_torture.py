@@ -1,0 +1,132 @@
+"""kill -9 at every boundary and at random moments: nothing lost, nothing doubled, nothing broken.
+
+The small version of ``python -m benchmarks.torture --trials 10000``, each time with another seed, which a failure
+prints. The rest sees the check itself fail, on ledgers that were tampered with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from benchmarks.torture.account import Account, Fault, Forked, Pinned
+from benchmarks.torture.inspection import offences
+from benchmarks.torture.life import Life, live
+from benchmarks.torture.plans import labels, schedule
+from tests.recovery.doomed import ROOT
+
+TRIALS = 2 * len(labels())
+
+
+@pytest.mark.req("TURN-8", "TURN-9", "STREAM-3")
+def test_nothing_is_lost_or_doubled_wherever_a_process_is_killed(quick_folder: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    options = ["--trials", TRIALS, "--starts", 3, "--folder", quick_folder, "--report", report]
+    command = [sys.executable, "-m", "benchmarks.torture", *map(str, options)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(report.read_text())
+    assert (found["lost"], found["doubled"], found["broken"]) == (0, 0, 0)
+    assert found["trials"] == TRIALS
+    assert found["unreached"] == [], "every boundary was somebody's end"
+    assert found["acknowledged"] > TRIALS
+
+
+def test_every_boundary_has_its_turn_and_a_seed_gives_the_same_plans() -> None:
+    plans = schedule(7, TRIALS, starts=3)
+    assert {plan.label for plan in plans} > labels()
+    assert sum(plan.fresh_process for plan in plans) == 3
+    assert plans == schedule(7, TRIALS, starts=3)
+    assert plans != schedule(8, TRIALS, starts=3)
+
+
+# The check itself, on a ledger that is well and then is not.
+
+DONE = "(SELECT id FROM turn WHERE phase = 'Done' AND outcome = 'completed' AND answer IS NOT NULL LIMIT 1)"
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Account]:
+    """A data_dir after a life that came to its own end, and what it was told."""
+    folder, account = tmp_path_factory.mktemp("torture") / "data", Account()
+    asyncio.run(live(Life(folder=str(folder), name="one", seed="eight"), account.add))
+    return folder, account
+
+
+@pytest.fixture
+def ledger_copy(told: tuple[Path, Account], tmp_path: Path) -> Iterator[tuple[Path, apsw.Connection]]:
+    """A copy of it whose guards are off."""
+    folder = tmp_path / "data"
+    shutil.copytree(told[0], folder)
+    connection = apsw.Connection(str(folder / "ledger.db"))
+    for kind, name in connection.execute("SELECT type, name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        connection.execute(f"DROP {kind} {name}")
+    yield folder, connection
+    connection.close()
+
+
+def test_a_ledger_that_is_well_has_no_offences(told: tuple[Path, Account]) -> None:
+    folder, account = told
+    assert list(offences(folder, account)) == []
+    assert account.pins
+    assert account.forks
+    assert len(account.ended) == len(account.accepted) > 5
+
+
+@pytest.mark.parametrize(
+    ("fault", "words", "statement"),
+    [
+        ("lost", "turn", f"DELETE FROM turn WHERE id = {DONE}"),
+        ("lost", "was shown", f"UPDATE turn SET answer = NULL WHERE id = {DONE}"),
+        ("lost", "the journal holds", "UPDATE message SET text = substr(text, 1, 2) WHERE role = 'assistant'"),
+        ("lost", "Forked", "DELETE FROM branch WHERE parent_id IS NOT NULL"),
+        ("lost", "Pinned", "UPDATE state SET pins = NULL"),
+        ("broken", "nobody said", "UPDATE message SET text = text || '!' WHERE role = 'user'"),
+        ("broken", "was acknowledged as", "UPDATE message SET text = text || '!' WHERE role = 'user'"),
+        ("broken", "was never said", "UPDATE message SET text = text || '!' WHERE role = 'assistant'"),
+        ("broken", "its end was told as", f"UPDATE turn SET outcome = 'paused' WHERE id = {DONE}"),
+        ("broken", "nobody asked for that", f"UPDATE turn SET outcome = 'paused' WHERE id = {DONE}"),
+        ("broken", "nobody stopped it", f"UPDATE turn SET outcome = 'cancelled' WHERE id = {DONE}"),
+        ("broken", "as if it counted", f"UPDATE turn SET outcome = 'incomplete' WHERE id = {DONE}"),
+        ("broken", "it is called whole", "UPDATE turn SET outcome = 'completed' WHERE phase = 'Failed'"),
+        ("broken", "it is not settled", f"UPDATE turn SET phase = 'Indexed' WHERE id = {DONE}"),
+        ("broken", "states commit it", f"UPDATE turn SET state_after = NULL WHERE id = {DONE}"),
+        ("broken", "steps are open", "UPDATE step SET outcome = NULL"),
+        ("broken", "its error is", f"UPDATE turn SET error = '{{}}' WHERE id = {DONE}"),
+        ("broken", "chunks are not", f"DELETE FROM chunk WHERE turn_id = {DONE}"),
+        ("broken", "does not follow", "UPDATE state SET parent_id = id WHERE state_seq = 2"),
+        ("broken", "is not the end of its chain", "UPDATE branch SET head_seq = head_seq - 1"),
+        ("broken", "left over: worker", "INSERT INTO worker VALUES ('w', 'here', 1, 0, 0)"),
+        (
+            "doubled",
+            "2 times",
+            "UPDATE message SET text = (SELECT min(text) FROM message WHERE role = 'user') WHERE "
+            "key IN (SELECT key FROM message WHERE role = 'user' ORDER BY text LIMIT 2)",
+        ),
+        ("doubled", "the commit of turn", "UPDATE state SET turn_seq = 1, reason = 'turn' WHERE state_seq IN (1, 2)"),
+        ("doubled", "the chunk at", "UPDATE chunk SET start = 0 WHERE side = 'user'"),
+        ("doubled", "state number", "DROP INDEX state_by_branch; UPDATE state SET state_seq = 1 WHERE state_seq = 2"),
+    ],
+)
+def test_the_check_sees(
+    fault: Fault, words: str, statement: str, told: tuple[Path, Account], ledger_copy: tuple[Path, apsw.Connection]
+) -> None:
+    folder, connection = ledger_copy
+    connection.execute(statement)
+    found = [offence.what for offence in offences(folder, told[1]) if offence.fault == fault]
+    assert any(words in what for what in found), found
+
+
+def test_the_check_sees_a_pin_or_a_fork_nobody_kept(told: tuple[Path, Account]) -> None:
+    folder, account = told
+    more = Account(sent=account.sent, stopping=account.stopping, pins=[Pinned("b", "s", 1, "A fact.")])
+    more.forks.append(Forked("b", 3))
+    assert [offence.fault for offence in offences(folder, more)] == ["lost", "lost"]
