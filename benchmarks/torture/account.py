@@ -77,10 +77,9 @@ class Offence(Struct, frozen=True, tag=True):
 
 
 class Recovered(Struct, frozen=True, tag=True):
-    """The check opened the engine after the crash: how long that took, and how many turns there are."""
+    """The check opened the engine after the crash, and that took so long."""
 
     seconds: float
-    turns: int
 
 
 Fact: TypeAlias = Sending | Accepted | Shown | Ended | Stopping | Pinned | Forked | Offence | Recovered

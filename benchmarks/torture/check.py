@@ -32,11 +32,20 @@ async def check(folder: Path, account: Account, name: str, tell: Tell) -> None:
     """Look everything over, after the trial of that name."""
     began = time.perf_counter()
     async with engine_on(folder) as (_, store):
-        opened = time.perf_counter() - began
-        if not await until_quiet(store):
-            tell(Offence("broken", "the jobs do not come to an end"))
+        seconds = time.perf_counter() - began
+        quiet = await until_quiet(store)
     for offence in offences(folder, account):
         tell(offence)
+    if quiet:
+        await _once_more(folder, account, name, tell)
+        _ask_the_doctor(folder, tell)
+        tell(Recovered(seconds))
+    else:
+        tell(Offence("broken", "the jobs do not come to an end"))
+
+
+async def _once_more(folder: Path, account: Account, name: str, tell: Tell) -> None:
+    """A second start changes nothing, and the conversations go on."""
     before = contents(folder)
     async with engine_on(folder) as (engine, store):
         await until_quiet(store)
@@ -45,12 +54,12 @@ async def check(folder: Path, account: Account, name: str, tell: Tell) -> None:
         await _late_watchers(engine, store, folder, account, tell)
         await asyncio.gather(*[_next_message(engine, thread, f"{name} {thread}", tell) for thread in THREADS])
         await until_quiet(store)
+
+
+def _ask_the_doctor(folder: Path, tell: Tell) -> None:
     for finding in examine(settings_of(folder), least_free=0).findings:
         if finding.code not in LITTER:
             tell(Offence("broken", f"the doctor finds {finding.code}: {finding.what} {finding.where}"))
-    with_turns = connect(folder)
-    tell(Recovered(opened, with_turns.execute("SELECT count(*) FROM turn").get))
-    with_turns.close()
 
 
 def settings_of(folder: Path) -> Settings:

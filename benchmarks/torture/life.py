@@ -31,7 +31,8 @@ Tell: TypeAlias = Callable[[Fact], None]
 
 THREADS = ("talk 0", "talk 1", "talk 2", "talk 3")
 LOOK_SECONDS = 0.002
-TOO_LONG = 60.0
+TOO_LONG = 30.0
+"""Seconds after which something hangs; none of it takes a hundredth of that on a quiet machine."""
 
 
 class Life(Struct, frozen=True, kw_only=True):

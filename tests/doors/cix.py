@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -60,10 +61,14 @@ class Cix:
         turns: list[dict[str, Any]] = self.json("show", session, *options)["turns"]
         return turns
 
-    def start(self, *arguments: str, terminal: bool = False) -> Process:
-        """Start a real process."""
+    def start(self, *arguments: str, terminal: bool = False, disk: int | None = None) -> Process:
+        """Start a real process, at a terminal or on a disk that takes files of that many blocks only."""
         command = [sys.executable, "-m", "contextinfinity", *arguments, "--data-dir", str(self.folder)]
-        return Process([sys.executable, "-c", IN_A_TERMINAL, *command] if terminal else command)
+        if terminal:
+            command = [sys.executable, "-c", IN_A_TERMINAL, *command]
+        if disk is not None:
+            command = ["sh", "-c", f'ulimit -f {disk}; exec "$@"', "sh", *command]
+        return Process(command)
 
 
 IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
@@ -111,6 +116,10 @@ class Process:
     def signal(self, number: int) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
+
+    def fill_disk(self) -> None:
+        """From now on it cannot write to any file."""
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (0, 0))
 
     def end(self) -> tuple[int, str, str]:
         """Close its input and wait for its end: exit code, what else it printed, what it told on stderr."""

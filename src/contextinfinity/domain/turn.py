@@ -118,7 +118,11 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class NewTurn(Struct, frozen=True, kw_only=True):
-    """A message to be accepted. ``queue_limit``: refuse when that many already wait on the branch."""
+    """A message to be accepted.
+
+    ``queue_limit``: refuse when that many already wait on the branch. ``begin``: when nothing stands before it, it
+    is ContextPrepared at once, in the same transaction: one flush less before the model is asked.
+    """
 
     branch_id: BranchId
     message: Message
@@ -127,6 +131,7 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     retry_of: TurnId | None = None
     metadata: Json = None
     queue_limit: int | None = None
+    begin: bool = False
 
 
 class NewStep(Struct, frozen=True, kw_only=True):

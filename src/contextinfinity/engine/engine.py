@@ -160,6 +160,7 @@ class Engine:
                 owner=self._parts.worker,
                 retry_of=sending.retry_of,
                 queue_limit=QUEUE_LIMIT,
+                begin=True,
             )
         )
         log.info(

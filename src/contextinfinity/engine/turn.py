@@ -11,7 +11,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from contextinfinity.domain.turn import Problem, Turn, TurnEnd
+from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.respond import insist, respond
 from contextinfinity.errors import BranchBusy, ContextInfinityError, TurnLost, WrongPhase
@@ -49,6 +49,8 @@ async def answer(parts: Parts, running: Running, model: Model) -> None:
 
 async def take_place(parts: Parts, running: Running) -> bool:
     """Wait until every earlier turn of the branch is final; False when the turn was cancelled first."""
+    if running.turn.phase is Phase.CONTEXT_PREPARED:
+        return True
     while not running.cancelled.is_set():
         news = parts.branches.listen()
         try:

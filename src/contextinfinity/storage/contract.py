@@ -100,7 +100,8 @@ class Turns(Protocol):
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0: the turn, its message and its place in the branch become durable together.
 
-        ``QueueFull`` when ``queue_limit`` turns already wait in Accepted, before anything is written.
+        ``QueueFull`` when ``queue_limit`` turns already wait in Accepted, before anything is written. With ``begin``
+        it goes on to ContextPrepared in the same transaction, unless it has to wait.
         """
         ...
 

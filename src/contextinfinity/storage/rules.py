@@ -102,7 +102,10 @@ def check_span(start: int, end: int, text: str | None) -> None:
 def check_vector(embedding: Embedding, dim: int) -> None:
     """Refuse a vector of another size than its model's others."""
     if embedding.dim != dim or len(embedding.values) != 2 * dim:
-        raise InvalidInput(f"A vector of {embedding.model} has {dim} dimensions; this one has {embedding.dim}.")
+        raise InvalidInput(
+            f"A vector of {embedding.model} has {dim} dimensions of 2 bytes each; "
+            f"this one has {embedding.dim} in {len(embedding.values)} bytes."
+        )
 
 
 def check_branch_of(turn_id: str, is_of: str, asked: str) -> None:

@@ -266,6 +266,8 @@ async def test_a_journal_given_up_here_is_followed_where_it_goes_on(
     journal.append("delta", "here")
     await following.until(1)
     journal.close()
+    for _ in range(5):
+        await asyncio.sleep(0)  # until the follower has looked once more and found nothing
     other = elsewhere.open(step, "openai")
     other.append("delta", "there")
     await other.finish("over")

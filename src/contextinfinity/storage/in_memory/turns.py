@@ -57,6 +57,9 @@ class InMemoryTurns:
             turn = _accepted(branch, new)
             _append_turns(tables, branch, (turn,))
             tables.blobs_shown |= shown
+            if new.begin and _blocker(tables, turn) is None:
+                turn = replace(turn, phase=Phase.CONTEXT_PREPARED)
+                tables.put_turn(turn)
             return turn
 
     async def prepare(self, turn_id: TurnId, owner: WorkerId) -> Turn:
@@ -64,10 +67,8 @@ class InMemoryTurns:
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
             _expect(turn, Phase.ACCEPTED)
-            for other in tables.unsettled(turn.branch_id):
-                earlier = other.phase is Phase.ACCEPTED and other.turn_seq < turn.turn_seq
-                if other.phase in OPEN_PHASES or earlier:
-                    raise BranchBusy(f"Turn {turn.turn_seq} waits for turn {other.turn_seq}, which is {other.phase}.")
+            if (other := _blocker(tables, turn)) is not None:
+                raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {other.turn_seq} of its branch is {other.phase}.")
             turn = replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=now())
             tables.put_turn(turn)
             return turn
@@ -175,6 +176,15 @@ class InMemoryTurns:
         with self._tables.transaction() as tables:
             steps = _steps(tables, turn_id)
             return steps[-1].plan if steps else tables.questions.get(turn_id)
+
+
+def _blocker(tables: Tables, turn: Turn) -> Turn | None:
+    """Find a turn of the branch that has to be final before this one is begun."""
+    for other in tables.unsettled(turn.branch_id):
+        earlier = other.phase is Phase.ACCEPTED and other.turn_seq < turn.turn_seq
+        if other.phase in OPEN_PHASES or earlier:
+            return other
+    return None
 
 
 def _accepted_already(turn: Turn, new: NewTurn) -> Turn:

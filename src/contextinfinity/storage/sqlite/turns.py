@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, new_id, now, to_millis
@@ -80,8 +81,8 @@ class SqliteTurns:
         """Record how a step ended that is not the turn's last."""
 
         def write(connection: apsw.Connection) -> None:
-            _fenced(connection, turn_id, owner, frozenset({Phase.RESPONDING}))
-            _end_step(connection, turn_id, end, None)
+            turn = _fenced(connection, turn_id, owner, frozenset({Phase.RESPONDING}))
+            _end_step(connection, turn, end, None)
 
         await self._database.write(write)
 
@@ -90,9 +91,9 @@ class SqliteTurns:
         answer = None if end.answer is None else message_columns(end.answer)
 
         def write(connection: apsw.Connection) -> Turn:
-            standing = _standing(connection, turn_id, owner)
-            check_finalising(turn_id, standing[1], end)
-            turn = _end(connection, turn_id, Phase.RESPONSE_FINALIZED, end, answer)
+            turn = _owned(connection, turn_id, owner)
+            check_finalising(turn_id, turn.phase, end)
+            turn = _end(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
             enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
             return turn
 
@@ -103,8 +104,8 @@ class SqliteTurns:
         answer = None if end.answer is None else message_columns(end.answer)
 
         def write(connection: apsw.Connection) -> Turn:
-            _fenced(connection, turn_id, owner, UNFINISHED)
-            return _end(connection, turn_id, Phase.FAILED, end, answer)
+            turn = _fenced(connection, turn_id, owner, UNFINISHED)
+            return _end(connection, turn, Phase.FAILED, end, answer)
 
         return await self._database.write(write)
 
@@ -194,6 +195,8 @@ def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) 
         },
     )
     connection.execute(SESSION_SQL["touch_session"], {"id": session_id, "now": to_millis(moment)})
+    if new.begin and _blocker(connection, turn) is None:
+        return _begin(connection, turn)
     return turn
 
 
@@ -207,45 +210,55 @@ def _refuse_long_queue(connection: apsw.Connection, branch_id: BranchId, limit: 
         )
 
 
-def _standing(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId) -> tuple[Row, Phase]:
-    """Where the turn stands, for its owner only."""
-    row = must(one(connection, SQL["select_standing"], (pack(turn_id),)), "turn", turn_id)
-    check_owner(turn_id, row[0], owner)
-    return row, Phase(row[1])
+def _owned(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
+    """Read a turn for its owner only."""
+    turn = _existing(connection, turn_id)
+    check_owner(turn_id, turn.owner, owner)
+    return turn
 
 
-def _fenced(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId, allowed: frozenset[Phase]) -> Row:
-    row, phase = _standing(connection, turn_id, owner)
-    check_phase(turn_id, phase, allowed)
-    return row
+def _fenced(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId, allowed: frozenset[Phase]) -> Turn:
+    """Read a turn for its owner, in a phase that allows what is to be done."""
+    turn = _owned(connection, turn_id, owner)
+    check_phase(turn_id, turn.phase, allowed)
+    return turn
 
 
 def _prepare(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
-    _, _, branch_id, turn_seq, _ = _fenced(connection, turn_id, owner, frozenset({Phase.ACCEPTED}))
-    blocker = one(connection, SQL["select_blocker"], {"branch_id": branch_id, "turn_seq": turn_seq})
-    if blocker is not None:
-        raise BranchBusy(f"Turn {turn_seq} waits: turn {blocker[0]} of the same branch is {blocker[1]}.")
-    values = {"id": pack(turn_id), "phase": Phase.CONTEXT_PREPARED.value, "now": to_millis(now())}
+    turn = _fenced(connection, turn_id, owner, frozenset({Phase.ACCEPTED}))
+    if (blocker := _blocker(connection, turn)) is not None:
+        raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {blocker[0]} of the same branch is {blocker[1]}.")
+    return _begin(connection, turn)
+
+
+def _blocker(connection: apsw.Connection, turn: Turn) -> Row | None:
+    """Find a turn of the branch that has to be final before this one is begun: (turn_seq, phase)."""
+    place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
+    return one(connection, SQL["select_blocker"], place)
+
+
+def _begin(connection: apsw.Connection, turn: Turn) -> Turn:
+    moment = now()
+    values = {"id": pack(turn.id), "phase": Phase.CONTEXT_PREPARED.value, "now": to_millis(moment)}
     connection.execute(SQL["move_phase"], values)
-    return _existing(connection, turn_id)
+    return replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=moment)
 
 
 def _open_step(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
-    session_id = _fenced(connection, turn_id, owner, OPEN_PHASES)[4]
+    turn = _fenced(connection, turn_id, owner, OPEN_PHASES)
     place = {"id": pack(step.id), "turn_id": pack(turn_id), "step_index": step.step_index}
     if one(connection, SQL["select_step_clash"], place) is not None:
         raise AlreadyExists(f"Turn {turn_id} has a step {step.step_index} already, or the step's id is taken.")
-    moment = to_millis(now())
-    values = {"session_id": session_id, "provider": step.provider, "model_id": step.model_id, "now": moment}
+    moment, session_id = now(), pack(turn.session_id)
+    values = {"session_id": session_id, "provider": step.provider, "model_id": step.model_id, "now": to_millis(moment)}
     connection.execute(SQL["insert_step"], place | values | {"inputs": inputs_column(step.inputs)})
     insert_plan(connection, turn_id, session_id, step.step_index, step.plan)
-    values = {"id": pack(turn_id), "provider": step.provider, "model": step.model_id, "now": moment}
-    connection.execute(SQL["begin_responding"], values)
-    return _existing(connection, turn_id)
+    connection.execute(SQL["begin_responding"], {"turn_id": pack(turn_id), **values})
+    return replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=moment)
 
 
-def _end_step(connection: apsw.Connection, turn_id: TurnId, end: StepEnd, answer: Message | None) -> None:
-    found = one(connection, SQL["select_step_outcome"], (pack(end.step_id), pack(turn_id)))
+def _end_step(connection: apsw.Connection, turn: Turn, end: StepEnd, answer: Message | None) -> None:
+    found = one(connection, SQL["select_step_outcome"], (pack(end.step_id), pack(turn.id)))
     if must(found, "step", end.step_id)[0] is not None:
         raise WrongPhase(f"Step {end.step_id} has ended already.")
     connection.execute(
@@ -261,26 +274,32 @@ def _end_step(connection: apsw.Connection, turn_id: TurnId, end: StepEnd, answer
         },
     )
     if end.response is not None:
-        session_id = one(connection, SQL["select_standing"], (pack(turn_id),))[4]  # type: ignore[index]
         body = zlib.compress(end.response, 6)
-        connection.execute(SQL["insert_response"], (pack(end.step_id), session_id, body))
+        connection.execute(SQL["insert_response"], (pack(end.step_id), pack(turn.session_id), body))
 
 
-def _end(
-    connection: apsw.Connection, turn_id: TurnId, phase: Phase, end: TurnEnd, answer: MessageColumns | None
-) -> Turn:
-    session_id = one(connection, SQL["select_standing"], (pack(turn_id),))[4]  # type: ignore[index]
+def _end(connection: apsw.Connection, turn: Turn, phase: Phase, end: TurnEnd, answer: MessageColumns | None) -> Turn:
+    session_id = pack(turn.session_id)
     if end.step is not None:
-        _end_step(connection, turn_id, end.step, end.answer)
+        _end_step(connection, turn, end.step, end.answer)
     if end.plan is not None:
-        insert_plan(connection, turn_id, session_id, -1, end.plan)
+        insert_plan(connection, turn.id, session_id, -1, end.plan)
     key = None
     if end.answer is not None and answer is not None:
         key = insert_message(connection, session_id, end.answer, answer)
-    values = {"id": pack(turn_id), "phase": phase.value, "outcome": end.outcome, "answer": key}
+    moment = now()
+    values = {"id": pack(turn.id), "phase": phase.value, "outcome": end.outcome, "answer": key}
     error = None if end.error is None else wire.dumps(end.error).decode()
-    connection.execute(SQL["end_turn"], {**values, "error": error, "now": to_millis(now())})
-    return _existing(connection, turn_id)
+    spent = one(connection, SQL["end_turn"], {**values, "error": error, "now": to_millis(moment)})
+    return replace(
+        turn,
+        phase=phase,
+        outcome=end.outcome,
+        answer=end.answer,
+        error=end.error,
+        usage=to_usage(*must(spent, "turn", turn.id)),
+        updated_at=moment,
+    )
 
 
 def _history(connection: apsw.Connection, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...]:

@@ -47,10 +47,6 @@ FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS 
 WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last
 ORDER BY t.turn_seq DESC LIMIT :limit
 
--- name: select_standing
--- Where a turn stands, and whose it is.
-SELECT owner, phase, branch_id, turn_seq, session_id FROM turn WHERE id = ?
-
 -- name: select_blocker
 -- An earlier turn of the branch that is not final, or any that is being answered.
 SELECT turn_seq, phase FROM turn INDEXED BY turn_unfinished
@@ -67,7 +63,7 @@ UPDATE turn SET cancel_requested = 1 WHERE id = ? AND phase IN ('Accepted', 'Con
 
 -- name: begin_responding
 -- TX-P: a provider is being asked.
-UPDATE turn SET phase = 'Responding', provider = :provider, model = :model, updated_at = :now WHERE id = :id
+UPDATE turn SET phase = 'Responding', provider = :provider, model = :model_id, updated_at = :now WHERE id = :turn_id
 
 -- name: end_turn
 -- TX-A, or the end of a turn that failed.
@@ -75,7 +71,7 @@ UPDATE turn SET phase = :phase, outcome = :outcome, answer = :answer, error = :e
   (input_tokens, output_tokens, cached_tokens, cost) = (
     SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cached_tokens), 0), sum(cost)
     FROM step WHERE turn_id = :id)
-WHERE id = :id
+WHERE id = :id RETURNING input_tokens, output_tokens, cached_tokens, cost
 
 -- name: insert_step
 -- TX-P: a step stands before its provider is heard.

@@ -107,7 +107,7 @@ class Writer:
             while piece is not None:
                 if piece.begin():  # else its caller has gone: it is not begun
                     group.append(piece)
-                    results.append(self._run_piece(piece))
+                    results.append(self._run_piece(piece, alone=len(group) == 1))
                 piece = self._next(len(group))
             self._connection.execute("COMMIT")
         except BaseException as error:
@@ -129,20 +129,26 @@ class Writer:
             self._waiting.put(None)  # closing: leave the mark for _run
         return None
 
-    def _run_piece(self, piece: _Piece) -> tuple[Any, BaseException | None]:
-        """Run one piece in a savepoint; what it raises is its own."""
-        self._connection.execute("SAVEPOINT piece")
+    def _run_piece(self, piece: _Piece, *, alone: bool) -> tuple[Any, BaseException | None]:
+        """Run one piece so that what it raises is its own: in a savepoint, or at the start of the transaction."""
+        if not alone:
+            self._connection.execute("SAVEPOINT piece")
         try:
             with unicode_only():
                 result = piece.work(self._connection)
         except BaseException as error:
             if not self._connection.in_transaction:
                 raise  # a full disk or an I/O error ended the whole transaction: it concerns the group
-            self._connection.execute("ROLLBACK TO piece")
-            self._connection.execute("RELEASE piece")
+            if alone:
+                self._connection.execute("ROLLBACK")
+                self._connection.execute("BEGIN IMMEDIATE")
+            else:
+                self._connection.execute("ROLLBACK TO piece")
+                self._connection.execute("RELEASE piece")
             ours = translate(error, self._path) if isinstance(error, TRANSLATED) else error
             return None, ours
-        self._connection.execute("RELEASE piece")
+        if not alone:
+            self._connection.execute("RELEASE piece")
         return result, None
 
     def _count_log(self, _connection: apsw.Connection, _database: str, pages: int) -> int:

@@ -15,6 +15,7 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.testing.builders import (
     WORKER,
     answer_turn,
+    broken_off,
     exchange,
     failed_turn,
     final_turn,
@@ -45,6 +46,18 @@ class TurnSuite:
         assert (turn.provider, turn.model, turn.degraded, turn.retry_of) == ("", "", False, None)
         assert turn.metadata == {"door": "cli", "tries": [1, None]}
         assert turn.created_at == turn.updated_at
+
+    @pytest.mark.req("TURN-2")
+    async def test_a_turn_begins_at_once_only_when_nothing_stands_before_it(self, store: Store) -> None:
+        branch = await new_branch(store)
+        begin = [replace(new_turn(branch.id, f"message {number}"), begin=True) for number in range(3)]
+        first, second = await store.turns.accept(begin[0]), await store.turns.accept(begin[1])
+        assert (first.phase, second.phase) == (Phase.CONTEXT_PREPARED, Phase.ACCEPTED)
+        assert await store.turns.get(first.id) == first
+        await store.turns.fail(first.id, WORKER, broken_off())
+        third = await store.turns.accept(begin[2])
+        assert third.phase is Phase.ACCEPTED, "the second has waited longer"
+        assert (await store.turns.prepare(second.id, WORKER)).phase is Phase.CONTEXT_PREPARED
 
     @pytest.mark.req("TURN-2")
     async def test_accepting_moves_the_branch_and_the_session_with_the_turn(self, store: Store) -> None:
