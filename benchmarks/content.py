@@ -151,8 +151,8 @@ class Saying:
 
     @property
     def answering(self) -> tuple[Verb, ...]:
-        """TX-0, the move to ContextPrepared, TX-P and TX-A: what the person waits for."""
-        return (self._accept, self._prepare, self._open_step, self._finalise)
+        """TX-0, TX-P and TX-A: what the person waits for."""
+        return (self._accept, self._open_step, self._finalise)
 
     @property
     def whole(self) -> tuple[Verb, ...]:
@@ -160,11 +160,9 @@ class Saying:
         return (*self.answering, self._commit, self._index)
 
     async def _accept(self) -> None:
-        new = NewTurn(branch_id=self._branch_id, message=self._made.question, id=self._turn_id, owner=WORKER)
+        question = self._made.question
+        new = NewTurn(branch_id=self._branch_id, message=question, id=self._turn_id, owner=WORKER, begin=True)
         await self._store.turns.accept(new)
-
-    async def _prepare(self) -> None:
-        await self._store.turns.prepare(self._turn_id, WORKER)
 
     async def _open_step(self) -> None:
         await self._store.turns.open_step(self._turn_id, WORKER, self._made.step)
@@ -173,9 +171,8 @@ class Saying:
         await self._store.turns.finalise(self._turn_id, WORKER, self._made.end)
 
     async def _commit(self) -> None:
-        head = await self._store.states.head(self._branch_id)
         draft = StateDraft(branch_id=self._branch_id, reason="turn", turn_id=self._turn_id)
-        await self._store.states.commit(draft, expected_head=head.id)
+        await self._store.states.commit(draft, expected_head=None)
 
     async def _index(self) -> None:
         await self._store.chunks.index(self._turn_id, self._made.chunks)

@@ -98,7 +98,7 @@ class Floor:
         self.connection.close()
 
     def answering(self, place: Place, made: Content, turn: bytes) -> tuple[Transaction, ...]:
-        """The rows of TX-0, the move to ContextPrepared, TX-P and TX-A."""
+        """The rows of TX-0, which begins the turn at once, TX-P and TX-A."""
         now, step, end = _now(), made.step, made.end.step
         assert end is not None
         assert made.end.answer is not None
@@ -112,8 +112,8 @@ class Floor:
             (_TURN, (turn, place.session_id, place.branch_id, place.turn_seq, place.head, self._messages - 1, WORKER,
                      now, now)),
             ("UPDATE session SET updated_at = ? WHERE id = ?", (now, place.session_id)),
+            ("UPDATE turn SET phase = 'ContextPrepared', updated_at = ? WHERE id = ?", (now, turn)),
         )  # fmt: skip
-        prepare = (("UPDATE turn SET phase = 'ContextPrepared', updated_at = ? WHERE id = ?", (now, turn)),)
         open_step = (
             (_STEP, (step_id, place.session_id, turn, 0, step.provider, step.model_id, now)),
             (_PLAN, (turn, place.session_id, wire.dumps(step.plan).decode())),
@@ -133,10 +133,10 @@ class Floor:
         if end.response is not None:
             body = zlib.compress(end.response, 6)
             finalise += ((_RESPONSE, (step_id, place.session_id, body)),)
-        return accept, prepare, open_step, finalise
+        return accept, open_step, finalise
 
     def whole(self, place: Place, made: Content) -> tuple[Transaction, ...]:
-        """The rows of all six."""
+        """The rows of all five."""
         turn, state, now = pack(new_id()), pack(new_id()), _now()
         answering = self.answering(place, made, turn)
         number = place.head_seq + 1

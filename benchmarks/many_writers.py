@@ -73,7 +73,7 @@ class _OurSide(_Rates):
         self._rng = random.Random(2)
 
     async def answered(self) -> None:
-        """TX-0, prepare, TX-P, TX-A."""
+        """TX-0, TX-P, TX-A."""
         made = [[content(self._rng) for _ in range(self._rounds)] for _ in range(self._writers)]
         branches = await self._new_branches()
 

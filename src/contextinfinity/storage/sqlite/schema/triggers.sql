@@ -63,11 +63,14 @@ WHEN (NEW.id, NEW.session_id, NEW.branch_id, NEW.turn_seq, NEW.user_message, NEW
 BEGIN SELECT raise(ABORT, 'immutable: where a turn stands and what it asked never change'); END;
 
 CREATE TRIGGER turn_phase_follows BEFORE UPDATE OF phase ON turn
-WHEN NEW.phase <> OLD.phase AND (OLD.phase || '>' || NEW.phase) NOT IN (
-  'Accepted>ContextPrepared', 'Accepted>Failed',
-  'ContextPrepared>Responding', 'ContextPrepared>ResponseFinalized', 'ContextPrepared>Failed',
-  'Responding>ResponseFinalized', 'Responding>Failed',
-  'ResponseFinalized>StateCommitted', 'StateCommitted>Indexed', 'Indexed>Done')
+WHEN NEW.phase <> OLD.phase AND NOT CASE OLD.phase
+  WHEN 'Accepted' THEN NEW.phase IN ('ContextPrepared', 'Failed')
+  WHEN 'ContextPrepared' THEN NEW.phase IN ('Responding', 'ResponseFinalized') OR NEW.phase = 'Failed'
+  WHEN 'Responding' THEN NEW.phase IN ('ResponseFinalized', 'Failed')
+  WHEN 'ResponseFinalized' THEN NEW.phase = 'StateCommitted'
+  WHEN 'StateCommitted' THEN NEW.phase = 'Indexed'
+  WHEN 'Indexed' THEN NEW.phase = 'Done'
+  ELSE 0 END
 BEGIN SELECT raise(ABORT, 'phase: a turn cannot go from its phase to that one'); END;
 
 CREATE TRIGGER turn_stays BEFORE DELETE ON turn
