@@ -72,22 +72,27 @@ class Speaker:
         self._thread = thread
         self._rng = rng
 
-    async def talk(self, texts: list[str], then: str | None) -> None:
-        """Say things one by one or all at once; perhaps pin a fact, and go on with ``then`` on a fork."""
+    async def talk(self, texts: list[str]) -> None:
+        """Say things one by one, or all at once."""
         if self._rng.random() < 0.5:
             for text in texts:
                 await self._hear(await self._say(text))
         else:
-            await asyncio.gather(*[self._hear(turn) for turn in [await self._say(text) for text in texts]])
-        if then is not None:
-            branch = await self._engine.fork(self._thread)
-            self._tell(Forked(branch.id, branch.fork_seq))
-            await self._hear(await self._say(then, branch.id))
+            await self._at_once(texts)
+
+    async def fork(self, texts: list[str]) -> None:
+        """Say things on a new branch, one queued behind the other."""
+        branch = await self._engine.fork(self._thread)
+        self._tell(Forked(branch.id, branch.fork_seq))
+        await self._at_once(texts, branch.id)
 
     async def pin(self, fact: str) -> None:
         """Pin a fact in a thread that is there."""
         state = await self._engine.pin(self._thread, fact)
         self._tell(Pinned(state.branch_id, state.id, state.state_seq, fact))
+
+    async def _at_once(self, texts: list[str], branch_id: str | None = None) -> None:
+        await asyncio.gather(*[self._hear(turn) for turn in [await self._say(text, branch_id) for text in texts]])
 
     async def _say(self, text: str, branch_id: str | None = None) -> Turn:
         self._tell(Sending(text))
@@ -132,20 +137,19 @@ async def live(life: Life, tell: Tell) -> None:
         threads[-1] = "new"
     async with engine_on(Path(life.folder), life.kill) as (engine, store):
         speakers = [Speaker(engine, tell, thread, random.Random(rng.random())) for thread in threads]
-        shares = [texts[place::count] for place in range(count)]
-        forks = [message("burst", f"{life.name}.fork", rng)] + [None] * (count - 1)
         async with asyncio.TaskGroup() as talking:
-            for speaker, share, then in zip(speakers, shares, forks, strict=True):
-                talking.create_task(_say_and_pin(speaker, share, then, f"Fact {life.name}."))
+            for place, speaker in enumerate(speakers[1:], start=1):
+                talking.create_task(speaker.talk(texts[place::count]))
+            talking.create_task(_do_everything(speakers[0], texts[::count], life.name, rng))
         await until_quiet(store)
 
 
-async def _say_and_pin(speaker: Speaker, texts: list[str], then: str | None, fact: str) -> None:
-    """The first one pins a fact after its first word."""
-    await speaker.talk(texts[:1], None)
-    if then is not None:
-        await speaker.pin(fact)
-    await speaker.talk(texts[1:], then)
+async def _do_everything(speaker: Speaker, texts: list[str], name: str, rng: random.Random) -> None:
+    """Talk, pin a fact, talk on, and go on elsewhere."""
+    await speaker.talk(texts[:1])
+    await speaker.pin(f"Fact {name}.")
+    await speaker.talk(texts[1:])
+    await speaker.fork([message(kind, f"{name}.fork", rng) for kind in ("burst", "plain")])
 
 
 def run(life: Life, descriptor: int) -> None:

@@ -22,7 +22,7 @@ BOUNDARIES = (
     "enter",
     "create",
     "accept",  # TX-0
-    "prepare",
+    "prepare",  # only of a message that had to wait
     "open_step",  # TX-P
     "append text",
     "append finished",
@@ -48,7 +48,7 @@ IN_RECOVERY = {
 }
 """Boundaries of recovery itself, and after which boundary an earlier life has to die to lead there."""
 
-OFTEN = frozenset({"accept", "prepare", "open_step", "append text", "finalise", "commit", "index"})
+OFTEN = frozenset({"accept", "open_step", "append text", "finalise", "commit", "index"})
 """Boundaries a life passes many times: it dies at one of the first few."""
 
 

@@ -1,7 +1,7 @@
 """A process that talks to an engine until somebody kills it, or until it kills itself at a boundary.
 
-``python -m tests.recovery.doomed FOLDER KILL TEXT…`` says the texts one after the other, tells what it hears on its
-standard output, and stays until its jobs are done.
+``python -m tests.recovery.doomed FOLDER KILL TEXT…`` says all texts, so that each waits for the one before, tells what
+it hears on its standard output, and stays until its jobs are done.
 """
 
 from __future__ import annotations
@@ -69,9 +69,12 @@ async def main(folder: Path, kill: Kill | None, texts: list[str]) -> None:
     """Talk."""
     tell = Teller(sys.stdout.fileno())
     async with engine_on(folder, kill) as (engine, store):
+        turns = []
         for text in texts:
             turn, _ = await engine.accept(THREAD, text)
             tell(Accepted(turn.id, turn.session_id, turn.branch_id, turn.turn_seq, text))
+            turns.append(turn)
+        for turn in turns:
             async for stamped in engine.watch(turn.id):
                 if isinstance(stamped.event, Delta):
                     tell(Shown(turn.id, stamped.event.text))

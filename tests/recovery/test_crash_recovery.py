@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.torture.account import Accepted, Ended, Fact, Shown
 from benchmarks.torture.inspection import connect, contents, kept_turns
@@ -158,8 +159,7 @@ def seen(state: State) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     ("boundary", "side", "left", "phase", "outcome"),
     [
-        ("accept", "after", "Accepted", Phase.FAILED, "failed"),
-        ("prepare", "after", "ContextPrepared", Phase.FAILED, "failed"),
+        ("accept", "after", "ContextPrepared", Phase.FAILED, "failed"),
         ("open_step", "before", "ContextPrepared", Phase.FAILED, "failed"),
         ("open_step", "after", "Responding", Phase.FAILED, "failed"),
         ("end journal", "after", "Responding", Phase.DONE, "completed"),
@@ -184,6 +184,18 @@ async def test_a_turn_left_in_any_phase_comes_to_its_end(
     async with engine_on(folder) as (engine, _):
         following = await engine.ask(THREAD, "plain And then?")
         assert (following.outcome, following.turn_seq) == ("completed", 2)
+
+
+@pytest.mark.req("TURN-8", "TURN-9")
+async def test_messages_that_waited_are_kept_in_their_order(folder: Path) -> None:
+    texts = [f"plain message {number}" for number in range(4)]
+    died_at(folder, replace(AFTER_ACCEPT, nth=4), *texts)
+    assert phases(folder)[1:] == ["Accepted"] * 3
+    turns, _ = await recovered(folder)
+    assert [turn.user_message.rendered_text for turn in turns] == texts
+    assert [turn.error.code for turn in turns if turn.error] == ["interrupted"] * 4
+    async with engine_on(folder) as (engine, _):
+        assert (await engine.ask(THREAD, "plain And then?")).turn_seq == 5
 
 
 @pytest.mark.req("TURN-8")

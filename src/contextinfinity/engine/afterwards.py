@@ -60,7 +60,8 @@ class Afterwards:
         self._look_seconds = look_seconds
         self._runners: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()  # set once and replaced: whoever holds an old one cannot miss what came since
-        self._busy = 0
+        self._busy = 0  # runners that have a job, or may have one in a moment
+        self._quiet = asyncio.Event()
         self._stopping = False
 
     def start(self) -> None:
@@ -77,10 +78,11 @@ class Afterwards:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
-                    news = self._news
-                    if not self._busy and not await self._something_is_due():
-                        return True
-                    await _within(self._look_seconds, news.wait())
+                    self._quiet.clear()
+                    due = await self._something_is_due()
+                    if not due and not self._busy and not self._quiet.is_set():
+                        return True  # and nobody finished a job, and so queued another, while we asked
+                    await _within(self._look_seconds, self._quiet.wait())
         return False
 
     async def stop(self, *, drain_seconds: float = 0.0) -> None:
@@ -96,22 +98,38 @@ class Afterwards:
     async def _run(self) -> None:
         while not self._stopping:
             news = self._news
+            self._busy += 1
             try:
-                job = await self._jobs.claim(self._worker)
+                if (job := await self._claim()) is not None:
+                    await self._see_through(job)
             except LedgerClosed:
                 return
-            except LedgerError as error:
-                log.warning("cannot take jobs: %s", error)
-                job = None
-                await asyncio.sleep(self._look_seconds)
+            finally:
+                self._busy -= 1
+                self._quiet.set()
             if job is None:
                 await _within(await self._until_due(), news.wait())
             else:
-                await self._see_through(job)
+                self.wake()  # the branch is free for its next job
+
+    async def _claim(self) -> Job | None:
+        """Take a job; one that was taken while we were being stopped is given back."""
+        claiming = asyncio.ensure_future(self._jobs.claim(self._worker))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            with suppress(LedgerError):
+                if (job := await claiming) is not None:
+                    await self._record(job, self._put_back(job, "stopped before it was begun", timedelta()))
+            raise
+        except LedgerClosed:
+            raise
+        except LedgerError as error:
+            log.warning("cannot take jobs: %s", error)
+            return None
 
     async def _see_through(self, job: Job) -> None:
         """Run a job's handler and record how it went."""
-        self._busy += 1
         try:
             await self._handlers[job.job_type](job)
         except asyncio.CancelledError:
@@ -122,9 +140,6 @@ class Afterwards:
             await self._record(job, self._failed(job, f"{type(error).__name__}: {error}"))
         else:
             await self._record(job, lambda: self._jobs.complete(job.id, self._worker))
-        finally:
-            self._busy -= 1
-            self.wake()  # the branch is free for its next job
 
     def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[None]]:
         if job.attempts >= self._patience.attempts:

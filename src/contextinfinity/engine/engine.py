@@ -183,9 +183,9 @@ class Engine:
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
         """Stop a turn, wherever it is answered, and wait for its end."""
-        turn = await self.store.turns.cancel(turn_id)
         if (running := self._running.get(turn_id)) is not None:
-            running.cancelled.set()
+            running.cancelled.set()  # first: it stops here even when the ledger takes nothing at the moment
+        turn = await self.store.turns.cancel(turn_id)
         async for stamped in self.watch(turn.id):
             if isinstance(stamped.event, TurnDone):
                 return stamped.event.turn
