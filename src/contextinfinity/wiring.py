@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,8 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
         flush_bytes=stream.flush_bytes,
         fsync_ms=stream.fsync_ms,
     )
-    return Engine(open_store(settings), journals, models)
+    keep = timedelta(minutes=stream.keep_journal_minutes)
+    return Engine(open_store(settings), journals, models, keep_journals=keep)
 
 
 def open_client(settings: Settings) -> Client:

@@ -193,7 +193,7 @@ async def test_messages_that_waited_are_kept_in_their_order(folder: Path) -> Non
     assert phases(folder)[1:] == ["Accepted"] * 3
     turns, _ = await recovered(folder)
     assert [turn.user_message.rendered_text for turn in turns] == texts
-    assert [turn.error.code for turn in turns if turn.error] == ["interrupted"] * 4
+    assert [turn.error and turn.error.code for turn in turns[1:]] == ["interrupted"] * 3, "the first had begun"
     async with engine_on(folder) as (engine, _):
         assert (await engine.ask(THREAD, "plain And then?")).turn_seq == 5
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -280,3 +282,20 @@ async def test_a_model_nobody_named_is_refused_before_anything_is_accepted(talk:
     engine = await talk(["hello"])
     with pytest.raises(InvalidInput, match="no model 'gpt'; there are: built-in"):
         await engine.ask("new", "hello", model="gpt")
+
+
+@pytest.mark.req("SAFE-7")
+async def test_a_journal_is_removed_when_its_time_is_over_and_the_text_stays(build: Build, tmp_path: Path) -> None:
+    async with build(["kept for ever"]) as engine:
+        answer = await engine.ask("new", "say something")
+    assert list((tmp_path / "streams").glob("*.jsonl"))
+    reopened = build(["again"])
+    reopened.keep_journals = timedelta()
+    async with reopened:
+        async with asyncio.timeout(20):
+            while list((tmp_path / "streams").glob("*.jsonl")):
+                await asyncio.sleep(0)
+        late = [stamped.event async for stamped in reopened.watch(answer.turn_id)]
+    assert words(late) == "", "what can be resumed is gone"
+    assert isinstance(late[-1], TurnDone)
+    assert late[-1].turn.text == "kept for ever"

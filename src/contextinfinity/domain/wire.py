@@ -9,6 +9,7 @@ name; a block or item of a kind this release does not know comes back as it is, 
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -58,9 +59,13 @@ class _Envelope(msgspec.Struct, frozen=True):
 _open_envelope = msgspec.json.Decoder(_Envelope)
 
 
+_preparing = threading.Lock()
+
+
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+    with _preparing:  # msgspec takes the whole process down when two threads prepare one type at the same time
+        return msgspec.json.Decoder(kind)
 
 
 def dumps(value: object) -> bytes:
@@ -71,10 +76,10 @@ def dumps(value: object) -> bytes:
 
 def loads(kind: Any, data: bytes | str) -> Any:
     """Read a value of any version up to the current one."""
-    envelope = _open_envelope.decode(data)
+    envelope, decoder = _open_envelope.decode(data), _decoder(kind)
     if envelope.v == VERSION:
         try:
-            return _decoder(kind).decode(envelope.is_)
+            return decoder.decode(envelope.is_)
         except msgspec.ValidationError:
             pass  # perhaps a block or item of a kind we do not know: look closer
     body = upgrade(msgspec.json.decode(envelope.is_), envelope.v)

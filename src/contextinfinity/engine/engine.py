@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import timedelta
 from types import TracebackType
 from typing import TypeAlias, TypedDict, Unpack
 
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 Content: TypeAlias = str | tuple[ContentBlock, ...]
 
 QUEUE_LIMIT = 16
-RECOVERY_SECONDS = 60.0
+HOUSEKEEPING_SECONDS = 60.0
 MARK_SECONDS = 2.0
 """How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
 
@@ -73,10 +74,13 @@ class _Sending(Struct, frozen=True, kw_only=True):
 class Engine:
     """Answers messages and keeps them."""
 
-    def __init__(self, store: Store, journals: JournalFolder, models: Models) -> None:
+    def __init__(
+        self, store: Store, journals: JournalFolder, models: Models, *, keep_journals: timedelta = timedelta(hours=1)
+    ) -> None:
         self.store = store
         self._journals = journals
         self.models = models
+        self.keep_journals = keep_journals
         self._presence = Presence(store.workers)
         self._running: dict[TurnId, Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,7 +114,7 @@ class Engine:
         self._closed = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=answer_seconds)
-        await _stop({*self._tasks, self._recovering})
+        await _stop({*self._tasks, self._housekeeping})
         await self.afterwards.stop(drain_seconds=job_seconds)
         await self._presence.__aexit__(None, None, None)
         await self._let_go()
@@ -246,7 +250,7 @@ class Engine:
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self.store))
         await recover(self._parts, await self._presence.find_dead())
         self.afterwards.start()
-        self._recovering = asyncio.create_task(self._recover_now_and_then(), name="recovery")
+        self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
 
     async def _let_go(self) -> None:
         with suppress(LedgerError):
@@ -278,13 +282,16 @@ class Engine:
 
         task.add_done_callback(over)
 
-    async def _recover_now_and_then(self) -> None:
+    async def _keep_house(self) -> None:
+        """Every minute: bring to an end what dead workers left, and remove journals whose time is over."""
         while True:
-            await asyncio.sleep(RECOVERY_SECONDS)
             try:
+                await asyncio.to_thread(self._journals.prune, self.keep_journals)
+                await asyncio.sleep(HOUSEKEEPING_SECONDS)
                 await recover(self._parts, await self._presence.find_dead())
             except LedgerError as error:
-                log.warning("recovery has to wait: %s", error)
+                log.warning("housekeeping has to wait: %s", error)
+                await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
 
 async def _stop(tasks: set[asyncio.Task[None]]) -> None:

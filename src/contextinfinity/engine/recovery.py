@@ -17,12 +17,12 @@ import msgspec
 from contextinfinity.domain.ids import TurnId, WorkerId
 from contextinfinity.domain.message import AssistantItem, say
 from contextinfinity.domain.prompt import Finished
+from contextinfinity.domain.turn import Cancelled, Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn import Failed as StepFailed
-from contextinfinity.domain.turn import Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.respond import from_finished, with_counts
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
-from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.journal import END, Entry, JournalFolder
 
 log = logging.getLogger(__name__)
 
@@ -72,28 +72,41 @@ async def reconstruct(parts: Parts, turn: Turn) -> tuple[TurnEnd, bool]:
 
 def from_journal(journals: JournalFolder, step: Step) -> tuple[TurnEnd, bool]:
     """Read what a step said before its worker died, and end its journal."""
-    pieces: list[str] = []
-    last_word: Finished | None = None
-    for entry in journals.read(step.id):
-        if entry.event_type == "text":
-            pieces.append(entry.payload["text"])
-        elif entry.event_type == "finished":
-            last_word = _LAST_WORD.decode(msgspec.json.encode(entry.payload))
+    entries = _entries(journals, step)
     _end_journal(journals, step)
-    text = "".join(pieces)
+    text = "".join(entry.payload["text"] for entry in entries if entry.event_type == "text")
     shown = len(text.encode())
-    if last_word is not None and not isinstance(last_word.outcome, StepFailed):
-        return with_counts(from_finished(last_word, step.id), shown, shown), True
+    for entry in entries:
+        if entry.event_type == "finished":
+            last_word = _LAST_WORD.decode(msgspec.json.encode(entry.payload))
+            if not isinstance(last_word.outcome, StepFailed):
+                return with_counts(from_finished(last_word, step.id), shown, shown), True
+    ended = cut_off(step, text, entries[-1] if entries else None)
+    return with_counts(ended, shown, shown), ended.error is None
+
+
+def cut_off(step: Step, text: str, last: Entry | None) -> TurnEnd:
+    """Say how a step ended that its provider did not end: stopped by a person, failed, or cut by the crash."""
     answer = say("assistant", text) if text else None
-    end = StepEnd(
-        step_id=step.id,
-        outcome=Incomplete(reason="interrupted"),
-        items=(AssistantItem(blocks=answer.blocks),) if answer else (),
-        displayed_bytes=shown,
-        durable_bytes=shown,
-    )
-    ended = TurnEnd(outcome="incomplete" if answer else "failed", answer=answer, step=end, error=INTERRUPTED)
-    return ended, False
+    items = (AssistantItem(blocks=answer.blocks),) if answer else ()
+    known = last.payload if last is not None and last.event_type == END else {}
+    if known.get("outcome") == "cancelled":
+        return TurnEnd(
+            outcome="cancelled", answer=answer, step=StepEnd(step_id=step.id, outcome=Cancelled(), items=items)
+        )
+    problem = msgspec.convert(known["error"], Problem) if known.get("error") else INTERRUPTED
+    end = StepEnd(step_id=step.id, outcome=Incomplete(reason=problem.code), items=items)
+    return TurnEnd(outcome="incomplete" if answer else "failed", answer=answer, step=end, error=problem)
+
+
+def _entries(journals: JournalFolder, step: Step) -> list[Entry]:
+    """Read a journal as far as it can be read: one that is damaged must not keep the engine from starting."""
+    entries: list[Entry] = []
+    try:
+        entries.extend(journals.read(step.id))
+    except LedgerError as error:
+        log.warning("the journal of step %s cannot be read: %s", step.id, error)
+    return entries
 
 
 def _end_journal(journals: JournalFolder, step: Step) -> None:

@@ -72,21 +72,21 @@ async def respond(parts: Parts, running: Running, model: Model, assembled: Assem
         model_id=model.model_id,
         plan=assembled.plan,
     )
-    journal = parts.journals.open(step.id, step.provider)
-    running.journal = journal
     opened = asyncio.create_task(parts.store.turns.open_step(running.turn.id, parts.worker, step))
     request = ProviderRequest(model_id=model.model_id, prompt=assembled.prompt)
     heard = Heard()
 
-    async def show() -> None:
-        """From now on watchers see the step: it is durable."""
-        running.steps.append(step.id)
+    async def show() -> Journal:
+        """Begin the journal once the step is durable: from now on watchers see what is said."""
         running.move(await opened)
+        running.journal = parts.journals.open(step.id, step.provider)
+        running.steps.append(step.id)
+        return running.journal
 
-    listening = asyncio.create_task(listen(model, request, journal, heard, show))
+    running.journal = None
+    listening = asyncio.create_task(listen(model, request, heard, show))
     interrupted = await until_done_or_cancelled(parts, running, listening)
-    if not running.steps:
-        await show()
+    running.move(await opened)
     await end(parts, running, step, heard)
     if interrupted:
         raise interrupted
@@ -95,16 +95,15 @@ async def respond(parts: Parts, running: Running, model: Model, assembled: Assem
 async def listen(
     model: Model,
     request: ProviderRequest,
-    journal: Journal,
     heard: Heard,
-    show: Callable[[], Awaitable[None]],
+    show: Callable[[], Awaitable[Journal]],
 ) -> None:
     """Take what the provider says into the journal."""
+    journal: Journal | None = None
     try:
         async for event in model.provider.stream(request):
+            journal = journal or await show()
             if isinstance(event, TextDelta):
-                if not heard.pieces:
-                    await show()
                 heard.pieces.append(event.text)
                 journal.append("text", {"text": event.text}, shown=len(event.text.encode()))
             else:
@@ -147,13 +146,12 @@ async def asked_to_stop(parts: Parts, running: Running) -> None:
 
 async def end(parts: Parts, running: Running, step: NewStep, heard: Heard) -> None:
     """End the journal, then make the turn final or failed."""
-    journal = running.journal
-    assert journal is not None  # noqa: S101 - set by respond
     ended = how_it_ended(running, heard, step)
-    with suppress(LedgerError):  # what the disk refuses here, TX-A below tries to keep
-        await journal.finish({"outcome": ended.outcome})
-    counts = journal.durability()
-    ended = with_counts(ended, counts.displayed, counts.durable)
+    if (journal := running.journal) is not None:
+        with suppress(LedgerError):  # what the disk refuses here, TX-A below tries to keep
+            await journal.finish({"outcome": ended.outcome, "error": msgspec.to_builtins(ended.error)})
+        counts = journal.durability()
+        ended = with_counts(ended, counts.displayed, counts.durable)
     settle = parts.store.turns.finalise if final(ended) else parts.store.turns.fail
     running.move(await insist(lambda: settle(running.turn.id, parts.worker, ended)))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.turn import OPEN_PHASES, Phase, Step, Turn
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.errors import NotFound
-from contextinfinity.storage.journal import Entry, event_id
+from contextinfinity.storage.journal import END, Entry, event_id
 
 
 class Stamped(Struct, frozen=True, kw_only=True):
@@ -45,45 +46,58 @@ def finished(turn: Turn) -> FinishedTurn:
     )
 
 
+@dataclass
+class _Place:
+    """How far a watcher has come: the step, the last entry of its journal, and whether that was the end of it."""
+
+    index: int
+    seq: int
+    at_end: bool = False
+
+    def next_step(self) -> None:
+        self.index, self.seq, self.at_end = self.index + 1, 0, False
+
+
 async def watch(
     parts: Parts, turn_id: TurnId, running: Running | None, after: tuple[int, int] = (0, 0)
 ) -> AsyncIterator[Stamped]:
     """Give what a turn says after a place, and its end."""
-    index, seq = after
+    place, announced = _Place(*after), after[0] if after[1] else -1
     while True:
         news = running.news.listen() if running else None
-        turn, steps = await _look(parts, turn_id, running)
-        if index < len(steps):
-            step = steps[index]
-            if seq == 0:
+        turn, steps = await _look(parts, turn_id)
+        if place.index < len(steps):
+            step = steps[place.index]
+            if announced < place.index:
+                announced = place.index
                 yield Stamped(event=_started(step))
-            async for stamped in _follow(parts, running, step, seq):
+            async for stamped in _follow(parts, running, step, place):
                 yield stamped
-            index, seq = index + 1, 0
+            if place.at_end or step.outcome is not None or turn.phase not in OPEN_PHASES:
+                place.next_step()
+                continue  # else its journal has not begun yet
         elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
             break
-        else:
-            await _wait(parts, news)
+        await _wait(parts, news)
     if turn.error is not None:
         yield Stamped(event=TurnFailed(code=turn.error.code, message=turn.error.message, hint=turn.error.hint))
     yield Stamped(event=TurnDone(turn=finished(turn)))
 
 
-async def _look(parts: Parts, turn_id: TurnId, running: Running | None) -> tuple[Turn, tuple[Step, ...]]:
+async def _look(parts: Parts, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
     """Read the turn and its steps as they are now."""
     turn = await parts.store.turns.get(turn_id)
     if turn is None:
         raise NotFound(f"There is no turn {turn_id}.")
-    steps = await parts.store.turns.steps(turn_id)
-    return turn, steps
+    return turn, await parts.store.turns.steps(turn_id)
 
 
-async def _follow(parts: Parts, running: Running | None, step: Step, after: int) -> AsyncIterator[Stamped]:
-    """Give the events of one step, and how durable they are where this process writes them."""
+async def _follow(parts: Parts, running: Running | None, step: Step, place: _Place) -> AsyncIterator[Stamped]:
+    """Give the events of one step from a place on, and how durable they are where this process writes them."""
     told = -1
-    async for entry in parts.journals.tail(step.id, after):
-        event = _event(entry)
-        if event is not None:
+    async for entry in parts.journals.tail(step.id, place.seq):
+        place.seq, place.at_end = entry.seq, entry.event_type == END
+        if (event := _event(entry)) is not None:
             yield Stamped(event=event, id=event_id(step.step_index, entry.seq))
         if running is not None and running.journal is not None and running.journal.durable != told:
             counts = running.journal.durability()
