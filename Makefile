@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run setup test check format bench bench-full clean
+.PHONY: run setup test check format bench bench-full torture endurance faults clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -28,6 +28,15 @@ bench: .venv/.dev ## figures up to 100,000 turns, beside raw SQLite
 
 bench-full: .venv/.dev ## the same with 1,000,000 turns; its data is kept in benchmarks/data
 	$(BIN)/python -m benchmarks --full
+
+torture: .venv/.dev ## kill a working process 10,000 times and look at what it left; takes about half an hour
+	$(BIN)/python -m benchmarks.torture --trials 10000
+
+endurance: .venv/.dev ## 10,000 turns in one process: does memory stay flat?
+	$(BIN)/python -m benchmarks.endurance
+
+faults: .venv/.dev ## disk faults and power cuts at every operation, with many seeds
+	CONTEXTINFINITY_FAULT_SEEDS=20 $(BIN)/python -m pytest --timeout 0 tests/recovery/test_disk_faults.py tests/recovery/test_power_cut.py
 
 clean: ## remove what the other targets made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

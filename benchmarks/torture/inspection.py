@@ -56,7 +56,7 @@ UNION ALL SELECT 'a vector' FROM vector GROUP BY chunk_key, model_key HAVING cou
 """
 LEFT_OVER = """
 SELECT 'job ' || job_type || ' ' || state || ': ' || coalesce(last_error, '') FROM job
-UNION ALL SELECT 'worker ' || id FROM worker
+UNION ALL SELECT 'worker ' || id FROM worker WHERE dead_at IS NULL
 """
 
 

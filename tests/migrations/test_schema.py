@@ -82,6 +82,8 @@ async def test_a_chat_log_shows_what_was_said(ledger: SqliteStore, ledger_path: 
         ("SELECT * FROM session WHERE org_id = '' AND user_id = 'u' ORDER BY updated_at DESC", "session_by_owner"),
         ("SELECT * FROM session WHERE user_id = 'u'", "session_by_user"),
         ("SELECT * FROM conversation_turns WHERE session_id = 'x'", "session_by_uuid"),
+        ("SELECT * FROM turns WHERE session_id = 'x'", "session_by_uuid"),
+        ("SELECT * FROM chunks WHERE session_id = 'x'", "session_by_uuid"),
         ("SELECT * FROM sessions WHERE id = 'x'", "session_by_uuid"),
         ("SELECT * FROM branch WHERE session_id = x'00'", "branch_by_session"),
         ("SELECT * FROM turn WHERE created_at < 0", "turn_by_created_at"),
@@ -96,6 +98,9 @@ def test_look_ups_use_an_index(question: str, index: str) -> None:
     migrate(connection, ":memory:")
     steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
     assert any(index in step for step in steps), steps
+    assert not [
+        step for step in steps if re.match(r"MATERIALIZE|SCAN (?!b VIRTUAL|i VIRTUAL|\(|f VIRTUAL|turn USING)", step)
+    ], steps
 
 
 @pytest.mark.req("LEDGER-7")

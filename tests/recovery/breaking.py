@@ -379,7 +379,11 @@ BREAKS = [
         "A job waits for a turn that has no use for it",
         sql(f"UPDATE job SET turn_id = {IN_PHASE.format('Failed')} WHERE id = 1"),
     ),
-    Break("worker_dead", "A worker is registered and dead", sql("INSERT INTO worker VALUES ('gone', 'here', 1, 0, 0)")),
+    Break(
+        "worker_dead",
+        "A worker is registered and dead",
+        sql("INSERT INTO worker (id, host, pid, started_at) VALUES ('gone', 'here', 1, 0)"),
+    ),
     Break("lock_stray", "A lock belongs to no worker", write("workers/gone.lock")),
     Break("journal_torn", "A journal ends in the middle", journal(over=True, ended=True, tail=b'{"ts"')),
     Break("journal_torn", "A journal ends in the middle", journal(over=False, ended=False, tail=b"\0\0\n\0")),

@@ -216,7 +216,7 @@ def test_what_live_processes_hold_is_no_finding(home: Path) -> None:
     with torn.path.open("ab") as file:
         file.write(b'{"half')
     sql(
-        f"INSERT INTO worker VALUES ('alive', '{socket.gethostname()}', 1, 0, 0)",
+        f"INSERT INTO worker (id, host, pid, started_at) VALUES ('alive', '{socket.gethostname()}', 1, 0)",
         "UPDATE job SET state = 'running', owner = 'alive' WHERE id = 1",
     )(home)
     try:
@@ -230,7 +230,7 @@ def test_what_live_processes_hold_is_no_finding(home: Path) -> None:
 
 @pytest.mark.req("TURN-9")
 def test_unfinished_turns_of_a_dead_worker_are_left_to_recovery(home: Path) -> None:
-    sql("INSERT INTO worker VALUES ('worker', 'here', 1, 0, 0)")(home)
+    sql("INSERT INTO worker (id, host, pid, started_at) VALUES ('worker', 'here', 1, 0)")(home)
     before = rows(home / "ledger.db")["turn"]
     assert codes(look(home)) == {"worker_dead"}
     assert look(home, repair=True).ok

@@ -104,7 +104,7 @@ def test_a_ledger_that_is_well_has_no_offences(told: tuple[Path, Account]) -> No
         ("broken", "chunks are not", f"DELETE FROM chunk WHERE turn_id = {DONE}"),
         ("broken", "does not follow", "UPDATE state SET parent_id = id WHERE state_seq = 2"),
         ("broken", "is not the end of its chain", "UPDATE branch SET head_seq = head_seq - 1"),
-        ("broken", "left over: worker", "INSERT INTO worker VALUES ('w', 'here', 1, 0, 0)"),
+        ("broken", "left over: worker", "INSERT INTO worker (id, host, pid, started_at) VALUES ('w', 'here', 1, 0)"),
         (
             "doubled",
             "2 times",

@@ -145,6 +145,23 @@ async def test_one_heartbeat_a_process_goes_on_by_itself(ledger: SqliteStore) ->
     assert await ledger.workers.list() == ()
 
 
+@pytest.mark.req("TURN-7")
+@pytest.mark.parametrize(("job_type", "state"), [("fold_branch", "failed"), ("summarize_turn", "queued")])
+async def test_a_job_that_keeps_killing_its_workers_is_given_up_unless_the_head_waits_for_it(
+    ledger: SqliteStore, job_type: str, state: str
+) -> None:
+    branch = await new_branch(ledger)
+    if job_type == "summarize_turn":
+        await final_turn(ledger, branch.id, "question")
+    else:
+        await ledger.jobs.enqueue("fold_branch", branch.id)
+    await ledger.database.write(lambda connection: connection.execute("UPDATE job SET attempts = 4").fetchall())
+    assert await ledger.jobs.claim("fifth victim") is not None
+    await ledger.workers.take_over("fifth victim", by="me")
+    (job,) = await ledger.jobs.list()
+    assert (job.job_type, job.state, job.attempts) == (job_type, state, 5)
+
+
 async def test_a_worker_that_leaves_is_forgotten_with_its_lock(ledger: SqliteStore, ledger_path: Path) -> None:
     worker = await ledger.workers.enter()
     lock = ledger_path.parent / "workers" / f"{worker.id}.lock"

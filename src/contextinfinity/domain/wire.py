@@ -140,6 +140,8 @@ def _mark_unknown(value: Json) -> Json:
 
 
 def _mark_one(entry: Json, known: frozenset[str]) -> Json:
-    if isinstance(entry, dict) and "type" in entry and entry["type"] not in known:
-        return {"type": "unknown", "provider": "", "raw": entry}
+    if isinstance(entry, dict) and "type" in entry:
+        kind = entry["type"]
+        if not isinstance(kind, str) or kind not in known:
+            return {"type": "unknown", "provider": "", "raw": entry}
     return _mark_unknown(entry)

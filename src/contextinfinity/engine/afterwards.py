@@ -19,10 +19,13 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import WorkerId
 from contextinfinity.domain.work import Job, JobType
-from contextinfinity.errors import JobLost, LedgerClosed, LedgerError
+from contextinfinity.errors import JobLost, LedgerClosed, LedgerError, WorkerLost
 from contextinfinity.storage.contract import Jobs
 
 log = logging.getLogger(__name__)
+
+NEVER_GIVEN_UP: frozenset[JobType] = frozenset({"summarize_turn"})
+"""No later turn of the branch can be committed past it, and it asks no model: it is tried for as long as it takes."""
 
 Handler = Callable[[Job], Awaitable[None]]
 
@@ -104,6 +107,9 @@ class Afterwards:
                     await self._see_through(job)
             except LedgerClosed:
                 return
+            except WorkerLost as error:
+                log.warning("takes no more jobs: %s", error)
+                return
             finally:
                 self._busy -= 1
                 self._quiet.set()
@@ -120,7 +126,7 @@ class Afterwards:
         except asyncio.CancelledError:
             with suppress(LedgerError):
                 if (job := await claiming) is not None:
-                    await self._record(job, self._put_back(job, "stopped before it was begun", timedelta()))
+                    await self._record(job, self._given_back(job))
             raise
         except LedgerClosed:
             raise
@@ -133,7 +139,7 @@ class Afterwards:
         try:
             await self._handlers[job.job_type](job)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record(job, self._put_back(job, "stopped before it was done", timedelta())))
+            await asyncio.shield(self._record(job, self._given_back(job)))
             raise
         except Exception as error:  # a handler may fail in any way: that is what retries are for
             log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=True)
@@ -142,13 +148,13 @@ class Afterwards:
             await self._record(job, lambda: self._jobs.complete(job.id, self._worker))
 
     def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[None]]:
-        if job.attempts >= self._patience.attempts:
+        if job.attempts >= self._patience.attempts and job.job_type not in NEVER_GIVEN_UP:
             return lambda: self._jobs.give_up(job.id, self._worker, error=error)
-        chance = random.random()  # noqa: S311 - jitter, not a secret
-        return self._put_back(job, error, self._patience.pause(job.attempts, chance))
-
-    def _put_back(self, job: Job, error: str, after: timedelta) -> Callable[[], Awaitable[None]]:
+        after = self._patience.pause(job.attempts, random.random())  # noqa: S311 - jitter, not a secret
         return lambda: self._jobs.retry(job.id, self._worker, error=error, after=after)
+
+    def _given_back(self, job: Job) -> Callable[[], Awaitable[None]]:
+        return lambda: self._jobs.release(job.id, self._worker)
 
     async def _record(self, job: Job, write: Callable[[], Awaitable[None]]) -> None:
         """Write down how a job went, as often as it takes: a job nobody ends would hold up its branch."""

@@ -29,7 +29,7 @@ from contextinfinity.engine.handlers import handlers
 from contextinfinity.engine.parts import Model, Models, Parts, Running
 from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
-from contextinfinity.engine.turn import answer
+from contextinfinity.engine.turn import answer, wait_for_any
 from contextinfinity.engine.watch import Stamped, finished, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerError, NotFound
 from contextinfinity.storage.contract import Store
@@ -245,12 +245,15 @@ class Engine:
     # --- inside ---
 
     async def _start(self) -> None:
+        self._take_up_work()
+        await recover(self._parts, await self._presence.find_dead())
+        self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
+
+    def _take_up_work(self) -> None:
         worker = self._presence.worker.id
         self._parts = Parts(store=self.store, journals=self._journals, models=self.models, worker=worker)
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self.store))
-        await recover(self._parts, await self._presence.find_dead())
         self.afterwards.start()
-        self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
 
     async def _let_go(self) -> None:
         with suppress(LedgerError):
@@ -283,15 +286,32 @@ class Engine:
         task.add_done_callback(over)
 
     async def _keep_house(self) -> None:
-        """Every minute: bring to an end what dead workers left, and remove journals whose time is over."""
+        """Every minute: remove journals whose time is over, and bring to an end what dead workers left.
+
+        A journal is needed until the turn of its step is settled, so none is removed after a recovery that failed.
+        When we ourselves were declared dead, we go on as a new worker.
+        """
         while True:
             try:
                 await asyncio.to_thread(self._journals.prune, self.keep_journals)
-                await asyncio.sleep(HOUSEKEEPING_SECONDS)
+                await wait_for_any(self._presence.lost, seconds=HOUSEKEEPING_SECONDS)
+                if self._presence.lost.is_set():
+                    await self._enter_again()
                 await recover(self._parts, await self._presence.find_dead())
-            except LedgerError as error:
-                log.warning("housekeeping has to wait: %s", error)
+            except Exception as error:  # whatever it is, it must not end the housekeeping
+                log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
+                with suppress(LedgerError):
+                    await recover(self._parts, await self._presence.find_dead())
+
+    async def _enter_again(self) -> None:
+        """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""
+        await _stop(set(self._tasks))
+        await self.afterwards.stop()
+        await self._presence.__aexit__(None, None, None)
+        self._presence = Presence(self.store.workers)
+        await self._presence.__aenter__()
+        self._take_up_work()
 
 
 async def _stop(tasks: set[asyncio.Task[None]]) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from contextinfinity.domain.ids import StepId, WorkerId
+from contextinfinity.domain.ids import StepId, TurnId, WorkerId
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.contract import Provider
@@ -89,6 +89,8 @@ class Parts:
     journals: JournalFolder
     models: Models
     worker: WorkerId
+    taken_over: dict[TurnId, None] = field(default_factory=dict)
+    """Turns of dead workers that are ours now and not brought to an end yet, oldest first."""
     branches: News = field(default_factory=News)
     """Told whenever a turn ends: a branch may be free."""
     look_seconds: float = 0.05

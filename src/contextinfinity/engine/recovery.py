@@ -38,13 +38,18 @@ INTERRUPTED = Problem(
 
 async def recover(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
     """Take over what dead workers left and bring it to an end; tell how many turns that were."""
-    settled = 0
     for worker in dead:
         taken = await parts.store.workers.take_over(worker, by=parts.worker)
-        for turn_id in taken.turns:
-            settled += await settle(parts, turn_id)
+        parts.taken_over.update(dict.fromkeys(taken.turns))
         if taken.turns or taken.jobs:
             log.info("took over from %s: %d turns, %d jobs", worker, len(taken.turns), taken.jobs)
+    settled = 0
+    for turn_id in list(parts.taken_over):
+        try:
+            settled += await settle(parts, turn_id)
+            del parts.taken_over[turn_id]
+        except LedgerError as error:  # it is ours now: nobody else would look again, so we do, next time
+            log.warning("turn %s cannot be brought to its end yet: %s", turn_id, error)
     return settled
 
 
@@ -94,7 +99,9 @@ def cut_off(step: Step, text: str, last: Entry | None) -> TurnEnd:
         return TurnEnd(
             outcome="cancelled", answer=answer, step=StepEnd(step_id=step.id, outcome=Cancelled(), items=items)
         )
-    problem = msgspec.convert(known["error"], Problem) if known.get("error") else INTERRUPTED
+    problem = INTERRUPTED
+    with suppress(msgspec.ValidationError):
+        problem = msgspec.convert(known.get("error"), Problem)
     end = StepEnd(step_id=step.id, outcome=Incomplete(reason=problem.code), items=items)
     return TurnEnd(outcome="incomplete" if answer else "failed", answer=answer, step=end, error=problem)
 
@@ -103,10 +110,29 @@ def _entries(journals: JournalFolder, step: Step) -> list[Entry]:
     """Read a journal as far as it can be read: one that is damaged must not keep the engine from starting."""
     entries: list[Entry] = []
     try:
-        entries.extend(journals.read(step.id))
+        for entry in journals.read(step.id):
+            if not _is_whole(entry):
+                log.warning("entry %d of the journal of step %s makes no sense; it ends there", entry.seq, step.id)
+                break
+            entries.append(entry)
     except LedgerError as error:
         log.warning("the journal of step %s cannot be read: %s", step.id, error)
     return entries
+
+
+def _is_whole(entry: Entry) -> bool:
+    """Tell whether an entry is what we would have written."""
+    try:
+        match entry.event_type:
+            case "text":
+                return isinstance(entry.payload["text"], str)
+            case "finished":
+                _LAST_WORD.decode(msgspec.json.encode(entry.payload))
+            case str() if entry.event_type == END:
+                return isinstance(entry.payload, dict)
+    except (KeyError, TypeError, msgspec.ValidationError):
+        return False
+    return True
 
 
 def _end_journal(journals: JournalFolder, step: Step) -> None:

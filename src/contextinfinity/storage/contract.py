@@ -6,8 +6,9 @@ verbs share:
 - **unknown**: reading by an id that does not exist gives None or an empty tuple; writing to one raises
   ``NotFound``. Reading never creates anything.
 - **repeated**: a verb that is given the id of what it makes (``create``, ``accept``) and finds it already
-  made in the same words returns what is there; in other words it raises ``AlreadyExists``. Committing or
-  indexing a turn a second time changes nothing.
+  made in the same words returns what is there; in other words it raises ``AlreadyExists``. What is compared:
+  ``create`` owner, external_id and kind; ``accept`` branch and message. Committing or indexing a turn a second
+  time changes nothing.
 - **fenced**: a write to a running turn names its owner. When another worker owns the turn by now the write
   is discarded with ``TurnLost``; when its phase is not the expected one, with ``WrongPhase``.
 - **immutable**: what was said never changes; the database itself refuses.
@@ -101,7 +102,8 @@ class Turns(Protocol):
         """TX-0: the turn, its message and its place in the branch become durable together.
 
         ``QueueFull`` when ``queue_limit`` turns already wait in Accepted, before anything is written. With ``begin``
-        it goes on to ContextPrepared in the same transaction, unless it has to wait.
+        it goes on to ContextPrepared in the same transaction, unless it has to wait. ``WorkerLost`` for an owner that
+        was declared dead.
         """
         ...
 
@@ -195,8 +197,8 @@ class Chunks(Protocol):
     async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
         """TX-C: chunks, vectors and phase Indexed together; gives all chunks of the turn.
 
-        The same span, type and words are stored once, however often this runs; a vector of the same model replaces
-        nothing. ``WrongPhase`` before the turn is committed; ``InvalidInput`` for a span outside its message, or a
+        The same words of one type are stored once a turn, wherever they stand (the span does not count) and however
+        often this runs; a vector of the same model replaces nothing. ``WrongPhase`` before the turn is committed; ``InvalidInput`` for a span outside its message, or a
         vector of another size than its model's others.
         """
         ...
@@ -243,12 +245,12 @@ class Jobs(Protocol):
     async def enqueue(self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None) -> Job:
         """Ask for a job. One of a kind waits for a turn (or, without a turn, for a branch): asking again gives it.
 
-        A job that had failed is queued afresh.
+        A job that had failed is queued afresh; a branch's job that runs already will run once more.
         """
         ...
 
     async def claim(self, worker: WorkerId) -> Job | None:
-        """Take the next job that is due, and count the attempt.
+        """Take the next job that is due, and count the attempt. ``WorkerLost`` for a worker that was declared dead.
 
         Never one of a branch where another job runs, nor one behind an earlier waiting job of its kind on its branch.
         """
@@ -259,6 +261,10 @@ class Jobs(Protocol):
 
         ``JobLost`` when the worker does not have the job any more; the same for the two verbs below.
         """
+        ...
+
+    async def release(self, job_id: int, worker: WorkerId) -> None:
+        """Give it back untried: it is due at once and the attempt does not count."""
         ...
 
     async def retry(self, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
@@ -308,7 +314,8 @@ class Workers(Protocol):
     async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
         """Declare a worker dead: its unfinished turns become the taker's, its running jobs are queued again.
 
-        Whatever the dead one still writes is discarded. Taking over twice takes nothing.
+        Whatever the dead one still writes is discarded, and it can take on nothing new. Jobs wait a little longer each
+        time their worker dies, and but for summarize_turn fail at the fifth. Taking over twice takes nothing.
         """
         ...
 

@@ -5,16 +5,52 @@ A store reads the rows a rule needs, asks the rule, and writes: the rules themse
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isfinite
+from typing import get_args
+
 from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import is_id, new_id, now
-from contextinfinity.domain.session import Branch, NewSession
-from contextinfinity.domain.state import State, StateDraft
-from contextinfinity.domain.turn import OPEN_PHASES, Phase, TurnEnd
+from contextinfinity.domain.message import (
+    AssistantItem,
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    MetadataItem,
+    ReasoningBlock,
+    Role,
+    TextBlock,
+    ToolCallItem,
+    ToolOutputItem,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptItem,
+)
+from contextinfinity.domain.session import Branch, NewSession, SessionKind
+from contextinfinity.domain.state import State, StateDraft, StateReason
+from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewTurn, Phase, StepEnd, TurnEnd
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
 
 LONGEST_NAME = 128
 STEPLESS = frozenset({"clarification", "cancelled"})
 INDEXABLE = frozenset({Phase.STATE_COMMITTED, Phase.INDEXED, Phase.DONE, Phase.FAILED})
+MOST_ROWS = 2**31 - 1
+LAST_PLACE = 2**62
+DEEPEST_JSON = 100
+WIDEST_INT = 4096
+LARGEST_COUNT = 2**53
+_KINDS, _REASONS, _ROLES = get_args(SessionKind), get_args(StateReason), get_args(Role)
+
+
+def row_limit(limit: int) -> int:
+    """Give how many rows to read at most: no fewer than none, no more than any store can count."""
+    return min(max(limit, 0), MOST_ROWS)
+
+
+def end_place(before: int | None) -> int:
+    """Give the place to stop reading before; none: after everything."""
+    return LAST_PLACE if before is None else min(before, LAST_PLACE)
 
 
 def check_id(identifier: str | None) -> None:
@@ -30,11 +66,124 @@ def check_new_session(new: NewSession) -> None:
     _check_name("org_id", new.owner.org_id, least=0)
     if new.external_id is not None:
         _check_name("external_id", new.external_id, least=1)
+    _check_one_of("kind", new.kind, _KINDS)
+    if new.ttl_hours is not None and not 0 < new.ttl_hours <= LARGEST_COUNT:
+        raise InvalidInput(f"ttl_hours is {new.ttl_hours}; it has to be a finite number over 0, at most 2**53.")
 
 
 def _check_name(field: str, value: str, *, least: int) -> None:
     if not least <= len(value) <= LONGEST_NAME:
         raise InvalidInput(f"{field} has {len(value)} characters; it may have {least} to {LONGEST_NAME}.")
+
+
+def _check_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidInput(f"{field} is {value!r}; it may be {' or '.join(allowed)}.")
+
+
+def check_new_turn(new: NewTurn) -> None:
+    """Refuse a turn whose ids or values cannot be kept."""
+    check_id(new.id)
+    check_id(new.retry_of)
+    check_message(new.message)
+    check_json(new.metadata, "metadata")
+
+
+def check_exchanges(exchanges: Sequence[Exchange]) -> None:
+    """Refuse turns from elsewhere whose values cannot be kept."""
+    for exchange in exchanges:
+        check_message(exchange.message)
+        check_message(exchange.answer)
+        check_json(exchange.metadata, "metadata")
+
+
+def check_turn_end(end: TurnEnd) -> None:
+    """Refuse the end of a turn whose values cannot be kept."""
+    check_message(end.answer)
+    if end.step is not None:
+        check_step_end(end.step)
+
+
+def check_step_end(end: StepEnd) -> None:
+    """Refuse the end of a step whose values cannot be kept."""
+    check_items(end.items)
+
+
+def check_message(message: Message | None) -> None:
+    """Refuse a message of an unknown role, or one that holds what JSON cannot say; none at all is fine."""
+    if message is not None:
+        _check_one_of("role", message.role, _ROLES)
+        _check_blocks(message.blocks, 1)
+
+
+def check_items(items: Sequence[TranscriptItem]) -> None:
+    """Refuse items that hold what JSON cannot say."""
+    for item in items:
+        if isinstance(item, AssistantItem):
+            _check_blocks(item.blocks, 1)
+        elif isinstance(item, ToolCallItem):
+            check_json(item.arguments, "tool_call.arguments")
+        elif isinstance(item, ToolOutputItem):
+            check_json(item.output, "tool_output.output")
+        elif not isinstance(item, MetadataItem):
+            check_json(item.raw, f"{item.__struct_config__.tag}.raw")
+
+
+def _check_blocks(blocks: Sequence[ContentBlock], depth: int) -> None:
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            for annotation in block.annotations:
+                _check_json(annotation, "text.annotations", depth)
+        elif isinstance(block, ToolUseBlock):
+            _check_json(block.input, "tool_use.input", depth)
+        elif isinstance(block, ToolResultBlock):
+            _check_depth("tool_result.content", depth)
+            _check_blocks(block.content, depth + 1)
+        elif isinstance(block, ImageBlock):
+            _check_json(block.source, "image.source", depth)
+        else:
+            _check_json(block.raw, "reasoning.raw" if isinstance(block, ReasoningBlock) else "unknown.raw", depth)
+
+
+def check_json(value: Json, where: str) -> None:
+    """Refuse a value that JSON cannot say and give back as it is, or that is nested too deep to be read."""
+    _check_json(value, where, 1)
+
+
+def _check_json(value: Json, where: str, depth: int) -> None:
+    if value is None or type(value) in (str, bool):
+        return
+    if type(value) is int and value.bit_length() <= WIDEST_INT:
+        return
+    if type(value) is float and isfinite(value):
+        return
+    if not isinstance(value, dict | list):
+        raise InvalidInput(f"{where} holds {_named(value)}, which JSON cannot say.")
+    _check_depth(where, depth)
+    if isinstance(value, dict):
+        for key in value:
+            if type(key) is not str:
+                raise InvalidInput(f"{where} holds the key {_named(key)}; in JSON every key is a text.")
+    for inner in value.values() if isinstance(value, dict) else value:
+        _check_json(inner, where, depth + 1)
+
+
+def _check_depth(where: str, depth: int) -> None:
+    if depth > DEEPEST_JSON:
+        raise InvalidInput(f"{where} is nested over {DEEPEST_JSON} levels deep.")
+
+
+def _named(value: object) -> str:
+    if type(value) is int:
+        return f"a number of {value.bit_length()} bits" if value.bit_length() > WIDEST_INT else str(value)
+    return str(value) if isinstance(value, float) else f"a value of type {type(value).__name__}"
+
+
+def check_draft(draft: StateDraft) -> None:
+    """Refuse a state with an unknown reason, or a count that is none."""
+    _check_one_of("reason", draft.reason, _REASONS)
+    if draft.token_count_est is not None and not 0 <= draft.token_count_est <= LARGEST_COUNT:
+        raise InvalidInput(f"token_count_est is {draft.token_count_est}; it may be 0 to 2**53.")
 
 
 def check_place(branch: Branch, at: int | None, state: int | None) -> None:

@@ -24,37 +24,37 @@ class WorkerLocks:
 
     def hold(self, worker: WorkerId) -> None:
         """Take this process's lock."""
+        path = self._path(worker)
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self._path(worker), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = _locked(path, os.O_CREAT)
+            while handle is None or not _is_at(handle, path):  # somebody who tidied up removed it under our hands
+                handle = _locked(path, os.O_CREAT)
         except OSError as error:
             raise LedgerReadOnly(f"The folder {self._folder} cannot be written ({error.strerror}).") from error
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._held[worker] = handle
 
     def release(self, worker: WorkerId) -> None:
         """Let go of it and remove its file. A lock of another process that is free is removed too."""
-        if worker not in self._held and not self.is_free(worker):
-            return
-        with suppress(FileNotFoundError):
-            self._path(worker).unlink()
-        if (handle := self._held.pop(worker, None)) is not None:
-            os.close(handle)
+        path = self._path(worker)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            handle = self._held.pop(worker, None) or _locked(path)
+            if handle is not None:  # removed only while we hold it, so that nobody else does
+                if _is_at(handle, path):
+                    path.unlink()
+                os.close(handle)
 
     def is_free(self, worker: WorkerId) -> bool:
         """Tell whether no process holds it."""
         if worker in self._held:
             return False
         try:
-            handle = os.open(self._path(worker), os.O_RDWR | os.O_CLOEXEC)
+            handle = _locked(self._path(worker))
         except (FileNotFoundError, NotADirectoryError):
             return True
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if handle is None:
             return False
-        finally:
-            os.close(handle)
+        os.close(handle)
         return True
 
     def release_all(self) -> None:
@@ -69,3 +69,22 @@ class WorkerLocks:
 
     def _path(self, worker: WorkerId) -> Path:
         return self._folder / f"{worker}.lock"
+
+
+def _locked(path: Path, flags: int = 0) -> int | None:
+    """Open a lock file and lock it; None when somebody else has it."""
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Tell whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False

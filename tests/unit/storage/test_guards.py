@@ -50,11 +50,32 @@ async def vandal(ledger: SqliteStore, ledger_path: Path) -> apsw.Connection:
         "UPDATE plan SET body = '{}'",
         "UPDATE chunk SET end = end - 1",
         "UPDATE text SET body = 'Be long.'",
+        "UPDATE turn SET outcome = 'failed'",
+        "UPDATE turn SET error = '{}'",
+        "UPDATE turn SET metadata = '{}'",
+        "UPDATE turn SET model = 'another'",
+        "UPDATE response SET body = x'00'",
+        "UPDATE branch SET last_turn_seq = 0, fork_seq = 0, base_state = x'00'",
+        "DELETE FROM plan",
+        "DELETE FROM chunk",
+        "DELETE FROM branch",
+        "DELETE FROM session",
+        "REPLACE INTO message SELECT key, session_id, role, 'something else', NULL, content_hash FROM message",
+        "REPLACE INTO state SELECT id, session_id, branch_id, state_seq, parent_id, turn_seq, 0, reason, 1, pins, "
+        "token_count_est, created_at, schema_version FROM state",
+        "REPLACE INTO text SELECT key, hash, 'Be long.', kept_at FROM text",
+        "REPLACE INTO plan SELECT turn_id, step_index, session_id, '{}' FROM plan",
+        "REPLACE INTO response SELECT step_id, session_id, x'00' FROM response",
+        "REPLACE INTO turn (id, session_id, branch_id, turn_seq, phase, state_before, user_message, created_at, "
+        "updated_at) SELECT id, session_id, branch_id, turn_seq, 'Done', state_before, answer, 0, 0 FROM turn",
         "UPDATE turns SET user_message_json = '{}'",
         "UPDATE conversation_turns SET query_text = 'x'",
     ],
 )
-def test_what_was_said_cannot_be_changed(vandal: apsw.Connection, change: str) -> None:
+@pytest.mark.parametrize("recursive", ["ON", "OFF"], ids=["ours", "anybody"])
+def test_what_was_said_cannot_be_changed(vandal: apsw.Connection, change: str, recursive: str) -> None:
+    vandal.execute(f"PRAGMA recursive_triggers = {recursive}")  # off, as it is on a connection of anybody else's
+    vandal.execute("PRAGMA foreign_keys = OFF")
     before = dump(vandal)
     with pytest.raises((apsw.ConstraintError, apsw.SQLError), match=r"immutable|because it is a view"):
         vandal.execute(change)
@@ -67,7 +88,9 @@ def test_what_was_said_cannot_be_changed(vandal: apsw.Connection, change: str) -
     ["head_state = randomblob(16)", "head_seq = head_seq + 1", "head_seq = 0", "head_state = base_state"],
 )
 def test_a_head_cannot_point_past_a_state(vandal: apsw.Connection, change: str) -> None:
-    with pytest.raises(apsw.ConstraintError, match="head: a branch points only to a state of its session"):
+    with pytest.raises(
+        apsw.ConstraintError, match=r"head: a branch (points only to a state of its session|never goes)"
+    ):
         vandal.execute(f"UPDATE branch SET {change}")
 
 
@@ -107,6 +130,17 @@ def test_a_second_open_turn_on_a_branch_is_refused(vandal: apsw.Connection) -> N
     vandal.execute("UPDATE turn SET phase = 'ContextPrepared' WHERE turn_seq = 2")
     with pytest.raises(apsw.ConstraintError, match="UNIQUE"):
         vandal.execute("UPDATE turn SET phase = 'ContextPrepared' WHERE turn_seq = 3")
+
+
+@pytest.mark.req("LEDGER-4")
+def test_the_same_words_indexed_again_change_nothing(vandal: apsw.Connection) -> None:
+    before = dump(vandal)
+    columns = (
+        "id, session_id, branch_id, turn_id, side, start, end, summary, chunk_type, token_est, content_hash, created_at"
+    )
+    others = columns.replace("summary", "'other'")
+    vandal.execute(f"REPLACE INTO chunk ({columns}) SELECT {others} FROM chunk")
+    assert dump(vandal) == before
 
 
 @pytest.mark.req("LEDGER-4")

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, now
 from contextinfinity.domain.turn import Phase
 from contextinfinity.domain.work import Backlog, Job, JobType
-from contextinfinity.errors import JobLost, NotFound
+from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage.in_memory.tables import Tables, check_text
 
+LONGEST_PAUSE = timedelta(minutes=2)
 AFTER_COMMIT: tuple[JobType, ...] = ("index_turn", "remember_turn")
 
 
@@ -33,8 +34,9 @@ class InMemoryJobs:
     async def claim(self, worker: WorkerId) -> Job | None:
         """Take the next job that is due, and count the attempt."""
         with self._tables.transaction() as tables:
+            refuse_dead(tables, worker)
             moment = now()
-            due = _due(tables, moment)
+            due = [job for job in _takeable(tables) if not _put_off(job, moment)]
             if not due:
                 return None
             job = min(due, key=lambda job: (job.run_at, job.id))
@@ -45,10 +47,22 @@ class InMemoryJobs:
     async def complete(self, job_id: int, worker: WorkerId) -> None:
         """The job is done and gone."""
         with self._tables.transaction() as tables:
-            job = _run_by(tables, job_id, worker)
+            job, moment = _run_by(tables, job_id, worker), now()
+            if job_id in tables.jobs_again:
+                tables.jobs_again.discard(job_id)
+                again = replace(job, state="queued", owner=None, attempts=0, run_at=moment, updated_at=moment)
+                tables.jobs[job_id] = again
+                return
             del tables.jobs[job_id]
             del tables.job_of[job.job_type, job.branch_id, job.turn_id]
             _mark_done(tables, job.turn_id)
+
+    async def release(self, job_id: int, worker: WorkerId) -> None:
+        """Give it back untried."""
+        with self._tables.transaction() as tables:
+            job = _run_by(tables, job_id, worker)
+            given = replace(job, state="queued", owner=None, attempts=job.attempts - 1, updated_at=now())
+            tables.jobs[job_id] = given
 
     async def retry(self, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
         """Queue it again for later."""
@@ -90,8 +104,12 @@ class InMemoryJobs:
     async def due_in(self) -> timedelta | None:
         """Tell how long until the next queued job is due."""
         with self._tables.transaction() as tables:
-            due = [job.run_at for job in tables.jobs.values() if job.state == "queued"]
-        return min(due) - now() if due else None
+            moment = now()
+            waits = [max(job.run_at - moment, timedelta()) for job in _takeable(tables) if _put_off(job, moment)]
+            takeable = _takeable(tables)
+        if len(waits) < len(takeable):
+            return timedelta()
+        return min(waits, default=None)
 
 
 def enqueue(tables: Tables, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None) -> Job:
@@ -99,6 +117,8 @@ def enqueue(tables: Tables, job_type: JobType, branch_id: BranchId, turn_id: Tur
     moment = now()
     known = tables.jobs.get(tables.job_of.get((job_type, branch_id, turn_id), 0))
     if known is not None:
+        if known.state == "running" and turn_id is None:
+            tables.jobs_again.add(known.id)
         if known.state == "failed":
             known = replace(known, state="queued", attempts=0, run_at=moment, updated_at=moment)
             tables.jobs[known.id] = known
@@ -121,17 +141,24 @@ def enqueue(tables: Tables, job_type: JobType, branch_id: BranchId, turn_id: Tur
     return job
 
 
-def _due(tables: Tables, moment: datetime) -> list[Job]:
-    """The queued jobs that are due, on branches where none runs, with no earlier one of their kind before them."""
+def refuse_dead(tables: Tables, worker: WorkerId | None) -> None:
+    """Refuse a worker that was declared dead."""
+    if worker in tables.dead_workers:
+        raise WorkerLost(f"Worker {worker} was declared dead.")
+
+
+def _put_off(job: Job, moment: datetime) -> bool:
+    """Tell whether a job is for later. None is ever put off for two minutes: the clock went back, and it is due."""
+    return moment < job.run_at <= moment + LONGEST_PAUSE
+
+
+def _takeable(tables: Tables) -> list[Job]:
+    """The queued jobs of branches where none runs, with no earlier one of their kind before them."""
     jobs = tables.jobs.values()
     busy = {job.branch_id for job in jobs if job.state == "running"}
     queued = sorted((job for job in jobs if job.state == "queued"), key=lambda job: -job.turn_seq)
     first = {(job.branch_id, job.job_type): job.turn_seq for job in queued}
-    return [
-        job
-        for job in queued
-        if job.run_at <= moment and job.branch_id not in busy and job.turn_seq == first[job.branch_id, job.job_type]
-    ]
+    return [job for job in queued if job.branch_id not in busy and job.turn_seq == first[job.branch_id, job.job_type]]
 
 
 def _run_by(tables: Tables, job_id: int, worker: WorkerId) -> Job:

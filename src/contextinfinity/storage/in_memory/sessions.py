@@ -9,7 +9,7 @@ from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.errors import AlreadyExists, NotFound
 from contextinfinity.storage.in_memory.tables import Tables, check_text
-from contextinfinity.storage.rules import check_new_session
+from contextinfinity.storage.rules import check_new_session, row_limit
 
 
 class InMemorySessions:
@@ -47,7 +47,7 @@ class InMemorySessions:
         own.sort(key=_by_last_word, reverse=True)
         if after is not None:
             own = own[_place(own, after) + 1 :]
-        return tuple(own[: max(limit, 0)])
+        return tuple(own[: row_limit(limit)])
 
     async def rename(self, session_id: SessionId, title: str | None) -> Session:
         """Give it another title."""

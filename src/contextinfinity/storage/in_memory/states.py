@@ -14,12 +14,14 @@ from contextinfinity.storage.in_memory.jobs import AFTER_COMMIT, enqueue
 from contextinfinity.storage.in_memory.tables import Tables, check_text
 from contextinfinity.storage.rules import (
     check_branch_of,
+    check_draft,
     check_fact,
     check_head,
     check_phase,
     drafted_state,
     not_settled,
     remove_pin,
+    row_limit,
 )
 
 
@@ -43,10 +45,11 @@ class InMemoryStates:
         """Read the chain from the head back, the newest first."""
         with self._tables.transaction() as tables:
             branch = tables.branches.get(branch_id)
-            return () if branch is None else tuple(islice(tables.chain(branch), max(limit, 0)))
+            return () if branch is None else tuple(islice(tables.chain(branch), row_limit(limit)))
 
     async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
         """TX-B: new state, state_after, phase, head, head_seq and the jobs that follow; pins are read inside."""
+        check_draft(draft)
         check_text(draft)
         with self._tables.transaction() as tables:
             branch = tables.branch(draft.branch_id)

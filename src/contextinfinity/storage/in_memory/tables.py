@@ -49,6 +49,8 @@ class Tables:
         self.job_of: dict[tuple[JobType, BranchId, TurnId | None], int] = {}
         self.job_numbers = count(1)
         self.workers: dict[WorkerId, Worker] = {}
+        self.jobs_again: set[int] = set()
+        self.dead_workers: set[WorkerId] = set()
         self._lock = threading.Lock()
         self._closed = False
 

@@ -30,10 +30,23 @@ from contextinfinity.errors import (
     WrongPhase,
 )
 from contextinfinity.storage.in_memory.contents import check_blobs
-from contextinfinity.storage.in_memory.jobs import enqueue
+from contextinfinity.storage.in_memory.jobs import enqueue, refuse_dead
 from contextinfinity.storage.in_memory.states import append, next_state
 from contextinfinity.storage.in_memory.tables import Tables, check_text, waiting
-from contextinfinity.storage.rules import check_finalising, check_id, check_owner, check_phase, not_settled
+from contextinfinity.storage.rules import (
+    check_exchanges,
+    check_finalising,
+    check_id,
+    check_items,
+    check_new_turn,
+    check_owner,
+    check_phase,
+    check_step_end,
+    check_turn_end,
+    end_place,
+    not_settled,
+    row_limit,
+)
 
 BEFORE_FINAL = OPEN_PHASES | {Phase.ACCEPTED}
 
@@ -46,12 +59,13 @@ class InMemoryTurns:
 
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0: the turn, its message and its place in the branch become durable together."""
-        check_id(new.id)
+        check_new_turn(new)
         check_text(new)
         with self._tables.transaction() as tables:
             branch = tables.branch(new.branch_id)
             if new.id in tables.turns:
                 return _accepted_already(tables.turns[new.id], new)
+            refuse_dead(tables, new.owner)
             _check_queue(tables, new)
             shown = check_blobs(tables, new.message)
             turn = _accepted(branch, new)
@@ -75,6 +89,8 @@ class InMemoryTurns:
 
     async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
         """TX-P: step and plan are durable before the provider is heard; ContextPrepared → Responding."""
+        check_id(step.id)
+        check_items(step.inputs)
         check_text(step)
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
@@ -90,6 +106,7 @@ class InMemoryTurns:
 
     async def close_step(self, turn_id: TurnId, owner: WorkerId, end: StepEnd) -> None:
         """Record how a step ended that is not the turn's last."""
+        check_step_end(end)
         check_text(end)
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
@@ -99,6 +116,7 @@ class InMemoryTurns:
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """TX-A: answer, last step, phase ResponseFinalized, and the job that commits the turn."""
+        check_turn_end(end)
         check_text(end)
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
@@ -111,6 +129,7 @@ class InMemoryTurns:
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """End a turn before its answer was final: Failed, with what was shown of the answer."""
+        check_turn_end(end)
         check_text(end)
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
@@ -128,6 +147,7 @@ class InMemoryTurns:
 
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere, with one state for all of them."""
+        check_exchanges(exchanges)
         check_text(exchanges)
         with self._tables.transaction() as tables:
             branch = tables.branch(branch_id)
@@ -155,10 +175,11 @@ class InMemoryTurns:
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
         """Read the newest ``limit`` turns of the lineage, oldest first."""
         with self._tables.transaction() as tables:
-            if (branch := tables.branches.get(branch_id)) is None or limit <= 0:
+            limit = row_limit(limit)
+            if (branch := tables.branches.get(branch_id)) is None or limit == 0:
                 return ()
             newest_first: list[TurnId] = []
-            end = branch.last_turn_seq + 1 if before is None else before
+            end = branch.last_turn_seq + 1 if before is None else end_place(before)
             for owner, first, last in tables.lineage(branch).backwards(end):
                 start = tables.branches[owner].fork_seq + 1
                 newest_first += reversed(tables.turns_of[owner][first - start : last - start + 1])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import WorkerId, new_id, now
 from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
-from contextinfinity.domain.work import TakenOver, Worker
+from contextinfinity.domain.work import Job, TakenOver, Worker
 from contextinfinity.errors import WorkerLost
 from contextinfinity.storage.in_memory.tables import Tables
 
+MOST_DEATHS = 5
 UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 
 
@@ -59,14 +61,28 @@ class InMemoryWorkers:
             turns = sorted((t for t in _unfinished(tables) if t.owner == dead), key=lambda turn: turn.turn_seq)
             jobs = [job for job in tables.jobs.values() if job.state == "running" and job.owner == dead]
             tables.workers.pop(dead, None)
+            tables.dead_workers.add(dead)
             for turn in turns:
                 tables.put_turn(replace(turn, owner=by))
             moment = now()
             for job in jobs:
-                tables.jobs[job.id] = replace(job, state="queued", owner=None, run_at=moment, updated_at=moment)
+                tables.jobs[job.id] = _left_by_the_dead(job, moment)
             return TakenOver(turns=tuple(turn.id for turn in turns), jobs=len(jobs))
 
 
 def _unfinished(tables: Tables) -> list[Turn]:
     """All turns whose answer is not final."""
     return [turn for branch_id in tables.branches for turn in tables.unsettled(branch_id) if turn.phase in UNFINISHED]
+
+
+def _left_by_the_dead(job: Job, moment: datetime) -> Job:
+    """Put a job back, for a little later each time: perhaps it was the job that killed its worker."""
+    hopeless = job.attempts >= MOST_DEATHS and job.job_type != "summarize_turn"
+    return replace(
+        job,
+        state="failed" if hopeless else "queued",
+        owner=None,
+        last_error="The worker that ran it died.",
+        run_at=moment + timedelta(seconds=job.attempts - 1),
+        updated_at=moment,
+    )

@@ -108,6 +108,7 @@ def set_up(connection: apsw.Connection, *, read_only: bool = False) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
+        "recursive_triggers = ON",
         "temp_store = MEMORY",
         "secure_delete = ON",
         f"query_only = {int(read_only)}",

@@ -21,15 +21,12 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.rows import many, one, pack
+from contextinfinity.storage.sqlite.rows import many, one, pack, pack_hash
 
 SQL = sql_files.load(__package__, "content.sql")
 
 MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
 """Text, blocks and hash of a message, as ``rows.message_columns`` gives them."""
-
-_YOUNG_MILLIS = 30 * 60 * 1000
-"""A text wanted again is written to only when it was wanted last that long ago; under half of what ages it."""
 
 
 class SqliteContents:
@@ -41,12 +38,12 @@ class SqliteContents:
     async def keep_text(self, body: str) -> str:
         """Keep a text and give its hash."""
         sha256 = wire.text_hash(body).hex()
-        await self._database.write(lambda connection: keep_text(connection, body, always=True))
+        await self._database.write(lambda connection: keep_text(connection, body))
         return sha256
 
     async def text(self, sha256: str) -> str | None:
         """Read a text."""
-        row = await self._database.read(lambda connection: one(connection, SQL["select_text"], (pack(sha256),)))
+        row = await self._database.read(lambda connection: one(connection, SQL["select_text"], (pack_hash(sha256),)))
         return None if row is None else row[0]
 
     async def keep_blob(self, body: bytes, media_type: str) -> str:
@@ -58,7 +55,7 @@ class SqliteContents:
 
     async def blob(self, sha256: str) -> tuple[bytes, str] | None:
         """Read bytes and their media type."""
-        row = await self._database.read(lambda connection: one(connection, SQL["select_blob"], (pack(sha256),)))
+        row = await self._database.read(lambda connection: one(connection, SQL["select_blob"], (pack_hash(sha256),)))
         return None if row is None else (row[0], row[1])
 
     async def collect(self, *, older_than: timedelta = timedelta(hours=1)) -> int:
@@ -80,22 +77,21 @@ def insert_message(connection: apsw.Connection, session_id: bytes, message: Mess
     values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
     key = _key(one(connection, SQL["insert_message"], {**values, "content_hash": content_hash}))
     for sha256 in blobs_of(message.blocks):
-        use = {"hash": pack(sha256), "message_key": key, "session_id": session_id}
+        use = {"hash": pack_hash(sha256), "message_key": key, "session_id": session_id}
         if one(connection, SQL["use_blob"], use) is None:
             raise InvalidInput(f"The message shows a blob {sha256} that is not kept.", hint="Keep its bytes first.")
     return key
 
 
-def keep_text(connection: apsw.Connection, body: str | None, *, always: bool = False) -> int | None:
-    """Keep a text once and give its key; nothing for none. One kept lately is made young again only if asked."""
+def keep_text(connection: apsw.Connection, body: str | None) -> int | None:
+    """Keep a text once and give its key; nothing for none. One that is there is made young again."""
     if body is None:
         return None
     digest, moment = wire.text_hash(body), to_millis(now())
     row = one(connection, SQL["select_text_key"], (digest,))
     if row is None:
         return _key(one(connection, SQL["insert_text"], (digest, body, moment)))
-    if always or row[1] < moment - _YOUNG_MILLIS:
-        connection.execute(SQL["touch_text"], (moment, row[0]))
+    connection.execute(SQL["touch_text"], (moment, row[0]))
     return _key(row)
 
 

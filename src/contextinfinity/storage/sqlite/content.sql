@@ -14,8 +14,8 @@ INSERT INTO plan (turn_id, step_index, session_id, body) VALUES (?, ?, ?, ?)
 INSERT OR IGNORE INTO retrieval (turn_id, chunk_id, session_id, similarity, rank) VALUES (?, ?, ?, ?, ?)
 
 -- name: select_text_key
--- Where a text is kept, and how long ago somebody wanted it.
-SELECT key, kept_at FROM text WHERE hash = ?
+-- Where a text is kept.
+SELECT key FROM text WHERE hash = ?
 
 -- name: insert_text
 -- Keep a text.

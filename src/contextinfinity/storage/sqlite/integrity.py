@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,13 +22,13 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.ids import StepId, WorkerId
-from contextinfinity.domain.message import Message
+from contextinfinity.domain.ids import StepId, WorkerId, now, to_millis
+from contextinfinity.domain.message import Message, blobs_of
 from contextinfinity.errors import ContextInfinityError, LedgerCorrupt
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, patient_handler, translated
 from contextinfinity.storage.sqlite.migrate import migrations, version_of
-from contextinfinity.storage.sqlite.rows import to_message, unpack
+from contextinfinity.storage.sqlite.rows import pack, to_message, unpack
 from contextinfinity.storage.sqlite.schema import DERIVED, Objects, objects, objects_of_migrations
 
 SQL = sql_files.load(__package__, "integrity.sql")
@@ -51,6 +52,7 @@ _NAMED = frozenset(
 _UNREADABLE = (UnicodeDecodeError, msgspec.MsgspecError, ContextInfinityError)
 _canonical = msgspec.json.Encoder(order="sorted")
 _EVERY = 2000  # rows between two signs of progress
+_PIECE = 1 << 20  # bytes of a raw reply that are unpacked at a time
 
 Progress = Callable[[str, float], None]
 """Is told what is looked at, and which part of it is done (0 to 1)."""
@@ -77,6 +79,7 @@ class Inspection:
                 self._connection.set_busy_handler(patient_handler(BUSY_SECONDS))
                 self._connection.execute("PRAGMA temp_store = MEMORY")
                 self._connection.create_scalar_function("named", _named, 1, deterministic=True)
+                self._connection.create_scalar_function("is_text", _is_text, 1, deterministic=True)
                 self.version = self._version()
             except BaseException:
                 self._connection.close()
@@ -188,13 +191,17 @@ def _checks(dead: str) -> Mapping[str, Check]:
         "chunk_hash": _wrong_chunks,
         "text_hash": _wrong_texts,
         "blob_hash": _wrong_blobs,
+        "blob_lost": _lost_blobs,
+        "response_unreadable": _unreadable_responses,
+        "branch_circle": _circles,
     }
-    return special | {code: _query(sql, dead) for code, sql in SQL.items() if not code.startswith("each_")}
+    values: dict[str, str | int] = {"dead": dead, "now": to_millis(now())}
+    return special | {code: _query(sql, values) for code, sql in SQL.items() if not code.startswith("each_")}
 
 
-def _query(sql: str, dead: str) -> Check:
+def _query(sql: str, values: Mapping[str, str | int]) -> Check:
     def ask(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
-        for (place,) in connection.execute(sql, {"dead": dead}):
+        for (place,) in connection.execute(sql, values):
             yield str(place)
 
     return ask
@@ -203,6 +210,14 @@ def _query(sql: str, dead: str) -> Check:
 def _named(*values: apsw.SQLiteValue) -> str:
     """Write an id; ``named`` in SQL."""
     return unpack(values[0]) if isinstance(values[0], bytes) else str(values[0])
+
+
+def _is_text(*values: apsw.SQLiteValue) -> bool:
+    """Tell whether bytes are UTF-8; ``is_text`` in SQL."""
+    try:
+        return isinstance(values[0], bytes) and values[0].decode() is not None
+    except UnicodeDecodeError:
+        return False
 
 
 def _schema_offences(connection: apsw.Connection) -> Iterator[Offence]:
@@ -264,6 +279,51 @@ def _wrong_blobs(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
     for name, body, digest in connection.execute(SQL["each_blob"]):
         if hashlib.sha256(body).digest() != digest:
             yield f"blob {name}"
+
+
+def _lost_blobs(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+    """What a message that can be read shows has to be there, and noted to be in use."""
+    for key, session, *content in connection.execute(SQL["each_showing"]):
+        message = _read(*content)
+        for sha256 in () if message is None else blobs_of(message.blocks):
+            if not connection.execute(SQL["each_shown"], (pack(sha256), key)).fetchall():
+                yield f"blob {sha256}, message {key} of session {session}"
+
+
+def _unreadable_responses(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+    for step, body in connection.execute(SQL["each_response"]):
+        if not _unpacks(body):
+            yield f"response of step {step}"
+
+
+def _unpacks(body: bytes) -> bool:
+    """Unpack a raw reply to its end, piece by piece."""
+    unpacking = zlib.decompressobj()
+    try:
+        while not unpacking.eof:
+            if not unpacking.decompress(body, _PIECE) and not unpacking.eof:
+                return False
+            body = unpacking.unconsumed_tail
+    except zlib.error:
+        return False
+    return True
+
+
+def _circles(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
+    """Follow every branch to its root, each step once; who comes back to a place of the same walk is in a circle."""
+    parents: dict[bytes, bytes] = dict(connection.execute(SQL["each_fork"]).fetchall())
+    walks: dict[bytes, bytes] = {}
+    for start in parents:
+        branch = start
+        while branch in parents and branch not in walks:
+            walks[branch] = start
+            branch = parents[branch]
+        first = branch
+        while walks.get(branch) == start:
+            yield f"branch {unpack(branch)}"
+            branch = parents[branch]
+            if branch == first:
+                break
 
 
 def _count(connection: apsw.Connection, table: str) -> int:

@@ -1,5 +1,37 @@
 -- What must hold in a ledger, as questions for what breaks it: each statement is named after what it finds and
--- gives one place a row. Those called each_… give rows to be hashed. `named` writes an id; `:dead` is a JSON array.
+-- gives one place a row. Those called each_… give rows to be looked at elsewhere. `named` writes an id; `is_text` tells
+-- whether bytes are UTF-8; `:dead` is a JSON array, `:now` in milliseconds.
+
+-- name: schema_gap
+-- Migrations that were passed over, by the one after them.
+SELECT 'before version ' || version FROM schema_version AS v
+WHERE version <> 1 AND NOT EXISTS (SELECT 1 FROM schema_version WHERE version = v.version - 1)
+
+-- name: id_length
+-- Ids that are none: an id has 16 bytes.
+SELECT 'session ' || hex(id) FROM session WHERE length(id) <> 16
+UNION ALL SELECT 'branch ' || hex(id) FROM branch WHERE length(id) <> 16
+UNION ALL SELECT 'state ' || hex(id) FROM state WHERE length(id) <> 16
+UNION ALL SELECT 'turn ' || hex(id) FROM turn WHERE length(id) <> 16
+UNION ALL SELECT 'step ' || hex(id) FROM step WHERE length(id) <> 16
+
+-- name: content_unreadable
+-- What is kept as JSON and is none, or not of the form it is written in: versioned, with a part of a certain type.
+WITH cell (place, body, version, part, type) AS (
+  SELECT 'plan ' || step_index || ' of turn ' || named(turn_id), body, '$.v', '$.is', 'object' FROM plan
+  UNION ALL SELECT 'outcome of step ' || uuid, outcome, '$.v', '$.is.type', 'text' FROM step WHERE outcome IS NOT NULL
+  UNION ALL SELECT 'items of step ' || uuid, items, '$.v', '$.is.items', 'array' FROM step WHERE items IS NOT NULL
+  UNION ALL SELECT 'inputs of step ' || uuid, inputs, '$.v', '$.is.items', 'array' FROM step WHERE inputs IS NOT NULL
+  UNION ALL SELECT 'error of turn ' || uuid, error, '$.v', '$.is.message', 'text' FROM turn WHERE error IS NOT NULL
+  UNION ALL SELECT 'metadata of turn ' || uuid, metadata, NULL, NULL, NULL FROM turn WHERE metadata IS NOT NULL
+  UNION ALL SELECT 'pins, text ' || key, body, NULL, '$', 'array' FROM text
+    WHERE key IN (SELECT pins FROM state WHERE pins IS NOT NULL))
+SELECT place FROM cell WHERE CASE
+  WHEN NOT is_text(CAST(body AS BLOB)) OR NOT json_valid(body) THEN 1
+  WHEN version IS NOT NULL AND json_type(body, version) IS NOT 'integer' THEN 1
+  WHEN part IS NOT NULL AND json_type(body, part) IS NOT type THEN 1
+  WHEN part = '$' THEN EXISTS (SELECT 1 FROM json_each(body) AS fact WHERE fact.type <> 'text')
+  ELSE 0 END
 
 -- name: head_missing
 -- Branches whose head is no state.
@@ -26,10 +58,10 @@ SELECT 'branch ' || b.uuid FROM branch AS b
 WHERE NOT EXISTS (SELECT 1 FROM state AS st WHERE st.id = b.base_state AND st.session_id = b.session_id)
 
 -- name: parent_missing
--- Branches whose parent is not there, is of another session, or ends before they leave it.
+-- Branches whose parent is not there, is of another session, or ends before, or begins after, they leave it.
 SELECT 'branch ' || b.uuid FROM branch AS b
 WHERE b.parent_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM branch AS p
-  WHERE p.id = b.parent_id AND p.session_id = b.session_id AND p.last_turn_seq >= b.fork_seq)
+  WHERE p.id = b.parent_id AND p.session_id = b.session_id AND b.fork_seq BETWEEN p.fork_seq AND p.last_turn_seq)
 
 -- name: active_branch_missing
 -- Sessions whose active branch is not there, or is another session's.
@@ -70,6 +102,12 @@ SELECT 'state ' || st.uuid || ', number ' || st.state_seq || ' of branch ' || b.
 FROM state AS st JOIN branch AS b ON b.id = st.branch_id
 WHERE st.covers_turn_seq > st.turn_seq OR st.turn_seq > b.last_turn_seq
 
+-- name: state_back
+-- States at an earlier turn than the one before them, or that cover fewer without being there to undo a fold.
+SELECT 'state ' || st.uuid || ', number ' || st.state_seq || ' of branch ' || named(st.branch_id)
+FROM state AS st JOIN state AS p ON p.id = st.parent_id
+WHERE st.turn_seq < p.turn_seq OR (st.covers_turn_seq < p.covers_turn_seq AND st.reason <> 'unfold')
+
 -- name: turn_phase
 -- Turns in no known phase, or in one that contradicts whether they are committed.
 SELECT 'turn ' || turn_seq || ' of branch ' || named(branch_id) FROM turn
@@ -95,10 +133,48 @@ SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id) FROM turn AS
 WHERE t.state_before NOT IN (SELECT id FROM state)
   OR (t.state_after IS NOT NULL AND t.state_after NOT IN (SELECT id FROM state))
 
+-- name: commit_foreign
+-- Turns committed by a state of another branch, or by one that stands before them.
+SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id) FROM turn AS t JOIN state AS st ON st.id = t.state_after
+WHERE st.branch_id <> t.branch_id OR st.turn_seq < t.turn_seq
+
+-- name: turn_without_outcome
+-- Turns that are final and answered, and do not say how they ended.
+SELECT 'turn ' || turn_seq || ' of branch ' || named(branch_id) FROM turn
+WHERE outcome IS NULL AND answer IS NOT NULL AND phase IN ('ResponseFinalized', 'StateCommitted', 'Indexed', 'Done')
+
+-- name: turn_without_step
+-- Turns that are being answered without anybody having been asked.
+SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id) FROM turn AS t
+WHERE t.phase NOT IN ('Done', 'Failed') AND t.phase = 'Responding'
+  AND NOT EXISTS (SELECT 1 FROM step AS s WHERE s.turn_id = t.id)
+
+-- name: turn_without_owner
+-- Turns that are being answered by nobody; one that is only accepted may wait for somebody.
+SELECT 'turn ' || turn_seq || ' of branch ' || named(branch_id) FROM turn
+WHERE phase NOT IN ('Done', 'Failed') AND phase IN ('ContextPrepared', 'Responding') AND owner IS NULL
+
 -- name: turn_without_branch
 -- Turns on a branch that is not there, or of another session than it.
 SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id)
 FROM turn AS t LEFT JOIN branch AS b ON b.id = t.branch_id WHERE b.id IS NULL OR b.session_id <> t.session_id
+
+-- name: message_role
+-- Turns whose question was said by the assistant, or whose answer was not.
+SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id) FROM turn AS t
+  JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
+WHERE u.role = 'assistant' OR a.role <> 'assistant'
+
+-- name: message_shared
+-- Messages of two turns, or that are both question and answer.
+SELECT 'message ' || key FROM (
+  SELECT user_message AS key FROM turn UNION ALL SELECT answer FROM turn WHERE answer IS NOT NULL)
+GROUP BY key HAVING count(*) > 1
+
+-- name: message_orphan
+-- Messages without their session.
+SELECT 'message ' || key || ' of session ' || named(session_id) FROM message
+WHERE session_id NOT IN (SELECT id FROM session)
 
 -- name: message_unused
 -- Messages that are no turn's question or answer.
@@ -146,6 +222,11 @@ WHERE t.id IS NULL OR (c.side = 'assistant' AND t.answer IS NULL)
 SELECT 'vector of chunk number ' || v.chunk_key FROM vector AS v
 WHERE NOT EXISTS (SELECT 1 FROM chunk AS c WHERE c.key = v.chunk_key)
 
+-- name: vector_size
+-- Vectors that are longer or shorter than their model's dimensions, of 2 bytes each.
+SELECT 'vector of chunk number ' || v.chunk_key || ': ' || length(v.body) || ' bytes for ' || m.dim || ' dimensions'
+FROM vector AS v JOIN embedding_model AS m ON m.key = v.model_key WHERE length(v.body) <> 2 * m.dim
+
 -- name: blob_use_orphan
 -- Notes that a message shows a blob, without the message.
 SELECT 'blob ' || lower(hex(u.hash)) || ', message ' || u.message_key FROM blob_use AS u
@@ -156,6 +237,11 @@ WHERE NOT EXISTS (SELECT 1 FROM message AS m WHERE m.key = u.message_key)
 SELECT 'job ' || j.id || ', ' || j.job_type FROM job AS j
 WHERE NOT EXISTS (SELECT 1 FROM branch AS b WHERE b.id = j.branch_id)
   OR (j.turn_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turn AS t WHERE t.id = j.turn_id))
+
+-- name: job_foreign
+-- Jobs on another branch than their turn.
+SELECT 'job ' || j.id || ', ' || j.job_type FROM job AS j JOIN turn AS t ON t.id = j.turn_id
+WHERE j.branch_id <> t.branch_id
 
 -- name: job_failed
 -- Jobs that were given up.
@@ -196,6 +282,27 @@ WHERE j.state <> 'running' AND (
 SELECT 'worker ' || id || ', process ' || pid || ' on ' || host FROM worker
 WHERE id IN (SELECT value FROM json_each(:dead))
 
+-- name: deletion_left
+-- Deletions that were begun more than a day ago.
+SELECT 'session ' || named(session_id) || ': ' || reason FROM deletion WHERE created_at < :now - 86400000
+
+-- name: each_fork
+-- Branches with the branches they come from.
+SELECT id, parent_id FROM branch WHERE parent_id IS NOT NULL
+
+-- name: each_response
+-- Raw replies, compressed.
+SELECT named(step_id), body FROM response
+
+-- name: each_showing
+-- Messages that may show blobs.
+SELECT key, named(session_id), CAST(role AS BLOB), NULL, CAST(blocks AS BLOB) FROM message
+WHERE blocks IS NOT NULL AND instr(blocks, '"blob"')
+
+-- name: each_shown
+-- A blob that a message shows, if it is kept and noted to be in use.
+SELECT 1 FROM blob AS b JOIN blob_use AS u ON u.hash = b.hash WHERE b.hash = ? AND u.message_key = ?
+
 -- name: each_message
 -- What was said, with its hash; as bytes, since damaged text is not always text.
 SELECT key, named(session_id), CAST(role AS BLOB), CAST(text AS BLOB), CAST(blocks AS BLOB), content_hash FROM message
@@ -223,7 +330,7 @@ FROM json_each(:ids) AS i JOIN step AS s ON s.id = unhex(replace(i.value, '-', '
 
 -- name: each_worker
 -- Everybody who is registered, owns an unfinished turn or runs a job.
-SELECT id FROM worker
+SELECT id FROM worker WHERE dead_at IS NULL
 UNION SELECT owner FROM turn
 WHERE phase NOT IN ('Done', 'Failed') AND phase IN ('Accepted', 'ContextPrepared', 'Responding') AND owner IS NOT NULL
 UNION SELECT owner FROM job WHERE state = 'running' AND owner IS NOT NULL

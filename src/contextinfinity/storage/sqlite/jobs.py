@@ -9,7 +9,7 @@ import apsw
 
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, now, to_millis
 from contextinfinity.domain.work import Backlog, Job, JobType
-from contextinfinity.errors import JobLost, NotFound
+from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import Row, many, maybe_pack, maybe_unpack, one, pack, unpack
@@ -44,6 +44,7 @@ class SqliteJobs:
             return None
 
         def write(connection: apsw.Connection) -> Job | None:
+            refuse_dead(connection, worker)
             found = _next(connection, moment)
             if found is None:
                 return None
@@ -55,10 +56,16 @@ class SqliteJobs:
         """The job is done and gone."""
 
         def write(connection: apsw.Connection) -> None:
-            turn_id, _ = _end(connection, "delete_job", job_id, worker)
-            connection.execute(SQL["mark_done"], {"turn_id": turn_id, "now": to_millis(now())})
+            values = {"id": job_id, "worker": worker, "now": to_millis(now())}
+            if one(connection, SQL["run_again"], values) is None:
+                turn_id, _ = _end(connection, "delete_job", job_id, worker)
+                connection.execute(SQL["mark_done"], {"turn_id": turn_id, "now": to_millis(now())})
 
         await self._database.write(write)
+
+    async def release(self, job_id: int, worker: WorkerId) -> None:
+        """Give it back untried."""
+        await self._database.write(lambda connection: _end(connection, "release_job", job_id, worker))
 
     async def retry(self, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
         """Queue it again for later."""
@@ -86,7 +93,7 @@ class SqliteJobs:
     async def list(self, *, limit: int = 50) -> tuple[Job, ...]:
         """Read the jobs there are, the oldest first."""
         return await self._database.read(
-            lambda connection: tuple(map(_to_job, many(connection, SQL["select_jobs"], (max(limit, 0),))))
+            lambda connection: tuple(map(_to_job, many(connection, SQL["select_jobs"], (min(max(limit, 0), 2**31),))))
         )
 
     async def backlog(self) -> Backlog:
@@ -107,6 +114,12 @@ class SqliteJobs:
             lambda connection: one(connection, SQL["select_next_due"], {"now": to_millis(now())})
         )
         return None if row is None or row[0] is None else from_millis(row[0]) - now()
+
+
+def refuse_dead(connection: apsw.Connection, worker: WorkerId | None) -> None:
+    """Refuse a worker that was declared dead: it must enter again before it takes anything on."""
+    if worker is not None and one(connection, SQL["select_dead_worker"], (worker,)) is not None:
+        raise WorkerLost(f"Worker {worker} was declared dead.")
 
 
 def enqueue(connection: apsw.Connection, job_type: JobType, branch_id: bytes, turn_id: bytes | None) -> None:

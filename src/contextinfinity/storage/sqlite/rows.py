@@ -6,6 +6,7 @@ of a step that repeats the turn's answer is stored as a reference to it.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ import apsw
 import msgspec
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.ids import from_millis
+from contextinfinity.domain.ids import from_millis, is_id
 from contextinfinity.domain.message import (
     AssistantItem,
     ContentBlock,
@@ -29,6 +30,8 @@ from contextinfinity.errors import NotFound
 
 Row: TypeAlias = Any
 Connection: TypeAlias = apsw.Connection
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class _Blocks(msgspec.Struct, frozen=True):
@@ -50,10 +53,12 @@ class _Inputs(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=4096)
 def pack(identifier: str) -> bytes:
     """Turn an id into its 16 bytes; a text that is no id becomes bytes that match nothing."""
-    try:
-        return bytes.fromhex(identifier.replace("-", ""))
-    except ValueError:
-        return b""
+    return bytes.fromhex(identifier.replace("-", "")) if is_id(identifier) else b""
+
+
+def pack_hash(sha256: str) -> bytes:
+    """Turn a SHA-256 in hex into its 32 bytes; a text that is none becomes bytes that match nothing."""
+    return bytes.fromhex(sha256) if _SHA256.fullmatch(sha256) else b""
 
 
 def unpack(raw: bytes) -> str:

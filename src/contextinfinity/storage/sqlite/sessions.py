@@ -16,15 +16,13 @@ from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, S
 from contextinfinity.domain.state import SCHEMA_VERSION
 from contextinfinity.errors import AlreadyExists, NotFound
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.rules import check_new_session, check_place, check_rollback
+from contextinfinity.storage.rules import LAST_PLACE, check_new_session, check_place, check_rollback, row_limit
 from contextinfinity.storage.sqlite.content import keep_text
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import many, maybe_pack, must, one, pack, to_branch, to_session, unpack
 from contextinfinity.storage.sqlite.states import insert_state, newest_state, numbered_state
 
 SQL = sql_files.load(__package__, "sessions.sql")
-
-_FOR_EVER = 2**62
 
 
 class SqliteSessions:
@@ -50,13 +48,13 @@ class SqliteSessions:
         """Read the owner's sessions, the one spoken in last first."""
 
         def read(connection: apsw.Connection) -> tuple[Session, ...]:
-            place = {"updated_at": _FOR_EVER, "id": b""}
+            place = {"updated_at": LAST_PLACE, "id": b""}
             if after is not None:
                 last = _existing(connection, after)
                 if last.owner != owner:
                     raise NotFound(f"There is no session {after}.")
                 place = {"updated_at": to_millis(last.updated_at), "id": pack(last.id)}
-            values = {"org_id": owner.org_id, "user_id": owner.user_id, "limit": max(limit, 0), **place}
+            values = {"org_id": owner.org_id, "user_id": owner.user_id, "limit": row_limit(limit), **place}
             return tuple(map(to_session, many(connection, SQL["select_sessions"], values)))
 
         return await self._database.read(read)

@@ -56,9 +56,13 @@ SELECT id, session_id, parent_id, fork_seq, base_state, head_state, head_seq, la
 FROM branch WHERE session_id = ? ORDER BY created_at, id
 
 -- name: select_ancestry
--- The branch and its ancestors, with the turn where each left its parent.
-WITH RECURSIVE line (id, parent_id, fork_seq, depth) AS (
-  SELECT id, parent_id, fork_seq, 0 FROM branch WHERE id = ?
+-- The branch and its ancestors, with the turn where each left its parent. Where that turn does not move back
+-- (`level` names the branches met at it), a branch met twice ends the walk: no damage makes it endless.
+WITH RECURSIVE line (id, parent_id, fork_seq, depth, level) AS (
+  SELECT id, parent_id, fork_seq, 0, uuid FROM branch WHERE id = ?
   UNION ALL
-  SELECT b.id, b.parent_id, b.fork_seq, depth + 1 FROM branch AS b JOIN line ON b.id = line.parent_id)
+  SELECT b.id, b.parent_id, b.fork_seq, depth + 1,
+    CASE WHEN b.fork_seq < line.fork_seq THEN b.uuid ELSE level || b.uuid END
+  FROM branch AS b JOIN line ON b.id = line.parent_id
+  WHERE b.fork_seq < line.fork_seq OR (b.fork_seq = line.fork_seq AND NOT instr(level, b.uuid)))
 SELECT id, fork_seq FROM line ORDER BY depth

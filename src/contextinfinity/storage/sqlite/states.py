@@ -14,6 +14,7 @@ from contextinfinity.domain.turn import Phase
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import (
     check_branch_of,
+    check_draft,
     check_fact,
     check_head,
     check_phase,
@@ -21,6 +22,7 @@ from contextinfinity.storage.rules import (
     no_state,
     not_settled,
     remove_pin,
+    row_limit,
 )
 from contextinfinity.storage.sqlite.content import keep_text
 from contextinfinity.storage.sqlite.database import Database
@@ -51,15 +53,14 @@ class SqliteStates:
 
     async def list(self, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
         """Read the chain from the head back, the newest first."""
-        values = {"branch_id": pack(branch_id), "limit": limit}
-        if limit < 1:
-            return ()
+        values = {"branch_id": pack(branch_id), "limit": row_limit(limit)}
         return await self._database.read(
             lambda connection: tuple(map(to_state, many(connection, SQL["select_chain"], values)))
         )
 
     async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
         """TX-B: new state, state_after, phase, head and head_seq together."""
+        check_draft(draft)
         return await self._database.write(lambda connection: _commit(connection, draft, expected_head))
 
     async def pin(self, branch_id: BranchId, fact: str) -> State:

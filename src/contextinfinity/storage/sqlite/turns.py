@@ -27,10 +27,22 @@ from contextinfinity.domain.turn import (
 )
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.rules import check_finalising, check_id, check_owner, check_phase
+from contextinfinity.storage.rules import (
+    check_exchanges,
+    check_finalising,
+    check_id,
+    check_items,
+    check_new_turn,
+    check_owner,
+    check_phase,
+    check_step_end,
+    check_turn_end,
+    end_place,
+    row_limit,
+)
 from contextinfinity.storage.sqlite.content import MessageColumns, insert_message, insert_plan, metadata_column
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.jobs import enqueue
+from contextinfinity.storage.sqlite.jobs import enqueue, refuse_dead
 from contextinfinity.storage.sqlite.recording import record
 from contextinfinity.storage.sqlite.rows import (
     Row,
@@ -65,7 +77,7 @@ class SqliteTurns:
 
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0: the turn, its message and its place in the branch become durable together."""
-        check_id(new.id)
+        check_new_turn(new)
         message = message_columns(new.message)
         return await self._database.write(lambda connection: _accept(connection, new, message))
 
@@ -75,10 +87,13 @@ class SqliteTurns:
 
     async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
         """TX-P: step and plan are durable before the provider is heard."""
+        check_id(step.id)
+        check_items(step.inputs)
         return await self._database.write(lambda connection: _open_step(connection, turn_id, owner, step))
 
     async def close_step(self, turn_id: TurnId, owner: WorkerId, end: StepEnd) -> None:
         """Record how a step ended that is not the turn's last."""
+        check_step_end(end)
 
         def write(connection: apsw.Connection) -> None:
             turn = _fenced(connection, turn_id, owner, frozenset({Phase.RESPONDING}))
@@ -88,6 +103,7 @@ class SqliteTurns:
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """TX-A: answer, last step and phase, and the job that commits the turn."""
+        check_turn_end(end)
         answer = None if end.answer is None else message_columns(end.answer)
 
         def write(connection: apsw.Connection) -> Turn:
@@ -101,6 +117,7 @@ class SqliteTurns:
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """End a turn before its answer was final."""
+        check_turn_end(end)
         answer = None if end.answer is None else message_columns(end.answer)
 
         def write(connection: apsw.Connection) -> Turn:
@@ -120,6 +137,7 @@ class SqliteTurns:
 
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere, with one state for all of them."""
+        check_exchanges(exchanges)
         return await self._database.write(lambda connection: record(connection, branch_id, exchanges))
 
     async def get(self, turn_id: TurnId) -> Turn | None:
@@ -162,6 +180,7 @@ def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) 
         if (there.branch_id, there.user_message) == (new.branch_id, new.message):
             return there
         raise AlreadyExists(f"There is a turn {new.id} already, and it says something else.")
+    refuse_dead(connection, new.owner)
     if new.queue_limit is not None:
         _refuse_long_queue(connection, new.branch_id, new.queue_limit)
     place = {"branch_id": pack(new.branch_id), "count": 1}
@@ -304,7 +323,8 @@ def _end(connection: apsw.Connection, turn: Turn, phase: Phase, end: TurnEnd, an
 
 def _history(connection: apsw.Connection, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...]:
     turns: list[Turn] = []
-    for branch, first, last in lineage_of(connection, branch_id).backwards(2**62 if before is None else before):
+    limit = row_limit(limit)
+    for branch, first, last in lineage_of(connection, branch_id).backwards(end_place(before)):
         if len(turns) >= limit:
             break
         values = {"branch_id": pack(branch), "first": first, "last": last, "limit": limit - len(turns)}

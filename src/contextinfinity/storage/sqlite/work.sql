@@ -8,11 +8,12 @@ ON CONFLICT (turn_id, job_type) WHERE turn_id IS NOT NULL
 DO UPDATE SET state = 'queued', attempts = 0, run_at = :now, updated_at = :now WHERE job.state = 'failed'
 
 -- name: enqueue_branch_job
--- A job for a branch as it stands, once; one that had failed waits afresh.
+-- A job for a branch as it stands, once; one that had failed waits afresh, one that runs will run once more.
 INSERT INTO job (job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at)
 SELECT :job_type, session_id, id, last_turn_seq, 'queued', :now, :now, :now FROM branch WHERE id = :branch_id
-ON CONFLICT (branch_id, job_type) WHERE turn_id IS NULL
-DO UPDATE SET state = 'queued', attempts = 0, run_at = :now, updated_at = :now WHERE job.state = 'failed'
+ON CONFLICT (branch_id, job_type) WHERE turn_id IS NULL DO UPDATE SET again = job.state = 'running',
+  state = iif(job.state = 'failed', 'queued', job.state), attempts = iif(job.state = 'failed', 0, attempts),
+  run_at = iif(job.state = 'failed', :now, run_at), updated_at = :now WHERE job.state <> 'queued'
 
 -- name: select_job_for
 -- The job of a kind that waits for a turn, or for a branch without one.
@@ -22,9 +23,9 @@ FROM job WHERE branch_id = :branch_id AND job_type = :job_type AND turn_id IS :t
 
 -- name: select_next_job
 -- The next job due whose branch is free and which has no earlier one of its kind before it. No job is ever put off
--- for an hour: one that seems to be was queued before the clock went back, and is due.
+-- for two minutes: one that seems to be was queued before the clock went back, and is due.
 SELECT j.id FROM job AS j
-WHERE j.state = 'queued' AND j.run_at NOT BETWEEN :now + 1 AND :now + 3600000
+WHERE j.state = 'queued' AND j.run_at NOT BETWEEN :now + 1 AND :now + 120000
   AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = j.branch_id AND r.state = 'running')
   AND NOT EXISTS (SELECT 1 FROM job AS e WHERE e.branch_id = j.branch_id AND e.job_type = j.job_type
     AND e.turn_seq < j.turn_seq AND e.state = 'queued')
@@ -38,7 +39,17 @@ RETURNING id, job_type, session_id, branch_id, turn_seq, state, run_at, created_
 
 -- name: delete_job
 -- Done and gone, for the worker that has it.
-DELETE FROM job WHERE id = :id AND owner = :worker AND state = 'running' RETURNING turn_id, job_type
+DELETE FROM job WHERE id = :id AND owner = :worker AND state = 'running' AND NOT again RETURNING turn_id, job_type
+
+-- name: run_again
+-- Done, but asked for once more while it ran.
+UPDATE job SET state = 'queued', again = 0, owner = NULL, attempts = 0, run_at = :now, updated_at = :now
+WHERE id = :id AND owner = :worker AND state = 'running' AND again RETURNING turn_id, job_type
+
+-- name: release_job
+-- Given back untried: the attempt does not count.
+UPDATE job SET state = 'queued', owner = NULL, attempts = attempts - 1, updated_at = :now
+WHERE id = :id AND owner = :worker AND state = 'running' RETURNING turn_id, job_type
 
 -- name: put_back_job
 -- To be tried again later.
@@ -75,8 +86,12 @@ FROM job ORDER BY id LIMIT ?
 SELECT state, job_type, count(*), min(created_at) FROM job GROUP BY state, job_type
 
 -- name: select_next_due
--- When the next queued job is due.
-SELECT min(CASE WHEN run_at > :now + 3600000 THEN :now ELSE run_at END) FROM job WHERE state = 'queued'
+-- When the next job that could be taken is due; those behind another have to wait in any case.
+SELECT min(iif(j.run_at > :now + 120000, :now, j.run_at)) FROM job AS j
+WHERE j.state = 'queued'
+  AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = j.branch_id AND r.state = 'running')
+  AND NOT EXISTS (SELECT 1 FROM job AS e WHERE e.branch_id = j.branch_id AND e.job_type = j.job_type
+    AND e.turn_seq < j.turn_seq AND e.state = 'queued')
 
 -- name: insert_worker
 -- A process begins to work.
@@ -84,15 +99,28 @@ INSERT INTO worker (id, host, pid, started_at) VALUES (:id, :host, :pid, :now)
 
 -- name: beat
 -- It is alive.
-UPDATE worker SET beats = beats + 1 WHERE id = ? RETURNING beats
+UPDATE worker SET beats = beats + 1 WHERE id = ? AND dead_at IS NULL RETURNING beats
 
 -- name: delete_worker
--- It has left, or is dead.
+-- It has left.
 DELETE FROM worker WHERE id = ?
+
+-- name: bury_worker
+-- It is dead, whether it was registered or not; remembered for a day, so that it is refused when it wakes.
+INSERT INTO worker (id, host, pid, started_at, dead_at) VALUES (:dead, '', 0, :now, :now)
+ON CONFLICT (id) DO UPDATE SET dead_at = coalesce(dead_at, :now)
+
+-- name: forget_dead
+-- Nobody sleeps for longer than a day.
+DELETE FROM worker WHERE dead_at < :now - 86400000
+
+-- name: select_dead_worker
+-- Whether a worker was declared dead.
+SELECT 1 FROM worker WHERE id = ? AND dead_at IS NOT NULL
 
 -- name: select_workers
 -- Who is registered, the oldest first.
-SELECT id, host, pid, started_at, beats FROM worker ORDER BY started_at, id
+SELECT id, host, pid, started_at, beats FROM worker WHERE dead_at IS NULL ORDER BY started_at, id
 
 -- name: select_owners
 -- Who owns unfinished turns or runs jobs.
@@ -106,6 +134,9 @@ UPDATE turn SET owner = :by WHERE owner = :dead AND phase NOT IN ('Done', 'Faile
   AND phase IN ('Accepted', 'ContextPrepared', 'Responding') RETURNING id, turn_seq
 
 -- name: put_back_jobs
--- Jobs a dead worker ran are due again.
-UPDATE job SET state = 'queued', owner = NULL, run_at = :now, updated_at = :now
+-- Jobs a dead worker ran wait again, a little longer each time: perhaps it was the job that killed it. What can be
+-- done without is given up in the end; committing a turn never is.
+UPDATE job SET owner = NULL, run_at = :now + 1000 * (attempts - 1), updated_at = :now,
+  last_error = 'The worker that ran it died.',
+  state = iif(attempts >= :most AND job_type <> 'summarize_turn', 'failed', 'queued')
 WHERE state = 'running' AND owner = :dead RETURNING id

@@ -18,6 +18,10 @@ from contextinfinity.storage.worker_locks import WorkerLocks
 SQL = sql_files.load(__package__, "work.sql")
 
 
+MOST_DEATHS = 5
+"""A job that was running when its worker died that often is taken for the cause."""
+
+
 class SqliteWorkers:
     """``Workers`` on a SQLite file and a folder of locks."""
 
@@ -30,7 +34,12 @@ class SqliteWorkers:
         worker = Worker(id=new_id(), host=socket.gethostname(), pid=os.getpid(), started_at=now())
         self._locks.hold(worker.id)
         values = {"id": worker.id, "host": worker.host, "pid": worker.pid, "now": to_millis(worker.started_at)}
-        await self._database.write(lambda connection: many(connection, SQL["insert_worker"], values))
+
+        def write(connection: apsw.Connection) -> None:
+            connection.execute(SQL["forget_dead"], values)
+            connection.execute(SQL["insert_worker"], values)
+
+        await self._database.write(write)
         return worker
 
     async def beat(self, worker: WorkerId) -> None:
@@ -66,9 +75,9 @@ class SqliteWorkers:
         """Declare a worker dead."""
 
         def write(connection: apsw.Connection) -> TakenOver:
-            connection.execute(SQL["delete_worker"], (dead,))
+            values = {"dead": dead, "now": to_millis(now()), "most": MOST_DEATHS}
+            connection.execute(SQL["bury_worker"], values)
             turns = many(connection, SQL["take_turns"], {"dead": dead, "by": by})
-            values = {"dead": dead, "now": to_millis(now())}
             jobs = many(connection, SQL["put_back_jobs"], values)
             turns.sort(key=lambda row: row[1])
             return TakenOver(turns=tuple(unpack(turn_id) for turn_id, _ in turns), jobs=len(jobs))

@@ -24,6 +24,7 @@ from contextinfinity.testing.stores.endings import EndingSuite
 from contextinfinity.testing.stores.phases import PhaseSuite
 from contextinfinity.testing.stores.pins import PinSuite
 from contextinfinity.testing.stores.records import RecordSuite
+from contextinfinity.testing.stores.refusals import RefusalSuite
 from contextinfinity.testing.stores.rollbacks import RollbackSuite
 from contextinfinity.testing.stores.sessions import SessionSuite
 from contextinfinity.testing.stores.states import StateSuite
@@ -44,6 +45,7 @@ class StoreSuite(
     ChunkSuite,
     WorkSuite,
     ContentSuite,
+    RefusalSuite,
     ConcurrencySuite,
     ClosingSuite,
 ):
@@ -60,6 +62,7 @@ __all__ = [
     "PhaseSuite",
     "PinSuite",
     "RecordSuite",
+    "RefusalSuite",
     "RollbackSuite",
     "SessionSuite",
     "StateSuite",

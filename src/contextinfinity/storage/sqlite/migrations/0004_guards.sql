@@ -1,5 +1,6 @@
 -- What the database itself refuses, whoever writes: changing what was said, deleting outside a deletion,
 -- a phase that does not follow from the one before, moving a head to a state that is not its branch's.
+-- REPLACE deletes without firing a trigger on connections that are not ours, so what exists cannot be inserted again.
 
 CREATE TRIGGER message_is_immutable BEFORE UPDATE ON message
 BEGIN SELECT raise(ABORT, 'immutable: a message never changes; record a new one'); END;
@@ -78,3 +79,91 @@ BEGIN SELECT raise(ABORT, 'immutable: a blob that a message shows stays'); END;
 CREATE TRIGGER text_is_immutable BEFORE UPDATE OF hash, body ON text
 BEGIN SELECT raise(ABORT, 'immutable: a shared text never changes'); END;
 
+
+CREATE TRIGGER message_is_said_once BEFORE INSERT ON message
+WHEN EXISTS (SELECT 1 FROM message WHERE key = NEW.key)
+BEGIN SELECT raise(ABORT, 'immutable: that message is there already'); END;
+
+CREATE TRIGGER turn_is_accepted_once BEFORE INSERT ON turn
+WHEN EXISTS (SELECT 1 FROM turn WHERE id = NEW.id)
+  OR EXISTS (SELECT 1 FROM turn WHERE branch_id = NEW.branch_id AND turn_seq = NEW.turn_seq)
+BEGIN SELECT raise(ABORT, 'immutable: that turn, or one in its place, is there already'); END;
+
+CREATE TRIGGER turn_says_something BEFORE INSERT ON turn
+WHEN NOT EXISTS (SELECT 1 FROM message WHERE key = NEW.user_message)
+BEGIN SELECT raise(ABORT, 'orphan: a turn begins with a message that is there'); END;
+
+CREATE TRIGGER turn_end_is_immutable BEFORE UPDATE OF outcome, error, provider, model, metadata ON turn
+WHEN OLD.phase NOT IN ('Accepted', 'ContextPrepared') AND OLD.phase <> 'Responding'
+  AND (NEW.outcome, NEW.error, NEW.provider, NEW.model, NEW.metadata)
+    IS NOT (OLD.outcome, OLD.error, OLD.provider, OLD.model, OLD.metadata)
+BEGIN SELECT raise(ABORT, 'immutable: how a turn ended never changes'); END;
+
+CREATE TRIGGER state_is_committed_once BEFORE INSERT ON state
+WHEN EXISTS (SELECT 1 FROM state WHERE id = NEW.id)
+  OR EXISTS (SELECT 1 FROM state WHERE branch_id = NEW.branch_id AND state_seq = NEW.state_seq)
+BEGIN SELECT raise(ABORT, 'immutable: that state, or one of its number, is there already'); END;
+
+CREATE TRIGGER step_is_opened_once BEFORE INSERT ON step
+WHEN EXISTS (SELECT 1 FROM step WHERE id = NEW.id)
+  OR EXISTS (SELECT 1 FROM step WHERE turn_id = NEW.turn_id AND step_index = NEW.step_index)
+BEGIN SELECT raise(ABORT, 'immutable: that step, or one in its place, is there already'); END;
+
+CREATE TRIGGER plan_is_made_once BEFORE INSERT ON plan
+WHEN EXISTS (SELECT 1 FROM plan WHERE turn_id = NEW.turn_id AND step_index = NEW.step_index)
+BEGIN SELECT raise(ABORT, 'immutable: that plan is there already'); END;
+
+CREATE TRIGGER plan_stays BEFORE DELETE ON plan
+WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
+BEGIN SELECT raise(ABORT, 'immutable: a plan is deleted only with a deletion of its session'); END;
+
+CREATE TRIGGER response_is_immutable BEFORE UPDATE ON response
+BEGIN SELECT raise(ABORT, 'immutable: a raw reply may be pruned, never changed'); END;
+
+CREATE TRIGGER response_is_kept_once BEFORE INSERT ON response
+WHEN EXISTS (SELECT 1 FROM response WHERE step_id = NEW.step_id)
+BEGIN SELECT raise(ABORT, 'immutable: that raw reply is there already'); END;
+
+-- The same words of a type are indexed once: a second time is passed over, not an error.
+CREATE TRIGGER chunk_is_indexed_once BEFORE INSERT ON chunk
+WHEN EXISTS (SELECT 1 FROM chunk
+  WHERE turn_id = NEW.turn_id AND chunk_type = NEW.chunk_type AND content_hash = NEW.content_hash)
+  OR EXISTS (SELECT 1 FROM chunk WHERE id = NEW.id) OR EXISTS (SELECT 1 FROM chunk WHERE key = NEW.key)
+BEGIN SELECT raise(IGNORE); END;
+
+CREATE TRIGGER chunk_stays BEFORE DELETE ON chunk
+WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
+BEGIN SELECT raise(ABORT, 'immutable: a chunk is deleted only with a deletion of its session'); END;
+
+CREATE TRIGGER text_is_kept_once BEFORE INSERT ON text
+WHEN EXISTS (SELECT 1 FROM text WHERE hash = NEW.hash) OR EXISTS (SELECT 1 FROM text WHERE key = NEW.key)
+BEGIN SELECT raise(ABORT, 'immutable: that text is there already'); END;
+
+CREATE TRIGGER blob_is_kept_once BEFORE INSERT ON blob
+WHEN EXISTS (SELECT 1 FROM blob WHERE hash = NEW.hash AND body <> NEW.body)
+BEGIN SELECT raise(ABORT, 'immutable: other bytes are there under that hash'); END;
+
+CREATE TRIGGER branch_goes_on BEFORE UPDATE OF head_seq, last_turn_seq ON branch
+WHEN NEW.head_seq < OLD.head_seq OR NEW.last_turn_seq < OLD.last_turn_seq
+BEGIN SELECT raise(ABORT, 'head: a branch never goes back; fork it instead'); END;
+
+CREATE TRIGGER branch_origin_is_immutable BEFORE UPDATE OF id, session_id, parent_id, fork_seq, base_state ON branch
+WHEN (NEW.id, NEW.session_id, NEW.parent_id, NEW.fork_seq, NEW.base_state)
+  IS NOT (OLD.id, OLD.session_id, OLD.parent_id, OLD.fork_seq, OLD.base_state)
+BEGIN SELECT raise(ABORT, 'immutable: where a branch began never changes'); END;
+
+CREATE TRIGGER branch_is_begun_once BEFORE INSERT ON branch
+WHEN EXISTS (SELECT 1 FROM branch WHERE id = NEW.id)
+BEGIN SELECT raise(ABORT, 'immutable: that branch is there already'); END;
+
+CREATE TRIGGER branch_stays BEFORE DELETE ON branch
+WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
+BEGIN SELECT raise(ABORT, 'immutable: a branch is deleted only with a deletion of its session'); END;
+
+CREATE TRIGGER session_stays BEFORE DELETE ON session
+WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.id)
+BEGIN SELECT raise(ABORT, 'immutable: a session is deleted only with a deletion'); END;
+
+CREATE TRIGGER session_is_made_once BEFORE INSERT ON session
+WHEN EXISTS (SELECT 1 FROM session WHERE id = NEW.id)
+BEGIN SELECT raise(ABORT, 'immutable: that session is there already'); END;

@@ -73,6 +73,7 @@ CREATE TABLE job (
   state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'failed')),
   attempts INTEGER NOT NULL DEFAULT 0,
   last_error TEXT,
+  again INTEGER NOT NULL DEFAULT 0,     -- asked for while it ran: to be run once more
   owner TEXT,                           -- the worker that runs it
   run_at INTEGER NOT NULL,              -- not before
   created_at INTEGER NOT NULL,
@@ -248,5 +249,6 @@ CREATE TABLE worker (                   -- processes at work; on this host each 
   host TEXT NOT NULL,
   pid INTEGER NOT NULL,
   beats INTEGER NOT NULL DEFAULT 0,
-  started_at INTEGER NOT NULL
+  started_at INTEGER NOT NULL,
+  dead_at INTEGER                       -- when it was declared dead: what it still tries is refused
 ) STRICT, WITHOUT ROWID;

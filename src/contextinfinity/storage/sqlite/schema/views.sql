@@ -10,26 +10,34 @@ FROM branch AS b JOIN session AS s ON s.id = b.session_id
   LEFT JOIN branch AS parent ON parent.id = b.parent_id;
 
 CREATE VIEW chunks AS
-SELECT c.uuid AS id, s.uuid AS session_id, b.uuid AS branch_id, t.uuid AS source_turn,
-  substr(m.rendered_text, c.start + 1, c.end - c.start) AS rendered_text, c.summary,
+SELECT c.uuid AS id, s.uuid AS session_id, br.uuid AS branch_id, t.uuid AS source_turn,
+  substr(coalesce(m.text, (SELECT group_concat(piece, '') FROM (
+    SELECT json_extract(b.value, '$.text') AS piece FROM json_each(m.blocks, '$.is.blocks') AS b
+    WHERE json_extract(b.value, '$.type') = 'text' ORDER BY b.key)), ''),
+    c.start + 1, c.end - c.start) AS rendered_text, c.summary,
   coalesce(em.name, '') AS embedding_model, coalesce(em.dim, 0) AS embedding_dim, coalesce(v.body, x'') AS embedding,
   c.chunk_type, c.token_est, c.content_hash,
   strftime('%Y-%m-%dT%H:%M:%fZ', c.created_at / 1000.0, 'unixepoch') AS created_at, c.side, c.start, c.end
-FROM chunk AS c JOIN session AS s ON s.id = c.session_id JOIN branch AS b ON b.id = c.branch_id
-  JOIN turn AS t ON t.id = c.turn_id
-  JOIN messages AS m ON m.key = CASE c.side WHEN 'user' THEN t.user_message ELSE t.answer END
+FROM session AS s JOIN branch AS br ON br.session_id = s.id JOIN turn AS t ON t.branch_id = br.id
+  JOIN chunk AS c ON c.turn_id = t.id
+  JOIN message AS m ON m.key = CASE c.side WHEN 'user' THEN t.user_message ELSE t.answer END
   LEFT JOIN vector AS v ON v.chunk_key = c.key
     AND v.model_key = (SELECT max(model_key) FROM vector WHERE chunk_key = c.key)
   LEFT JOIN embedding_model AS em ON em.key = v.model_key;
 
 CREATE VIEW conversation_turns AS
 SELECT t.uuid AS id, s.uuid AS session_id, s.user_id, t.turn_seq AS turn_number,
-  q.rendered_text AS query_text, coalesce(a.rendered_text, '') AS response_text,
+  coalesce(q.text, (SELECT group_concat(piece, '') FROM (
+    SELECT json_extract(b.value, '$.text') AS piece FROM json_each(q.blocks, '$.is.blocks') AS b
+    WHERE json_extract(b.value, '$.type') = 'text' ORDER BY b.key)), '') AS query_text,
+  coalesce(a.text, (SELECT group_concat(piece, '') FROM (
+    SELECT json_extract(b.value, '$.text') AS piece FROM json_each(a.blocks, '$.is.blocks') AS b
+    WHERE json_extract(b.value, '$.type') = 'text' ORDER BY b.key)), '') AS response_text,
   strftime('%Y-%m-%dT%H:%M:%fZ', t.created_at / 1000.0, 'unixepoch') AS created_at,
   coalesce(t.metadata, '{}') AS metadata
-FROM session AS s JOIN branch AS b ON b.session_id = s.id AND b.parent_id IS NULL
-  JOIN turn AS t ON t.branch_id = b.id
-  JOIN messages AS q ON q.key = t.user_message LEFT JOIN messages AS a ON a.key = t.answer;
+FROM session AS s JOIN branch AS br ON br.session_id = s.id AND br.parent_id IS NULL
+  JOIN turn AS t ON t.branch_id = br.id
+  JOIN message AS q ON q.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer;
 
 CREATE VIEW jobs AS
 SELECT j.id, j.job_type, t.uuid AS turn_id, j.state, j.attempts, j.last_error,
@@ -76,30 +84,35 @@ SELECT st.uuid AS id, t.uuid AS turn_id, st.step_index, st.provider, st.model_id
   CASE WHEN r.step_id IS NOT NULL THEN json_object('zlib_bytes', length(r.body)) END AS response_json,
   coalesce((SELECT json_group_array(json(item)) FROM (
     SELECT CASE json_extract(i.value, '$.type') WHEN 'answer'
-      THEN json_object('type', 'assistant_message', 'blocks', json(a.blocks_json)) ELSE i.value END AS item
+      THEN json_object('type', 'assistant_message', 'blocks', json(coalesce(json_extract(a.blocks, '$.is.blocks'),
+      json_array(json_object('type', 'text', 'text', a.text))))) ELSE i.value END AS item
     FROM json_each(st.items, '$.is.items') AS i ORDER BY i.key)), '[]') AS normalized_items_json,
   coalesce(json_extract(st.outcome, '$.is'), 'null') AS outcome_json,
   'streams/' || st.uuid || '.jsonl' AS stream_path,
   st.displayed_bytes AS stream_displayed_bytes, st.durable_bytes AS stream_durable_bytes,
   strftime('%Y-%m-%dT%H:%M:%fZ', st.started_at / 1000.0, 'unixepoch') AS started_at,
   strftime('%Y-%m-%dT%H:%M:%fZ', st.ended_at / 1000.0, 'unixepoch') AS ended_at
-FROM step AS st JOIN turn AS t ON t.id = st.turn_id
-  LEFT JOIN messages AS a ON a.key = t.answer
+FROM turn AS t JOIN step AS st ON st.turn_id = t.id LEFT JOIN message AS a ON a.key = t.answer
   LEFT JOIN plan AS p ON p.turn_id = st.turn_id AND p.step_index = st.step_index
   LEFT JOIN response AS r ON r.step_id = st.id;
 
 CREATE VIEW turns AS
-SELECT t.uuid AS id, s.uuid AS session_id, b.uuid AS branch_id, t.turn_seq,
+SELECT t.uuid AS id, s.uuid AS session_id, br.uuid AS branch_id, t.turn_seq,
   before.uuid AS state_before, after.uuid AS state_after, t.phase,
-  json_object('role', um.role, 'blocks', json(um.blocks_json), 'rendered_text', um.rendered_text)
-    AS user_message_json,
-  CASE WHEN am.key IS NOT NULL THEN
-    json_object('role', am.role, 'blocks', json(am.blocks_json), 'rendered_text', am.rendered_text) END
-    AS final_assistant_message_json,
+  json_object('role', um.role, 'blocks', json(coalesce(json_extract(um.blocks, '$.is.blocks'),
+      json_array(json_object('type', 'text', 'text', um.text)))),
+    'rendered_text', coalesce(um.text, (SELECT group_concat(piece, '') FROM (
+    SELECT json_extract(b.value, '$.text') AS piece FROM json_each(um.blocks, '$.is.blocks') AS b
+    WHERE json_extract(b.value, '$.type') = 'text' ORDER BY b.key)), '')) AS user_message_json,
+  CASE WHEN am.key IS NOT NULL THEN json_object('role', am.role, 'blocks', json(coalesce(json_extract(am.blocks, '$.is.blocks'),
+      json_array(json_object('type', 'text', 'text', am.text)))),
+    'rendered_text', coalesce(am.text, (SELECT group_concat(piece, '') FROM (
+    SELECT json_extract(b.value, '$.text') AS piece FROM json_each(am.blocks, '$.is.blocks') AS b
+    WHERE json_extract(b.value, '$.type') = 'text' ORDER BY b.key)), '')) END AS final_assistant_message_json,
   t.provider AS primary_provider, t.model AS primary_model,
   strftime('%Y-%m-%dT%H:%M:%fZ', t.created_at / 1000.0, 'unixepoch') AS created_at,
   strftime('%Y-%m-%dT%H:%M:%fZ', t.updated_at / 1000.0, 'unixepoch') AS updated_at,
   t.outcome, t.owner, t.degraded, json_extract(t.error, '$.is') AS error_json
-FROM turn AS t JOIN session AS s ON s.id = t.session_id JOIN branch AS b ON b.id = t.branch_id
+FROM session AS s JOIN branch AS br ON br.session_id = s.id JOIN turn AS t ON t.branch_id = br.id
   JOIN state AS before ON before.id = t.state_before LEFT JOIN state AS after ON after.id = t.state_after
-  JOIN messages AS um ON um.key = t.user_message LEFT JOIN messages AS am ON am.key = t.answer;
+  JOIN message AS um ON um.key = t.user_message LEFT JOIN message AS am ON am.key = t.answer;
