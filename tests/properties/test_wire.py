@@ -178,6 +178,13 @@ def test_what_only_looks_like_a_block_is_left_alone(entry: dict[str, Any]) -> No
     assert wire.loads(Message, written(form)).blocks == (*blocks, UnknownBlock(provider="", raw=entry))
 
 
+@pytest.mark.parametrize("kind", [[1], {"a": 1}, 7, None, True])
+def test_a_kind_that_is_no_text_is_an_unknown_one(kind: Any) -> None:
+    entry = {"type": kind, "text": "words"}
+    message = wire.loads(Message, written({"role": "user", "blocks": [entry]}))
+    assert message.blocks == (UnknownBlock(provider="", raw=entry),)
+
+
 def test_a_known_kind_with_broken_fields_is_not_taken_for_an_unknown_one() -> None:
     with pytest.raises(msgspec.ValidationError):
         wire.loads(Message, written({"role": "user", "blocks": [{"type": "text", "text": 7}]}))

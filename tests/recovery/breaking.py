@@ -210,6 +210,24 @@ OTHER = "randomblob(16)"
 HERON = "(SELECT branch_id FROM turn WHERE phase = 'Done' ORDER BY turn_seq DESC LIMIT 1)"
 FAILED_JOB = "UPDATE job SET state = 'failed', last_error = 'no such model' WHERE id = 1"
 IN_PHASE = "(SELECT id FROM turn WHERE phase = '{}' AND turn_seq = 1)"
+FIRST_STATE = f"(SELECT id FROM state WHERE state_seq = 0 AND branch_id = {HERON})"
+ASIDE = "(SELECT id FROM branch WHERE label = 'aside')"
+PINS = "key = (SELECT pins FROM state WHERE reason = 'pin')"
+
+UNREADABLE = [
+    "UPDATE plan SET body = 'garbage'",
+    'UPDATE plan SET body = \'{"v":1,"is":[]}\' WHERE step_index = -1',
+    "UPDATE plan SET body = CAST(x'7b2276223a312c226973223a7b2266726f6e74223a22ff227d7d' AS TEXT)",
+    'UPDATE step SET outcome = \'{"is":{"type":"completed"}}\' WHERE outcome IS NOT NULL',
+    "UPDATE step SET items = '[]' WHERE items IS NOT NULL",
+    "UPDATE step SET inputs = '{'",
+    'UPDATE turn SET error = \'{"v":1,"is":null}\' WHERE error IS NOT NULL',
+    "UPDATE turn SET metadata = 'none' WHERE turn_seq = 4",
+    f"UPDATE text SET body = '{{\"a\":1}}' WHERE {PINS}",
+    f"UPDATE text SET body = '[\"a\",1]' WHERE {PINS}",
+    f"UPDATE text SET body = 'a' WHERE {PINS}",
+]
+"""Garbage in every column that holds JSON."""
 
 BREAKS = [
     Break("ledger_foreign", "is not a ledger", write("ledger.db", "Dear diary, " * 100)),
@@ -234,6 +252,24 @@ BREAKS = [
     ),
     Break("schema_foreign", "holds something that is not ours", sql("CREATE TABLE theirs (x)")),
     Break("schema_older", "schema of an older release", older_schema),
+    Break("schema_gap", "A migration was passed over", sql("DELETE FROM schema_version WHERE version = 2")),
+    *(
+        Break("id_length", "An id does not have 16 bytes", sql(f"UPDATE {table} SET id = x'ff' WHERE id = {which}"))
+        for table, which in (
+            *((name, f"(SELECT min(id) FROM {name})") for name in ("session", "state", "turn", "step")),
+            ("branch", ASIDE),
+        )
+    ),
+    *(Break("content_unreadable", "cannot be read", sql(statement)) for statement in UNREADABLE),
+    Break("response_unreadable", "cannot be unpacked", sql("UPDATE response SET body = x'00'")),
+    Break("response_unreadable", "be unpacked", sql("UPDATE response SET body = substr(body, 1, length(body) - 5)")),
+    Break("blob_lost", "2 blobs that are lost", sql("DELETE FROM blob", "DELETE FROM blob_use")),
+    Break("blob_lost", "2 blobs that are lost", sql("DELETE FROM blob")),
+    Break(
+        "blob_lost",
+        "A message shows a blob",
+        sql("DELETE FROM blob_use WHERE message_key = (SELECT max(message_key) FROM blob_use)"),
+    ),
     Break("message_hash", "A message is not what its hash says", flip(b"word is heron", b"word is egret")),
     Break(
         "message_hash", "A message is not what its hash says", flip(b"word is heron", b"word is \xff\xfe\xfd\xfc\xfb")
@@ -275,6 +311,20 @@ BREAKS = [
         "The branch that a branch comes from",
         sql(f"UPDATE branch SET parent_id = {OTHER} WHERE label = 'aside'"),
     ),
+    Break("parent_missing", "too short", sql("UPDATE branch SET fork_seq = 99 WHERE label = 'aside'")),
+    Break(
+        "parent_missing",
+        "begins later",
+        sql(f"UPDATE branch SET parent_id = {ASIDE} WHERE parent_id IS NOT NULL AND label IS NULL"),
+    ),
+    Break(
+        "branch_circle", "A branch is its own ancestor", sql("UPDATE branch SET parent_id = id WHERE label = 'aside'")
+    ),
+    Break(
+        "branch_circle",
+        "2 branches are their own ancestors",
+        sql(f"UPDATE branch SET parent_id = {ASIDE} WHERE id = {HERON}"),
+    ),
     Break(
         "active_branch_missing",
         "The active branch of a session is lost",
@@ -293,6 +343,12 @@ BREAKS = [
         sql(f"UPDATE state SET parent_id = (SELECT base_state FROM branch WHERE id = {HERON}) WHERE state_seq = 3"),
     ),
     Break("covers_too_far", "A state covers turns", sql("UPDATE state SET covers_turn_seq = 99 WHERE reason = 'fold'")),
+    Break("state_back", "goes back behind", sql("UPDATE state SET turn_seq = 0 WHERE reason = 'pin'")),
+    Break(
+        "state_back",
+        "goes back behind",
+        sql("UPDATE state SET covers_turn_seq = 2 WHERE reason = 'record' AND covers_turn_seq = 3"),
+    ),
     Break(
         "state_orphan",
         "A state has lost its branch",
@@ -313,6 +369,51 @@ BREAKS = [
             "UPDATE turn SET phase = 'Responding', state_after = NULL WHERE turn_seq IN (3, 4)",
         ),
     ),
+    Break(
+        "turn_without_step",
+        "A turn is being answered without a step",
+        sql(*(f"DELETE FROM {table} WHERE turn_id = {IN_PHASE.format('Responding')}" for table in ("step", "plan"))),
+    ),
+    *(
+        Break("turn_without_owner", "by nobody", sql(f"UPDATE turn SET owner = NULL WHERE phase = '{phase}'"))
+        for phase in ("ContextPrepared", "Responding")
+    ),
+    Break(
+        "turn_without_outcome",
+        "does not say how it ended",
+        sql("UPDATE turn SET outcome = NULL WHERE turn_seq = 4"),
+    ),
+    Break(
+        "commit_foreign",
+        "committed by a state that is not its own",
+        sql(f"UPDATE turn SET state_after = (SELECT id FROM state WHERE branch_id = {ASIDE}) WHERE turn_seq = 4"),
+    ),
+    Break(
+        "commit_foreign",
+        "committed by a state that is not its own",
+        sql(f"UPDATE turn SET state_after = {FIRST_STATE} WHERE turn_seq = 4"),
+    ),
+    Break(
+        "message_role",
+        "said by the wrong side",
+        sql("UPDATE turn SET user_message = answer, answer = user_message WHERE turn_seq = 4"),
+    ),
+    Break(
+        "message_role",
+        "said by the wrong side",
+        sql("UPDATE message SET role = 'tool' WHERE key = (SELECT answer FROM turn WHERE turn_seq = 4)"),
+    ),
+    Break(
+        "message_shared",
+        "A message is used more than once",
+        sql("UPDATE turn SET answer = (SELECT answer FROM turn WHERE turn_seq = 5) WHERE turn_seq = 4"),
+    ),
+    Break(
+        "message_shared",
+        "A message is used more than once",
+        sql("UPDATE turn SET answer = user_message WHERE turn_seq = 4"),
+    ),
+    Break("message_orphan", "A message has lost", sql(f"UPDATE message SET session_id = {OTHER} WHERE key = 1")),
     Break(
         "turn_without_message",
         "A turn has lost its question",
@@ -349,6 +450,8 @@ BREAKS = [
     ),
     Break("chunk_orphan", "A chunk has lost its message", sql(f"UPDATE chunk SET turn_id = {OTHER}")),
     Break("vector_orphan", "A vector has lost its chunk", sql("UPDATE vector SET chunk_key = 99")),
+    Break("vector_size", "A vector has the wrong size", sql("UPDATE vector SET body = x'00'")),
+    Break("deletion_left", "A deletion was begun", sql(f"INSERT INTO deletion VALUES ({OTHER}, 'asked for', 0)")),
     Break(
         "blob_use_orphan",
         "A note that a message shows",
@@ -358,6 +461,7 @@ BREAKS = [
         "reference_broken", "A row refers to one that is lost", sql("UPDATE session SET system = 99 WHERE system > 0")
     ),
     Break("job_orphan", "A job has lost its branch", sql(f"UPDATE job SET branch_id = {OTHER} WHERE id = 1")),
+    Break("job_foreign", "A job is on another branch", sql(f"UPDATE job SET branch_id = {ASIDE} WHERE id = 1")),
     Break("job_failed", "A job was given up", sql(FAILED_JOB)),
     Break("job_stuck", "A job is run by nobody", sql("UPDATE job SET state = 'running', owner = 'gone' WHERE id = 1")),
     Break("job_stuck", "A job is run by nobody", sql("UPDATE job SET state = 'running', owner = NULL WHERE id = 1")),

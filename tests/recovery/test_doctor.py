@@ -14,11 +14,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import new_id, now, to_millis
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn, Phase
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.backup import PARTIAL, is_whole
+from contextinfinity.storage.sqlite.rows import unpack
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.worker_locks import WorkerLocks
 from contextinfinity.testing.builders import (
@@ -33,7 +34,7 @@ from contextinfinity.upkeep.findings import KINDS, PLACES
 from contextinfinity.upkeep.integrity import Report, examine, settings_in_force
 from contextinfinity.upkeep.repair import examine_and_repair
 from tests.house.repository import ROOT
-from tests.recovery.breaking import BREAKS, Break, healthy, sql, step, vandal, write
+from tests.recovery.breaking import ASIDE, BREAKS, Break, healthy, sql, step, vandal, write
 
 PAGE = ROOT / "docs" / "reference" / "doctor.md"
 
@@ -157,6 +158,33 @@ def test_a_gap_that_a_deletion_left_is_none(home: Path) -> None:
     assert look(home).ok
     sql("UPDATE tombstone SET seq = 5")(home)
     assert codes(look(home)) == {"turn_gap"}
+
+
+@pytest.mark.req("LEDGER-6")
+async def test_no_circle_of_branches_makes_a_walk_endless(home: Path) -> None:
+    with closing(vandal(home)) as connection:
+        name = unpack(connection.execute("SELECT id FROM branch WHERE label = 'aside'").get)
+    for change in (
+        "UPDATE branch SET parent_id = id WHERE label = 'aside'",
+        f"UPDATE branch SET fork_seq = 0, parent_id = {ASIDE}",
+    ):
+        sql(change)(home)
+        assert "branch_circle" in codes(look(home))
+        store = SqliteStore(home / "ledger.db")
+        assert (await store.branches.lineage(name)).stretches[-1].branch_id == name
+        await store.turns.history(name)
+        await store.close()
+
+
+@pytest.mark.req("LEDGER-6")
+def test_what_looks_like_a_break_and_is_none(home: Path) -> None:
+    sql(
+        "UPDATE state SET covers_turn_seq = 2, reason = 'unfold' WHERE reason = 'record' AND covers_turn_seq = 3",
+        f"INSERT INTO deletion VALUES (randomblob(16), 'just now', {to_millis(now())})",
+        "UPDATE turn SET owner = NULL WHERE phase = 'Accepted'",
+        "UPDATE turn SET metadata = '\"any JSON\"' WHERE turn_seq = 4",
+    )(home)
+    assert look(home).findings == ()
 
 
 # --- What is well is left in peace -----------------------------------------------------------------

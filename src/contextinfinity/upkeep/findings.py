@@ -125,6 +125,8 @@ KINDS: dict[str, Kind] = {
         "The next start brings it up to date; then run `cix doctor` again.",
         "Brings the ledger to the schema of this release.",
     ),
+    "schema_gap": _lost("A migration was passed over.", "{} migrations were passed over."),
+    "id_length": _lost("An id does not have 16 bytes.", "{} ids do not have 16 bytes."),
     # What was said.
     "message_hash": _lost("A message is not what its hash says.", "{} messages are not what their hashes say."),
     "text_hash": _lost(
@@ -132,6 +134,15 @@ KINDS: dict[str, Kind] = {
         "{} summaries, system texts or lists of pins are not what their hashes say.",
     ),
     "blob_hash": _lost("A blob is not what its hash says.", "{} blobs are not what their hashes say."),
+    "blob_lost": _lost(
+        "A message shows a blob that is lost, or not noted to be in use.",
+        "Messages show {} blobs that are lost, or not noted to be in use.",
+    ),
+    "content_unreadable": _lost(
+        "A plan, step, error, metadata or list of pins cannot be read.",
+        "{} plans, parts of steps, errors, metadata or lists of pins cannot be read.",
+    ),
+    "response_unreadable": _lost("A raw reply cannot be unpacked.", "{} raw replies cannot be unpacked."),
     "chunk_hash": Kind(
         "broken",
         "A chunk is not what its hash says.",
@@ -149,9 +160,10 @@ KINDS: dict[str, Kind] = {
         "The state that a branch starts from is lost.", "The states that {} branches start from are lost."
     ),
     "parent_missing": _lost(
-        "The branch that a branch comes from is lost, or too short.",
-        "The branches that {} branches come from are lost, or too short.",
+        "The branch that a branch comes from is lost, too short, or begins later.",
+        "The branches that {} branches come from are lost, too short, or begin later.",
     ),
+    "branch_circle": _lost("A branch is its own ancestor.", "{} branches are their own ancestors."),
     "active_branch_missing": _lost(
         "The active branch of a session is lost.", "The active branches of {} sessions are lost."
     ),
@@ -160,6 +172,7 @@ KINDS: dict[str, Kind] = {
         "A state does not follow from the one before it.", "{} states do not follow from those before them."
     ),
     "covers_too_far": _lost("A state covers turns that are not there.", "{} states cover turns that are not there."),
+    "state_back": _lost("A state goes back behind the one before it.", "{} states go back behind those before them."),
     "state_orphan": _lost(
         "A state has lost its branch or the state before it.",
         "{} states have lost their branch or the state before them.",
@@ -175,11 +188,27 @@ KINDS: dict[str, Kind] = {
         "On {} branches more than one turn is being answered.",
         "End all processes that use the ledger and start one: recovery ends the turns that nobody answers.",
     ),
+    "turn_without_step": _lost(
+        "A turn is being answered without a step.", "{} turns are being answered without a step."
+    ),
+    "turn_without_owner": _lost("A turn is being answered by nobody.", "{} turns are being answered by nobody."),
+    "turn_without_outcome": _lost(
+        "A turn has an answer and does not say how it ended.", "{} turns have answers and do not say how they ended."
+    ),
     "turn_without_message": _lost(
         "A turn has lost its question or its answer.", "{} turns have lost their question or answer."
     ),
     "turn_without_state": _lost("A turn has lost its state.", "{} turns have lost their states."),
     "turn_without_branch": _lost("A turn has lost its branch.", "{} turns have lost their branch."),
+    "commit_foreign": _lost(
+        "A turn was committed by a state that is not its own.",
+        "{} turns were committed by states that are not their own.",
+    ),
+    "message_role": _lost(
+        "A question or answer was said by the wrong side.", "The questions or answers of {} turns have the wrong side."
+    ),
+    "message_shared": _lost("A message is used more than once.", "{} messages are used more than once."),
+    "message_orphan": _lost("A message has lost its session.", "{} messages have lost their sessions."),
     "message_unused": Kind(
         "warning",
         "A message belongs to no turn.",
@@ -191,13 +220,23 @@ KINDS: dict[str, Kind] = {
     "response_orphan": _lost("A raw reply has lost its step.", "{} raw replies have lost their step."),
     "chunk_orphan": Kind("broken", "A chunk has lost its message.", "{} chunks have lost their messages.", _DERIVED),
     "vector_orphan": Kind("broken", "A vector has lost its chunk.", "{} vectors have lost their chunks.", _DERIVED),
+    "vector_size": Kind("broken", "A vector has the wrong size.", "{} vectors have the wrong size.", _DERIVED),
     "blob_use_orphan": _lost(
         "A note that a message shows a blob has lost the message.",
         "{} notes that a message shows a blob have lost the message.",
     ),
     "reference_broken": _lost("A row refers to one that is lost.", "{} rows refer to ones that are lost."),
+    "deletion_left": Kind(
+        "warning",
+        "A deletion was begun more than a day ago and never ended.",
+        "{} deletions were begun more than a day ago and never ended.",
+        "While it stands, nothing guards what was said in its session: delete the session again.",
+    ),
     # Work.
     "job_orphan": _lost("A job has lost its branch or turn.", "{} jobs have lost their branch or turn."),
+    "job_foreign": _lost(
+        "A job is on another branch than its turn.", "{} jobs are on other branches than their turns."
+    ),
     "job_failed": Kind(
         "warning",
         "A job was given up.",

@@ -28,7 +28,7 @@ from contextinfinity.errors import ContextInfinityError, LedgerCorrupt
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, patient_handler, translated
 from contextinfinity.storage.sqlite.migrate import migrations, version_of
-from contextinfinity.storage.sqlite.rows import pack, to_message, unpack
+from contextinfinity.storage.sqlite.rows import many, pack_hash, to_message, unpack
 from contextinfinity.storage.sqlite.schema import DERIVED, Objects, objects, objects_of_migrations
 
 SQL = sql_files.load(__package__, "integrity.sql")
@@ -286,7 +286,7 @@ def _lost_blobs(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
     for key, session, *content in connection.execute(SQL["each_showing"]):
         message = _read(*content)
         for sha256 in () if message is None else blobs_of(message.blocks):
-            if not connection.execute(SQL["each_shown"], (pack(sha256), key)).fetchall():
+            if not connection.execute(SQL["each_shown"], (pack_hash(sha256), key)).fetchall():
                 yield f"blob {sha256}, message {key} of session {session}"
 
 
@@ -311,7 +311,7 @@ def _unpacks(body: bytes) -> bool:
 
 def _circles(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
     """Follow every branch to its root, each step once; who comes back to a place of the same walk is in a circle."""
-    parents: dict[bytes, bytes] = dict(connection.execute(SQL["each_fork"]).fetchall())
+    parents: dict[bytes, bytes] = dict(many(connection, SQL["each_fork"]))
     walks: dict[bytes, bytes] = {}
     for start in parents:
         branch = start

@@ -1,6 +1,6 @@
 -- What must hold in a ledger, as questions for what breaks it: each statement is named after what it finds and
--- gives one place a row. Those called each_… give rows to be looked at elsewhere. `named` writes an id; `is_text` tells
--- whether bytes are UTF-8; `:dead` is a JSON array, `:now` in milliseconds.
+-- gives one place a row. Those called each_… give rows to be looked at elsewhere. `named` writes an id, `is_text`
+-- tells whether bytes are UTF-8; `:dead` is a JSON array, `:now` in milliseconds.
 
 -- name: schema_gap
 -- Migrations that were passed over, by the one after them.
@@ -135,7 +135,8 @@ WHERE t.state_before NOT IN (SELECT id FROM state)
 
 -- name: commit_foreign
 -- Turns committed by a state of another branch, or by one that stands before them.
-SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id) FROM turn AS t JOIN state AS st ON st.id = t.state_after
+SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id)
+FROM turn AS t JOIN state AS st ON st.id = t.state_after
 WHERE st.branch_id <> t.branch_id OR st.turn_seq < t.turn_seq
 
 -- name: turn_without_outcome

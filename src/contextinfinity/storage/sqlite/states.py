@@ -54,6 +54,8 @@ class SqliteStates:
     async def list(self, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
         """Read the chain from the head back, the newest first."""
         values = {"branch_id": pack(branch_id), "limit": row_limit(limit)}
+        if limit < 1:
+            return ()
         return await self._database.read(
             lambda connection: tuple(map(to_state, many(connection, SQL["select_chain"], values)))
         )
