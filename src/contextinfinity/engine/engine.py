@@ -81,18 +81,18 @@ class Engine:
         self._journals = journals
         self.models = models
         self.keep_journals = keep_journals
-        self._presence = Presence(store.workers)
+        self.presence = Presence(store.workers)
         self._running: dict[TurnId, Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def __aenter__(self) -> Engine:
         try:
-            await self._presence.__aenter__()
+            await self.presence.__aenter__()
             try:
                 await self._start()
             except BaseException:
-                await self._presence.__aexit__(None, None, None)
+                await self.presence.__aexit__(None, None, None)
                 raise
         except BaseException:
             await self._let_go()
@@ -116,7 +116,7 @@ class Engine:
             await asyncio.wait(self._tasks, timeout=answer_seconds)
         await _stop({*self._tasks, self._housekeeping})
         await self.afterwards.stop(drain_seconds=job_seconds)
-        await self._presence.__aexit__(None, None, None)
+        await self.presence.__aexit__(None, None, None)
         await self._let_go()
 
     # --- talking ---
@@ -246,11 +246,11 @@ class Engine:
 
     async def _start(self) -> None:
         self._take_up_work()
-        await recover(self._parts, await self._presence.find_dead())
+        await recover(self._parts, await self.presence.find_dead())
         self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
 
     def _take_up_work(self) -> None:
-        worker = self._presence.worker.id
+        worker = self.presence.worker.id
         self._parts = Parts(store=self.store, journals=self._journals, models=self.models, worker=worker)
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self.store))
         self.afterwards.start()
@@ -294,23 +294,23 @@ class Engine:
         while True:
             try:
                 await asyncio.to_thread(self._journals.prune, self.keep_journals)
-                await wait_for_any(self._presence.lost, seconds=HOUSEKEEPING_SECONDS)
-                if self._presence.lost.is_set():
+                await wait_for_any(self.presence.lost, seconds=HOUSEKEEPING_SECONDS)
+                if self.presence.lost.is_set():
                     await self._enter_again()
-                await recover(self._parts, await self._presence.find_dead())
+                await recover(self._parts, await self.presence.find_dead())
             except Exception as error:  # whatever it is, it must not end the housekeeping
                 log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
                 with suppress(LedgerError):
-                    await recover(self._parts, await self._presence.find_dead())
+                    await recover(self._parts, await self.presence.find_dead())
 
     async def _enter_again(self) -> None:
         """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""
         await _stop(set(self._tasks))
         await self.afterwards.stop()
-        await self._presence.__aexit__(None, None, None)
-        self._presence = Presence(self.store.workers)
-        await self._presence.__aenter__()
+        await self.presence.__aexit__(None, None, None)
+        self.presence = Presence(self.store.workers)
+        await self.presence.__aenter__()
         self._take_up_work()
 
 

@@ -93,6 +93,10 @@ class FailingDisk(_Disk):
     def __enter__(self) -> FailingDisk:
         return self
 
+    def break_down(self, kind: FaultKind = "full") -> None:
+        """Fail from now on, until it is mended."""
+        self._fail_at, self._kind, self._lasting = 1, kind, True
+
     def mend(self) -> None:
         """Fail no more."""
         self._fail_at = 0

@@ -1,0 +1,103 @@
+"""Turns on a bad day: a ledger that is locked, a disk that fills up, a consumer that dawdles."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.domain.events import Delta, Event, TurnDone, TurnStarted
+from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.domain.turn import Phase
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.parts import Model, Models
+from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.faults import FailingDisk
+from tests.scenarios.conftest import Build
+
+
+@pytest.mark.req("TURN-9")
+async def test_a_ledger_locked_by_another_process_holds_a_turn_up_and_loses_nothing(
+    build: Build, tmp_path: Path
+) -> None:
+    asked = asyncio.Event()
+
+    async def answer(_: ProviderRequest) -> Reply:
+        asked.set()
+        return Reply(text="in spite of all")
+
+    async with build(answer) as engine:
+        turn, _ = await engine.accept("new", "Can you write?")
+        other = connect(str(tmp_path / "ledger.db"))
+        other.execute("BEGIN IMMEDIATE")
+        watching = asyncio.create_task(watched(engine, turn.id))
+        await asked.wait()
+        assert not watching.done(), "nothing is told before it is durable"
+        other.execute("ROLLBACK")
+        events = await watching
+    assert isinstance(events[-1], TurnDone)
+    assert (events[-1].turn.outcome, events[-1].turn.text) == ("completed", "in spite of all")
+
+
+async def watched(engine: Engine, turn_id: str) -> list[Event]:
+    return [stamped.event async for stamped in engine.watch(turn_id)]
+
+
+@pytest.mark.req("TURN-9")
+async def test_a_disk_that_is_full_when_the_answer_ends_keeps_it_until_there_is_room(tmp_path: Path) -> None:
+    with FailingDisk() as disk:
+        said = asyncio.Event()
+
+        async def answer(_: ProviderRequest) -> Reply:
+            return Reply(text="worth keeping")
+
+        models = Models(by_name={"m": Model(name="m", provider=ScriptedProvider(answer), model_id="m")}, default="m")
+        store = SqliteStore(tmp_path / "ledger.db", vfs=disk.name)
+        async with Engine(store, JournalFolder(tmp_path / "streams"), models) as engine:
+            shown = ""
+            async for event in engine.send("new", "Say something."):
+                if isinstance(event, TurnStarted):
+                    turn_id = event.turn_id
+                if isinstance(event, Delta):
+                    disk.break_down()
+                    shown += event.text
+                    if shown == "worth keeping":
+                        assert (await store.turns.get(turn_id)).phase is Phase.RESPONDING  # type: ignore[union-attr]
+                        disk.mend()
+                        said.set()
+                if isinstance(event, TurnDone):
+                    assert said.is_set()
+                    assert (event.turn.outcome, event.turn.text) == ("completed", "worth keeping")
+
+
+async def test_a_consumer_slower_than_the_model_gets_everything(build: Build) -> None:
+    async with build([Reply(pieces=tuple(f"{number} " for number in range(3000)))]) as engine:
+        heard = ""
+        turn_id = ""
+        async for event in engine.send("new", "count"):
+            if isinstance(event, TurnStarted):
+                turn_id = event.turn_id
+            if isinstance(event, Delta):
+                if not heard:  # dawdle until the whole turn is over
+                    async with asyncio.timeout(20):
+                        while (turn := await engine.store.turns.get(turn_id)) and turn.phase is not Phase.DONE:
+                            await asyncio.sleep(0)
+                heard += event.text
+    assert heard == "".join(f"{number} " for number in range(3000))
+
+
+@pytest.mark.req("TURN-11", "TURN-8")
+async def test_a_worker_that_was_declared_dead_goes_on_as_another(build: Build) -> None:
+    async with build(["before", "after"]) as engine:
+        opened = await engine.ask("new", "one")
+        (worker,) = await engine.store.workers.list()
+        await engine.store.workers.take_over(worker.id, by="somebody else")
+        engine.presence.lost.set()
+        async with asyncio.timeout(20):
+            while [known.id for known in await engine.store.workers.list()] in ([], [worker.id]):
+                await asyncio.sleep(0)
+        assert (await engine.ask(opened.thread_id, "two")).text == "after"
