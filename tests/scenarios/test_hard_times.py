@@ -101,3 +101,16 @@ async def test_a_worker_that_was_declared_dead_goes_on_as_another(build: Build) 
             while [known.id for known in await engine.store.workers.list()] in ([], [worker.id]):
                 await asyncio.sleep(0)
         assert (await engine.ask(opened.thread_id, "two")).text == "after"
+
+
+async def test_a_provider_that_breaks_in_an_unknown_way_ends_its_turn_and_its_step(build: Build) -> None:
+    def broken(_: ProviderRequest) -> Reply:
+        raise ZeroDivisionError("oops")
+
+    async with build(broken) as engine:
+        answer = await engine.ask("new", "Divide.")
+        assert answer.error is not None
+        assert (answer.outcome, answer.error.code) == ("failed", "provider")
+        assert "ZeroDivisionError: oops" in answer.error.message
+        (step,) = await engine.store.turns.steps(answer.turn_id)
+        assert step.outcome is not None

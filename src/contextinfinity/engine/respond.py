@@ -104,8 +104,8 @@ async def listen(
         async for event in model.provider.stream(request):
             journal = journal or await show()
             if isinstance(event, TextDelta):
-                heard.pieces.append(event.text)
                 journal.append("text", {"text": event.text}, shown=len(event.text.encode()))
+                heard.pieces.append(event.text)
             else:
                 heard.finished = event
                 journal.append("finished", msgspec.to_builtins(event))
@@ -113,6 +113,11 @@ async def listen(
         heard.problem = Problem(code=error.kind, message=error.message, hint=error.hint)
     except ContextInfinityError as error:
         heard.problem = Problem(code=error.code, message=error.message, hint=error.hint)
+    except Exception as error:  # a provider may break in any way; the step must still be closed
+        log.exception("the provider %s broke", model.provider.name)
+        heard.problem = Problem(
+            code="provider", message=f"{model.provider.name} broke: {type(error).__name__}: {error}"
+        )
 
 
 async def until_done_or_cancelled(
