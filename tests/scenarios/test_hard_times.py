@@ -114,3 +114,32 @@ async def test_a_provider_that_breaks_in_an_unknown_way_ends_its_turn_and_its_st
         assert "ZeroDivisionError: oops" in answer.error.message
         (step,) = await engine.store.turns.steps(answer.turn_id)
         assert step.outcome is not None
+
+
+@pytest.mark.req("TURN-8", "STREAM-3")
+async def test_a_turn_interrupted_while_it_is_being_ended_closes_its_step_and_keeps_what_was_shown(
+    build: Build, tmp_path: Path
+) -> None:
+    async with build([Reply(text="this far", hang=True)]) as engine:
+        async for event in engine.send("new", "Tell me."):
+            if isinstance(event, TurnStarted):
+                turn_id = event.turn_id
+            if isinstance(event, Delta) and event.text == " far":
+                break
+        other = connect(str(tmp_path / "ledger.db"))
+        other.execute("BEGIN IMMEDIATE")  # the end of the turn cannot be written yet
+        (answering,) = engine.tasks
+        answering.cancel()
+        async with asyncio.timeout(20):
+            while b'"end"' not in b"".join(path.read_bytes() for path in (tmp_path / "streams").glob("*.jsonl")):
+                await asyncio.sleep(0)
+        answering.cancel()
+        await asyncio.sleep(0)
+        other.execute("ROLLBACK")
+        await asyncio.wait({answering})
+        turn = await engine.store.turns.get(turn_id)
+        assert turn is not None
+        assert turn.answer is not None
+        assert (turn.phase, turn.outcome, turn.answer.rendered_text) == (Phase.FAILED, "incomplete", "this far")
+        (step,) = await engine.store.turns.steps(turn_id)
+        assert step.outcome is not None

@@ -83,7 +83,7 @@ class Engine:
         self.keep_journals = keep_journals
         self.presence = Presence(store.workers)
         self._running: dict[TurnId, Running] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def __aenter__(self) -> Engine:
@@ -112,9 +112,9 @@ class Engine:
         if self._closed:
             return
         self._closed = True
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=answer_seconds)
-        await _stop({*self._tasks, self._housekeeping})
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=answer_seconds)
+        await _stop({*self.tasks, self._housekeeping})
         await self.afterwards.stop(drain_seconds=job_seconds)
         await self.presence.__aexit__(None, None, None)
         await self._let_go()
@@ -276,10 +276,10 @@ class Engine:
     def _begin(self, turn: Turn, model: Model) -> None:
         running = self._running[turn.id] = Running(turn)
         task = asyncio.create_task(answer(self._parts, running, model), name=f"turn-{turn.turn_seq}")
-        self._tasks.add(task)
+        self.tasks.add(task)
 
         def over(done: asyncio.Task[None]) -> None:
-            self._tasks.discard(done)
+            self.tasks.discard(done)
             self._running.pop(turn.id, None)
             self.afterwards.wake()
 
@@ -306,7 +306,7 @@ class Engine:
 
     async def _enter_again(self) -> None:
         """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""
-        await _stop(set(self._tasks))
+        await _stop(set(self.tasks))
         await self.afterwards.stop()
         await self.presence.__aexit__(None, None, None)
         self.presence = Presence(self.store.workers)

@@ -66,17 +66,20 @@ async def settle(parts: Parts, turn_id: TurnId) -> int:
     return 0
 
 
-async def reconstruct(parts: Parts, turn: Turn) -> tuple[TurnEnd, bool]:
-    """Say how a turn ended, from the journal of its last step: (end, whether it is final)."""
+async def reconstruct(parts: Parts, turn: Turn, why: Problem = INTERRUPTED) -> tuple[TurnEnd, bool]:
+    """Say how a turn ended, from the journal of its last step: (end, whether it is final).
+
+    ``why`` it ended counts where the journal does not say.
+    """
     steps = await parts.store.turns.steps(turn.id) if turn.phase is Phase.RESPONDING else ()
     unclosed = [step for step in steps if step.outcome is None]
     if not unclosed:
-        return TurnEnd(outcome="failed", error=INTERRUPTED), False
-    return from_journal(parts.journals, unclosed[-1])
+        return TurnEnd(outcome="failed", error=why), False
+    return from_journal(parts.journals, unclosed[-1], why)
 
 
-def from_journal(journals: JournalFolder, step: Step) -> tuple[TurnEnd, bool]:
-    """Read what a step said before its worker died, and end its journal."""
+def from_journal(journals: JournalFolder, step: Step, why: Problem) -> tuple[TurnEnd, bool]:
+    """Read what a step said before it broke off, and end its journal."""
     entries = _entries(journals, step)
     _end_journal(journals, step)
     text = "".join(entry.payload["text"] for entry in entries if entry.event_type == "text")
@@ -86,11 +89,11 @@ def from_journal(journals: JournalFolder, step: Step) -> tuple[TurnEnd, bool]:
             last_word = _LAST_WORD.decode(msgspec.json.encode(entry.payload))
             if not isinstance(last_word.outcome, StepFailed):
                 return with_counts(from_finished(last_word, step.id), shown, shown), True
-    ended = cut_off(step, text, entries[-1] if entries else None)
+    ended = cut_off(step, text, entries[-1] if entries else None, why)
     return with_counts(ended, shown, shown), ended.error is None
 
 
-def cut_off(step: Step, text: str, last: Entry | None) -> TurnEnd:
+def cut_off(step: Step, text: str, last: Entry | None, why: Problem) -> TurnEnd:
     """Say how a step ended that its provider did not end: stopped by a person, failed, or cut by the crash."""
     answer = say("assistant", text) if text else None
     items = (AssistantItem(blocks=answer.blocks),) if answer else ()
@@ -99,7 +102,7 @@ def cut_off(step: Step, text: str, last: Entry | None) -> TurnEnd:
         return TurnEnd(
             outcome="cancelled", answer=answer, step=StepEnd(step_id=step.id, outcome=Cancelled(), items=items)
         )
-    problem = INTERRUPTED
+    problem = why
     with suppress(msgspec.ValidationError):
         problem = msgspec.convert(known.get("error"), Problem)
     end = StepEnd(step_id=step.id, outcome=Incomplete(reason=problem.code), items=items)

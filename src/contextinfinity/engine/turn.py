@@ -13,8 +13,9 @@ from contextlib import suppress
 
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.parts import Model, Parts, Running
+from contextinfinity.engine.recovery import reconstruct
 from contextinfinity.engine.respond import insist, respond
-from contextinfinity.errors import BranchBusy, ContextInfinityError, TurnLost, WrongPhase
+from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
 from contextinfinity.prompt.assemble import VERBATIM_TOKENS, assemble
 from contextinfinity.text.tokens import CHARACTERS_A_TOKEN
 
@@ -79,10 +80,22 @@ async def recall(parts: Parts, turn: Turn) -> list[Turn]:
 
 
 async def fail(parts: Parts, running: Running, problem: Problem) -> None:
-    """End a turn that cannot be answered; one that has ended by now stays as it is."""
-    end = TurnEnd(outcome="failed", error=problem)
+    """End a turn that cannot be answered, its open step with it; one that has ended by now stays as it is.
+
+    What was shown of it stands in the journal, so it ends as it would after a crash.
+    """
+
+    async def end() -> Turn:
+        turn = await parts.store.turns.get(running.turn.id) or running.turn
+        ended, is_final = await reconstruct(parts, turn, problem)
+        settle = parts.store.turns.finalise if is_final else parts.store.turns.fail
+        return await settle(turn.id, parts.worker, ended)
+
+    with suppress(LedgerError):
+        if running.journal is not None:
+            running.journal.close()
     with suppress(TurnLost, WrongPhase):
-        running.move(await insist(lambda: parts.store.turns.fail(running.turn.id, parts.worker, end)))
+        running.move(await insist(end))
 
 
 async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:
