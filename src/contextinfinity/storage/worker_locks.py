@@ -13,6 +13,7 @@ from pathlib import Path
 
 from contextinfinity.domain.ids import WorkerId
 from contextinfinity.errors import LedgerReadOnly
+from contextinfinity.storage.folders import make_private
 
 
 class WorkerLocks:
@@ -26,7 +27,7 @@ class WorkerLocks:
         """Take this process's lock."""
         path = self._path(worker)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self._folder)
             handle = _locked(path, os.O_CREAT)
             while handle is None or not _is_at(handle, path):  # somebody who tidied up removed it under our hands
                 handle = _locked(path, os.O_CREAT)

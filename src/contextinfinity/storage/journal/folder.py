@@ -17,10 +17,11 @@ from pathlib import Path
 from contextinfinity.domain.ids import StepId, is_id
 from contextinfinity.domain.ids import now as present
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
+from contextinfinity.storage.folders import make_private
 from contextinfinity.storage.journal.entries import END, Entry, translate
 from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.reading import Bell, open_lines
-from contextinfinity.storage.journal.writing import Journal, Pace, sync_folder
+from contextinfinity.storage.journal.writing import Journal, Pace
 
 POLL_SECONDS = 0.02
 """How often a journal that is written elsewhere is looked at."""
@@ -150,8 +151,7 @@ class JournalFolder:
         if self._folder.is_dir():
             return
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sync_folder(self._folder.parent)
+            make_private(self._folder)
         except OSError as error:
             raise translate(error, wanted) from error
 

@@ -24,6 +24,7 @@ from contextinfinity.domain.events import Durability
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput, LedgerBusy, LedgerClosed, LedgerError, Refused
+from contextinfinity.storage.folders import sync_folder
 from contextinfinity.storage.journal.entries import END, Entry, to_line, translate
 from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.reading import Bell, Lines
@@ -276,15 +277,6 @@ class Journal:
             os.close(self._descriptor)
             self._descriptor = -1
             self._ring()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _open_for_appending(path: Path) -> tuple[int, int]:

@@ -27,6 +27,7 @@ from contextinfinity.errors import (
     LedgerFull,
     LedgerReadOnly,
 )
+from contextinfinity.storage.folders import make_private, sync_folder
 
 BUSY_SECONDS = 10.0
 """Seconds to wait for another process that holds the lock."""
@@ -74,8 +75,11 @@ def translated(path: str) -> Iterator[None]:
 def create_private(path: Path) -> None:
     """Make the file, readable by its user alone, before SQLite does; its journals inherit the mode."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
+        is_new = not path.exists()
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        if is_new:
+            sync_folder(path.parent)
     except OSError as error:
         raise LedgerReadOnly(f"The ledger {path} cannot be opened ({error.strerror}).") from error
 
