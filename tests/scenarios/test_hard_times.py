@@ -143,3 +143,43 @@ async def test_a_turn_interrupted_while_it_is_being_ended_closes_its_step_and_ke
         assert (turn.phase, turn.outcome, turn.answer.rendered_text) == (Phase.FAILED, "incomplete", "this far")
         (step,) = await engine.store.turns.steps(turn_id)
         assert step.outcome is not None
+
+
+@pytest.mark.req("TURN-2", "TURN-6")
+async def test_a_consumer_that_leaves_while_its_message_is_accepted_leaves_no_turn_hanging(build: Build) -> None:
+    async with build(lambda _: "answered") as engine:
+        opened = await engine.ask("new", "first")
+        for spins in range(40):
+            asking = asyncio.create_task(engine.ask(opened.thread_id, f"message {spins}"))
+            for _ in range(spins):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait({asking})
+        async with asyncio.timeout(30):
+            assert (await engine.ask(opened.thread_id, "last")).text == "answered"
+        turns = await engine.store.turns.history(opened.branch_id, limit=100)
+        assert {turn.outcome for turn in turns} == {"completed"}
+
+
+@pytest.mark.req("TURN-11")
+async def test_a_turn_cancelled_at_any_moment_is_cancelled_or_answered_and_its_step_is_closed(build: Build) -> None:
+    async with build(lambda _: Reply(text="a b c", hang=True)) as engine:
+        for spins in range(60):
+            turn, _ = await engine.accept("new", f"moment {spins}")
+            for _ in range(spins):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(30):
+                ended = await engine.cancel(turn.id)
+            assert (ended.outcome, ended.error) == ("cancelled", None)
+            assert all(step.outcome is not None for step in await engine.store.turns.steps(turn.id))
+
+
+@pytest.mark.req("TURN-11")
+async def test_a_waiting_turn_can_be_stopped_from_another_process(build: Build) -> None:
+    async with build([Reply(hang=True)]) as engine, build(["other"]) as other:
+        hanging, _ = await engine.accept("new", "hang")
+        waiting, _ = await engine.accept(hanging.session_id, "wait")
+        async with asyncio.timeout(30):
+            stopped = await other.cancel(waiting.id)
+            assert stopped.outcome == "cancelled"
+            assert (await other.cancel(hanging.id)).outcome == "cancelled"

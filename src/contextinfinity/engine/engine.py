@@ -84,6 +84,7 @@ class Engine:
         self.presence = Presence(store.workers)
         self._running: dict[TurnId, Running] = {}
         self.tasks: set[asyncio.Task[None]] = set()
+        self._accepting: set[asyncio.Task[Turn]] = set()
         self._closed = False
 
     async def __aenter__(self) -> Engine:
@@ -112,6 +113,8 @@ class Engine:
         if self._closed:
             return
         self._closed = True
+        if self._accepting:
+            await asyncio.wait(self._accepting, timeout=answer_seconds)
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=answer_seconds)
         await _stop({*self.tasks, self._housekeeping})
@@ -157,16 +160,19 @@ class Engine:
         owner = Owner(user_id=sending.user_id or "local", org_id=sending.org_id or "")
         session, found = await self._thread(thread_id, owner)
         blocks = (TextBlock(text=content),) if isinstance(content, str) else content
-        turn = await self.store.turns.accept(
-            NewTurn(
-                branch_id=await self.branch_of(session, sending.branch_id),
-                message=Message(role="user", blocks=blocks),
-                owner=self._parts.worker,
-                retry_of=sending.retry_of,
-                queue_limit=QUEUE_LIMIT,
-                begin=True,
-            )
+        new = NewTurn(
+            branch_id=await self.branch_of(session, sending.branch_id),
+            message=Message(role="user", blocks=blocks),
+            owner=self._parts.worker,
+            retry_of=sending.retry_of,
+            queue_limit=QUEUE_LIMIT,
+            begin=True,
         )
+        # A caller may leave while this is written: once it is durable it is answered, whoever is still there.
+        accepting = asyncio.create_task(self._accept(new, model), name="accept")
+        self._accepting.add(accepting)
+        accepting.add_done_callback(self._accepting.discard)
+        turn = await asyncio.shield(accepting)
         log.info(
             "thread %s %s, branch %s, turn %d, turns loaded %d",
             session.id,
@@ -175,7 +181,6 @@ class Engine:
             turn.turn_seq,
             turn.turn_seq - 1,
         )
-        self._begin(turn, model)
         return turn, found
 
     def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
@@ -272,6 +277,11 @@ class Engine:
             return await self.store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
         except AlreadyExists:  # somebody was quicker
             return await self.session(thread_id, owner), True
+
+    async def _accept(self, new: NewTurn, model: Model) -> Turn:
+        turn = await self.store.turns.accept(new)
+        self._begin(turn, model)
+        return turn
 
     def _begin(self, turn: Turn, model: Model) -> None:
         running = self._running[turn.id] = Running(turn)

@@ -78,7 +78,7 @@ async def respond(parts: Parts, running: Running, model: Model, assembled: Assem
 
     async def show() -> Journal:
         """Begin the journal once the step is durable: from now on watchers see what is said."""
-        running.move(await opened)
+        running.move(await asyncio.shield(opened))
         running.journal = parts.journals.open(step.id, step.provider)
         running.steps.append(step.id)
         return running.journal
@@ -86,10 +86,19 @@ async def respond(parts: Parts, running: Running, model: Model, assembled: Assem
     running.journal = None
     listening = asyncio.create_task(listen(model, request, heard, show))
     interrupted = await until_done_or_cancelled(parts, running, listening)
-    running.move(await opened)
+    running.move(await settled(opened))
     await end(parts, running, step, heard)
     if interrupted:
         raise interrupted
+
+
+async def settled(writing: asyncio.Task[Turn]) -> Turn:
+    """Wait for a write that goes on even when we are stopped: what follows must know whether it was done."""
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait({writing})
+        raise
 
 
 async def listen(
@@ -141,12 +150,12 @@ async def until_done_or_cancelled(
 async def asked_to_stop(parts: Parts, running: Running) -> None:
     """Return when somebody wants the turn stopped; other processes leave a mark on the turn."""
     while not running.cancelled.is_set():
-        with suppress(TimeoutError):
-            await asyncio.wait_for(running.cancelled.wait(), parts.look_seconds * 5)
         with suppress(LedgerError):
             turn = await parts.store.turns.get(running.turn.id)
             if turn is not None and turn.cancel_requested:
                 running.cancelled.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(running.cancelled.wait(), parts.look_seconds * 5)
 
 
 async def end(parts: Parts, running: Running, step: NewStep, heard: Heard) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.parts import Model, Parts, Running
-from contextinfinity.engine.recovery import reconstruct
+from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
 from contextinfinity.prompt.assemble import VERBATIM_TOKENS, assemble
@@ -58,7 +58,13 @@ async def take_place(parts: Parts, running: Running) -> bool:
             running.move(await parts.store.turns.prepare(running.turn.id, parts.worker))
             return True
         except BranchBusy:
-            await wait_for_any(news, running.cancelled, seconds=parts.look_seconds)
+            # News come at once from this process; other processes end turns, ask us to stop, and die unseen.
+            await wait_for_any(news, running.cancelled, seconds=5 * parts.look_seconds)
+            turn = await parts.store.turns.get(running.turn.id)
+            if turn is not None and turn.cancel_requested:
+                running.cancelled.set()
+            elif dead := await parts.store.workers.dead():
+                await recover(parts, dead)
     end = TurnEnd(outcome="cancelled", error=Problem(code="cancelled", message="Stopped before it was answered."))
     running.move(await parts.store.turns.fail(running.turn.id, parts.worker, end))
     return False
