@@ -9,6 +9,7 @@ import pytest
 
 from contextinfinity.domain.events import Delta, Event, TurnDone, TurnStarted
 from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models
@@ -148,17 +149,17 @@ async def test_a_turn_interrupted_while_it_is_being_ended_closes_its_step_and_ke
 @pytest.mark.req("TURN-2", "TURN-6")
 async def test_a_consumer_that_leaves_while_its_message_is_accepted_leaves_no_turn_hanging(build: Build) -> None:
     async with build(lambda _: "answered") as engine:
-        opened = await engine.ask("new", "first")
         for spins in range(40):
-            asking = asyncio.create_task(engine.ask(opened.thread_id, f"message {spins}"))
+            asking = asyncio.create_task(engine.ask(f"thread {spins}", "hello"))
             for _ in range(spins):
                 await asyncio.sleep(0)
             asking.cancel()
             await asyncio.wait({asking})
-        async with asyncio.timeout(30):
-            assert (await engine.ask(opened.thread_id, "last")).text == "answered"
-        turns = await engine.store.turns.history(opened.branch_id, limit=100)
-        assert {turn.outcome for turn in turns} == {"completed"}
+        for session in await engine.store.sessions.list(Owner(), limit=100):
+            async with asyncio.timeout(30):
+                assert (await engine.ask(session.id, "still there?")).text == "answered"
+            turns = await engine.store.turns.history(session.active_branch)
+            assert {turn.outcome for turn in turns} == {"completed"}
 
 
 @pytest.mark.req("TURN-11")

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.events import Event, FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
@@ -31,7 +32,7 @@ from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.turn import answer, wait_for_any
 from contextinfinity.engine.watch import Stamped, finished, watch
-from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerError, NotFound
+from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerError, NotFound, WorkerLost
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder, parse_event_id
 
@@ -158,12 +159,11 @@ class Engine:
             raise InvalidInput("The message is empty.", hint="Say something.")
         model = self.models.named(sending.model)
         owner = Owner(user_id=sending.user_id or "local", org_id=sending.org_id or "")
-        session, found = await self._thread(thread_id, owner)
+        session, found = await _thread(self, thread_id, owner)
         blocks = (TextBlock(text=content),) if isinstance(content, str) else content
         new = NewTurn(
             branch_id=await self.branch_of(session, sending.branch_id),
             message=Message(role="user", blocks=blocks),
-            owner=self._parts.worker,
             retry_of=sending.retry_of,
             queue_limit=QUEUE_LIMIT,
             begin=True,
@@ -171,7 +171,7 @@ class Engine:
         # A caller may leave while this is written: once it is durable it is answered, whoever is still there.
         accepting = asyncio.create_task(self._accept(new, model), name="accept")
         self._accepting.add(accepting)
-        accepting.add_done_callback(self._accepting.discard)
+        accepting.add_done_callback(self._accepted)
         turn = await asyncio.shield(accepting)
         log.info(
             "thread %s %s, branch %s, turn %d, turns loaded %d",
@@ -265,23 +265,23 @@ class Engine:
             self._journals.close()
         await self.store.close()
 
-    async def _thread(self, thread_id: str, owner: Owner) -> tuple[Session, bool]:
-        if thread_id == "new":
-            return await self.store.sessions.create(NewSession(owner=owner)), False
-        try:
-            return await self.session(thread_id, owner), True
-        except NotFound:
-            if is_id(thread_id):
-                raise
-        try:
-            return await self.store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
-        except AlreadyExists:  # somebody was quicker
-            return await self.session(thread_id, owner), True
-
     async def _accept(self, new: NewTurn, model: Model) -> Turn:
-        turn = await self.store.turns.accept(new)
-        self._begin(turn, model)
-        return turn
+        while True:
+            try:
+                turn = await self.store.turns.accept(replace(new, owner=self._parts.worker))
+            except WorkerLost:  # housekeeping makes us a new worker in a moment
+                if self._closed:
+                    raise
+                self.presence.lost.set()
+                await asyncio.sleep(self._parts.look_seconds)
+            else:
+                self._begin(turn, model)
+                return turn
+
+    def _accepted(self, done: asyncio.Task[Turn]) -> None:
+        self._accepting.discard(done)
+        if not done.cancelled():
+            done.exception()  # its caller hears of it, or has gone
 
     def _begin(self, turn: Turn, model: Model) -> None:
         running = self._running[turn.id] = Running(turn)
@@ -322,6 +322,21 @@ class Engine:
         self.presence = Presence(self.store.workers)
         await self.presence.__aenter__()
         self._take_up_work()
+
+
+async def _thread(engine: Engine, thread_id: str, owner: Owner) -> tuple[Session, bool]:
+    """Find a thread or make it; tell whether it was there."""
+    if thread_id == "new":
+        return await engine.store.sessions.create(NewSession(owner=owner)), False
+    try:
+        return await engine.session(thread_id, owner), True
+    except NotFound:
+        if is_id(thread_id):
+            raise
+    try:
+        return await engine.store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
+    except AlreadyExists:  # somebody was quicker
+        return await engine.session(thread_id, owner), True
 
 
 async def _stop(tasks: set[asyncio.Task[None]]) -> None:

@@ -102,8 +102,8 @@ INSERT INTO worker (id, host, pid, started_at) VALUES (:id, :host, :pid, :now)
 UPDATE worker SET beats = beats + 1 WHERE id = ? AND dead_at IS NULL RETURNING beats
 
 -- name: delete_worker
--- It has left.
-DELETE FROM worker WHERE id = ?
+-- It has left; one that was declared dead stays so.
+DELETE FROM worker WHERE id = ? AND dead_at IS NULL
 
 -- name: bury_worker
 -- It is dead, whether it was registered or not; remembered for a day, so that it is refused when it wakes.
