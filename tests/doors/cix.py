@@ -113,6 +113,16 @@ class Process:
             read += sign
         return read.decode()
 
+    def until_it_waits(self) -> None:
+        """Wait until the program in the terminal sleeps: a key pressed while it still draws may go unnoticed."""
+        parent = self._process.pid
+        (child,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        asleep = 0
+        while asleep < 200:
+            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+            asleep = asleep + 1 if state == "S" else 0
+            os.sched_yield()
+
     def signal(self, number: int) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
