@@ -114,9 +114,10 @@ class Process:
         return read.decode()
 
     def until_it_waits(self) -> None:
-        """Wait until the program in the terminal sleeps: a key pressed while it still draws may go unnoticed."""
+        """Wait until the program sleeps, in its terminal or not: a Ctrl-C just before it waits may go unnoticed."""
         parent = self._process.pid
-        (child,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        child = children[0] if children else str(parent)
         asleep = 0
         while asleep < 200:
             state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]

@@ -295,6 +295,7 @@ def test_ctrl_c_twice_leaves(cix: Cix) -> None:
         chat.until("three")
         chat.signal(signal.SIGINT)
         chat.told("[stopped]\n")
+        chat.until_it_waits()
         chat.signal(signal.SIGINT)
         assert chat.wait() == 1
     assert [(turn["outcome"], turn["assistant"]) for turn in cix.turns()] == [("cancelled", "one two three")]
