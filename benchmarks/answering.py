@@ -60,10 +60,10 @@ async def _context(bench: Bench, turns: int) -> Row:
     assert branch is not None
     (last,) = await store.turns.history(branch.id, limit=1)
     asking = msgspec.structs.replace(last, id=new_id(), turn_seq=branch.last_turn_seq + 1, phase=Phase.RESPONDING)
-    series, shown = Series(), 0
+    series, shown, model = Series(), 0, means.models.named(None)
     for _ in range(bench.scale.blocks * bench.scale.reads // 5 + 1):
         with series.timed():
-            shown = len(assemble(None, await recall(means, asking), asking).prompt.messages)
+            shown = len(assemble(await recall(means, asking, model), model.counter).prompt.messages)
     await store.close()
     return Row(
         what=f"load and render, {branch.last_turn_seq:,} turns in the session ({shown} messages shown)",

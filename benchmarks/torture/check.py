@@ -102,7 +102,7 @@ async def _late_watchers(engine: Engine, store: Store, folder: Path, account: Ac
         if (
             turn.phase is Phase.FAILED
             and kept.answer
-            and not render_turn(turn, None)[1].rendered_text.endswith(CUT_OFF)
+            and not render_turn(turn, None)[-1].rendered_text.endswith(CUT_OFF)
         ):
             tell(Offence("broken", f"{kept}: it is shown to the model as whole"))
 

@@ -17,10 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from benchmarks.torture.account import Account, Offence
-from benchmarks.torture.script import FAILING, kind_of, pieces_of
+from benchmarks.torture.script import FAILING, ROUNDS, kind_of, pieces_of
 from benchmarks.torture.traps import slices
+from contextinfinity.domain.message import TextBlock, ToolCallItem, blocks_of
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.storage.sqlite.rows import to_message
+from contextinfinity.storage.sqlite.rows import to_inputs, to_items, to_message
 
 TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'worker'"
 
@@ -28,7 +29,8 @@ TURNS = """
 SELECT t.uuid, b.uuid, t.turn_seq, t.phase, t.outcome, t.error, t.state_after IS NOT NULL, u.role, u.text, u.blocks,
   a.role, a.text, a.blocks,
   (SELECT count(*) FROM state s WHERE s.branch_id = t.branch_id AND s.turn_seq = t.turn_seq AND s.reason = 'turn'),
-  (SELECT json_group_array(s.uuid) FROM step s WHERE s.turn_id = t.id),
+  (SELECT json_group_array(json_array(s.uuid, s.inputs, s.items) ORDER BY s.step_index) FROM step s
+   WHERE s.turn_id = t.id),
   (SELECT count(*) FROM step s WHERE s.turn_id = t.id AND s.outcome IS NULL),
   (SELECT json_group_array(json_array(c.side, c.start, c.end) ORDER BY c.side = 'assistant', c.start)
    FROM chunk c WHERE c.turn_id = t.id)
@@ -71,9 +73,14 @@ class Kept(Struct, frozen=True, kw_only=True):
     error: str | None
     committed: bool
     text: str
+    final: str
+    """What the last step said."""
     answer: str
+    """What all of them said."""
     commits: int
     steps: tuple[str, ...]
+    unanswered: list[str]
+    """Calls of a step whose results the next one was not told, or results nobody called for."""
     open_steps: int
     chunks: list[list[Any]]
 
@@ -92,7 +99,10 @@ def kept_turns(connection: apsw.Connection) -> list[Kept]:
 
 
 def _kept(row: tuple[Any, ...]) -> Kept:
-    answer = "" if row[10] is None else to_message(*row[10:13]).rendered_text
+    final = "" if row[10] is None else to_message(*row[10:13]).rendered_text
+    steps = [(name, to_inputs(inputs), items) for name, inputs, items in msgspec.json.decode(row[14])]
+    earlier = [to_items(items, None) for _, _, items in steps[:-1]]
+    said = [block.text for items in earlier for block in blocks_of(items) if isinstance(block, TextBlock)]
     return Kept(
         turn_id=row[0],
         branch_id=row[1],
@@ -102,9 +112,16 @@ def _kept(row: tuple[Any, ...]) -> Kept:
         error=row[5],
         committed=bool(row[6]),
         text=to_message(*row[7:10]).rendered_text,
-        answer=answer,
+        final=final,
+        answer="".join([*said, final]),
         commits=row[13],
-        steps=tuple(msgspec.json.decode(row[14])),
+        steps=tuple(name for name, _, _ in steps),
+        unanswered=[
+            wrong
+            for items, (_, inputs, _) in zip(earlier, steps[1:], strict=True)
+            for wrong in {call.call_id for call in items if isinstance(call, ToolCallItem)}
+            ^ {told.call_id for told in inputs}
+        ],
         open_steps=row[15],
         chunks=msgspec.json.decode(row[16]),
     )
@@ -151,14 +168,16 @@ def _phase(turn: Kept) -> Iterator[str]:
     """A settled turn is Done with its one state and its chunks, or Failed with a reason and without a state."""
     if turn.phase not in ("Done", "Failed"):
         yield "it is not settled"
-    if turn.open_steps or len(turn.steps) > 1:
+    if turn.open_steps or len(turn.steps) > 1 + ROUNDS.get(kind_of(turn.text), 0):
         yield f"{turn.open_steps} of its {len(turn.steps)} steps are open"
+    if turn.unanswered:
+        yield f"calls and results do not fit: {turn.unanswered}"
     done = turn.phase == "Done"
     if (turn.committed, turn.commits) != (done, int(done)):
         yield f"{turn.commits} states commit it"
     if done != (turn.error is None):
         yield f"its error is {turn.error}"
-    wanted = slices({"user": turn.text, "assistant": turn.answer}) if done else []
+    wanted = slices({"user": turn.text, "assistant": turn.final}) if done else []
     if turn.chunks != [[chunk.side, chunk.start, chunk.end] for chunk in wanted]:
         yield f"its {len(turn.chunks)} chunks are not the {len(wanted)} that were made"
 
@@ -170,18 +189,18 @@ def _answer(turn: Kept, account: Account, journals: JournalFolder) -> Iterator[O
         yield Offence("lost", f"{turn}: {shown!r} was shown, {turn.answer!r} is kept")
     if turn.answer not in {"".join(pieces[:count]) for count in range(len(pieces) + 1)}:
         yield Offence("broken", f"{turn}: {turn.answer!r} was never said")
-    told = account.ended.get(turn.turn_id)
-    if told is not None and (told.outcome, told.text) != (turn.outcome, turn.answer):
-        yield Offence("broken", f"{turn}: its end was told as {told.outcome}, {told.text!r}")
+    ended = account.ended.get(turn.turn_id)
+    if ended is not None and (ended.outcome, ended.text) != (turn.outcome, turn.answer):
+        yield Offence("broken", f"{turn}: its end was told as {ended.outcome}, {ended.text!r}")
     if (what := _wrong_outcome(turn, account)) is not None:
         yield Offence("broken", f"{turn}: {what}")
-    for step in turn.steps:
-        entries = list(journals.read(step))
-        said = "".join(entry.payload["text"] for entry in entries if entry.event_type == "text")
-        if said != turn.answer:
-            yield Offence("lost", f"{turn}: the journal holds {said!r}, the answer is {turn.answer!r}")
-        if any(entry.event_type == "finished" for entry in entries) and turn.phase != "Done":
-            yield Offence("lost", f"{turn}: the journal holds the last word")
+    entries = [entry for step in turn.steps for entry in journals.read(step)]
+    said = "".join(entry.payload["text"] for entry in entries if entry.event_type == "text")
+    if said != turn.answer:
+        yield Offence("lost", f"{turn}: the journals hold {said!r}, the answer is {turn.answer!r}")
+    told = [entry.event_type for entry in (journals.read(turn.steps[-1]) if turn.steps else ())]
+    if "finished" in told and "call" not in told and turn.phase != "Done":
+        yield Offence("lost", f"{turn}: the journal holds the last word")
 
 
 def _wrong_outcome(turn: Kept, account: Account) -> str | None:
@@ -189,12 +208,13 @@ def _wrong_outcome(turn: Kept, account: Account) -> str | None:
     kind, whole = kind_of(turn.text), turn.answer == "".join(pieces_of(turn.text))
     match turn.outcome:
         case "completed" | "paused":
-            if not whole or kind in FAILING or kind == "endless":
-                return "it is called whole and is not"
-            if (turn.outcome == "paused") != kind.endswith("tools"):
+            paused = turn.outcome == "paused"
+            if paused and (kind not in ROUNDS or len(turn.steps) > ROUNDS[kind]):
                 return "nobody asked for that"
+            if not paused and (not whole or kind in FAILING or kind == "endless"):
+                return "it is called whole and is not"
         case "incomplete":
-            if turn.phase != "Failed" or not turn.answer:
+            if turn.phase != "Failed" or not (turn.answer or kind in ROUNDS):
                 return "what was cut off stands as if it counted"
         case "failed":
             if turn.answer:

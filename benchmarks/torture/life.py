@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from benchmarks.torture.account import Accepted, Ended, Fact, Forked, Pinned, Sending, Shown, Stopping, Teller
 from benchmarks.torture.plans import Kill
-from benchmarks.torture.script import FAILING, KINDS, Kind, kind_of, message, models
+from benchmarks.torture.script import FAILING, KINDS, Kind, kind_of, message, models, tools
 from benchmarks.torture.traps import Trap, guarded
 from contextinfinity.domain.events import Delta, TurnDone
 from contextinfinity.domain.turn import Turn
@@ -48,7 +48,7 @@ class Life(Struct, frozen=True, kw_only=True):
 async def engine_on(folder: Path, kill: Kill | None = None) -> AsyncIterator[tuple[Engine, Store]]:
     """Open an engine as ``contextinfinity.open`` does, with a trap in it."""
     store, journals = guarded(folder, Trap(kill))
-    async with Engine(store, journals, models()) as engine:
+    async with Engine(store, journals, models(), tools=tools()) as engine:
         yield engine, store
 
 

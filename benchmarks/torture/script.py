@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Literal, TypeAlias, get_args
 from zlib import crc32
@@ -10,11 +11,14 @@ from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Problem
 from contextinfinity.engine.parts import Model, Models
 from contextinfinity.providers.scripted import Reply, ScriptedProvider, ToolCall
+from contextinfinity.tools.toolbox import Toolbox
 
 Kind: TypeAlias = Literal[
     "plain", "burst", "long", "tools", "silent_tools", "silent", "error", "refused", "cut", "endless"
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+ROUNDS: dict[Kind, int] = {"tools": 2, "silent_tools": 1}
+"""How often these ask for tools before they answer."""
 FAILING: tuple[Kind, ...] = ("error", "refused", "cut")
 """These never come to a last word."""
 
@@ -32,21 +36,21 @@ def kind_of(text: str) -> Kind:
     return next(kind for kind in KINDS if kind == word)
 
 
-def reply_to(text: str) -> Reply:
-    """Give the answer to a message."""
+def reply_to(text: str, rounds: int = 0) -> Reply:
+    """Give the answer to a message, after so many rounds of tools."""
     kind, rng = kind_of(text), random.Random(crc32(text.encode()))
     pieces = tuple(f"{number} {rng.choice(_WORDS)}" for number in range(rng.randint(3, 9)))
-    tools = (ToolCall(name="look", arguments={"at": text}),)
     delay = rng.uniform(0.0, 0.004)
+    if rounds < ROUNDS.get(kind, 0):
+        tools = tuple(ToolCall(name="look", arguments={"at": text}, call_id=f"{rounds}-{n}") for n in range(2))
+        return Reply(pieces=pieces[rounds : rounds + 1] if kind == "tools" else (), delay=delay, tools=tools)
     match kind:
         case "burst":
             return Reply(pieces=pieces * 5)
         case "long":
             return Reply(pieces=tuple(piece * 60 for piece in pieces * 4), delay=delay / 4)
         case "tools":
-            return Reply(pieces=pieces, delay=delay, tools=tools)
-        case "silent_tools":
-            return Reply(pieces=(), tools=tools)
+            return Reply(pieces=pieces[rounds:], delay=delay)
         case "silent":
             return Reply(pieces=())
         case "error":
@@ -61,16 +65,31 @@ def reply_to(text: str) -> Reply:
 
 
 def pieces_of(text: str) -> tuple[str, ...]:
-    """Give the pieces in which a message is answered, as far as they come."""
-    reply = reply_to(text)
-    return (reply.pieces or ())[: reply.cut_after]
+    """Give the pieces in which a message is answered, as far as they come, over all rounds of tools."""
+    replies = [reply_to(text, rounds) for rounds in range(ROUNDS.get(kind_of(text), 0) + 1)]
+    return tuple(piece for reply in replies for piece in (reply.pieces or ())[: reply.cut_after])
 
 
 def models() -> Models:
     """Give the one model there is."""
 
     def answer(request: ProviderRequest) -> Reply:
-        return reply_to(request.prompt.messages[-1].rendered_text)
+        messages = request.prompt.messages
+        asked = max(place for place, message in enumerate(messages) if message.role == "user")
+        rounds = sum(message.role == "tool" for message in messages[asked:])
+        return reply_to(messages[asked].rendered_text, rounds)
 
     model = Model(name="scripted", provider=ScriptedProvider(answer), model_id="torture")
     return Models(by_name={model.name: model}, default=model.name)
+
+
+def tools() -> Toolbox:
+    """Give the one tool there is; it takes a moment, so that processes die while it runs."""
+
+    async def look(at: str) -> str:
+        await asyncio.sleep(crc32(at.encode()) % 4 / 1000)
+        return f"seen {at}"
+
+    toolbox = Toolbox(mode="enabled", allow_parallel=True)
+    toolbox.add(look)
+    return toolbox

@@ -137,13 +137,26 @@ class OutOfOrder(Refused):
 
 
 class ProviderError(ContextInfinityError):
-    """A model could not answer; ``kind`` says how it failed: ``size``, ``authentication``, ``quota`` and so on."""
+    """A model could not answer; ``kind`` says how it failed: ``size``, ``authentication``, ``quota`` and so on.
+
+    ``retryable``: the same request may succeed later; ``retry_after``: the provider asked to wait that many seconds.
+    """
 
     code = "provider"
 
-    def __init__(self, message: str, *, kind: str = "provider", hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "provider",
+        hint: str | None = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
+        self.retryable = retryable
+        self.retry_after = retry_after
 
 
 class LedgerError(ContextInfinityError):

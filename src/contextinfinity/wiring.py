@@ -10,10 +10,14 @@ from contextinfinity.errors import SettingsError
 
 if TYPE_CHECKING:
     from contextinfinity.client.contract import Client
+    from contextinfinity.domain.message import Json
     from contextinfinity.engine.engine import Engine
     from contextinfinity.engine.parts import Model, Models
+    from contextinfinity.providers.contract import Provider
+    from contextinfinity.providers.opening import Lines
     from contextinfinity.settings import ModelSettings, Settings
     from contextinfinity.storage.contract import Store
+    from contextinfinity.tools.toolbox import Toolbox
 
 
 def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None = None) -> Engine:
@@ -36,7 +40,7 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
         fsync_ms=stream.fsync_ms,
     )
     keep = timedelta(minutes=stream.keep_journal_minutes)
-    return Engine(open_store(settings), journals, models, keep_journals=keep)
+    return Engine(open_store(settings), journals, models, tools=_toolbox(settings), keep_journals=keep)
 
 
 def open_client(settings: Settings) -> Client:
@@ -61,25 +65,53 @@ def open_store(settings: Settings) -> Store:
 
 def models_of(settings: Settings) -> Models:
     """Give every model the settings name, and the built-in one."""
-    from contextinfinity.engine.parts import Model, Models
+    from contextinfinity.engine.parts import Models
+    from contextinfinity.providers.opening import Lines
     from contextinfinity.providers.scripted import ScriptedProvider, echo
     from contextinfinity.settings import BUILT_IN
 
-    built_in = Model(name=BUILT_IN, provider=ScriptedProvider(echo), model_id="echo")
-    named = {name: _model(name, one) for name, one in settings.models.items() if one.provider == "scripted"}
+    lines = Lines(settings)
+    models = {BUILT_IN: _model(BUILT_IN, "echo", ScriptedProvider(echo), settings)}
+    for name, said in settings.models.items():
+        if (provider := _provider(said, lines)) is not None:
+            models[name] = _model(name, said.model_id or name, provider, settings, said.options)
     default = settings.general.default_model
-    if default != BUILT_IN and default not in named:
-        provider = settings.models[default].provider
+    if default not in models:
         raise SettingsError(
-            f"general.default_model is {default!r}, a model of {provider}; this release has no such provider yet.",
-            hint="Leave it out, or name a model whose provider is scripted.",
+            f"general.default_model is {default!r}, a model of {settings.models[default].provider}; "
+            "this release has no such provider yet.",
+            hint="Leave it out, or name another model.",
         )
-    return Models(by_name={BUILT_IN: built_in, **named}, default=default)
+    return Models(by_name=models, default=default)
 
 
-def _model(name: str, settings: ModelSettings) -> Model:
-    from contextinfinity.engine.parts import Model
+def _provider(model: ModelSettings, lines: Lines) -> Provider | None:
+    from contextinfinity.providers.opening import REMOTE
     from contextinfinity.providers.scripted import ScriptedProvider, echo
 
-    script = echo if settings.path is None else Path(settings.path)
-    return Model(name=name, provider=ScriptedProvider(script), model_id=settings.model_id or name)
+    if model.provider in REMOTE:
+        return lines.provider(model)
+    if model.provider == "scripted":
+        return ScriptedProvider(echo if model.path is None else Path(model.path))
+    return None
+
+
+def _model(name: str, model_id: str, provider: Provider, settings: Settings, options: Json = None) -> Model:
+    from contextinfinity.engine.parts import Model
+
+    abilities = provider.abilities(model_id)
+    reserve = min(settings.budget.response_reserve_tokens, abilities.context_limit // 4)
+    longest = max(1, min(reserve, abilities.max_output_tokens))
+    return Model(name=name, provider=provider, model_id=model_id, max_output_tokens=longest, options=options)
+
+
+def _toolbox(settings: Settings) -> Toolbox:
+    from contextinfinity.tools.toolbox import Toolbox
+
+    tools = settings.tools
+    return Toolbox(
+        mode=tools.mode,
+        allow_parallel=tools.allow_parallel,
+        timeout_seconds=tools.timeout_seconds,
+        max_rounds=tools.max_rounds,
+    )

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import is_id, new_id, now
-from contextinfinity.domain.message import say
+from contextinfinity.domain.message import ToolOutputItem, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession
 from contextinfinity.domain.state import StateDraft
@@ -200,11 +200,14 @@ class SpeakingMachine(RuleBasedStateMachine):
     def open_step(self, turn: int, owner: str, index: int) -> None:
         self.ask(lambda line: line.store.turns.open_step(line.turn(turn), owner, _new_step(index)))
 
-    @rule(turn=which, owner=owners, step=which)
-    def close_step(self, turn: int, owner: str, step: int) -> None:
+    @rule(turn=which, owner=owners, step=which, index=st.integers(0, 3))
+    def go_on(self, turn: int, owner: str, step: int, index: int) -> None:
         async def ask(line: Line) -> Any:
             end = StepEnd(step_id=await _step(line, turn, step), outcome=Paused(reason="tools"), response=b"\x00raw")
-            return await line.store.turns.close_step(line.turn(turn), owner, end)
+            after = msgspec.structs.replace(
+                _new_step(index), closes=end, inputs=(ToolOutputItem(call_id="c", output="done"),)
+            )
+            return await line.store.turns.open_step(line.turn(turn), owner, after)
 
         self.ask(ask)
 

@@ -37,7 +37,8 @@ KINDS: dict[str, Any] = {kind.__name__: kind for kind in nouns()} | UNIONS
 NEVER_KEPT = {
     *("NewSession", "NewTurn", "NewStep", "NewChunk", "StateDraft", "StepEnd", "TurnEnd"),  # asked for
     *("Lineage", "Stretch", "Backlog", "TakenOver"),  # worked out anew each time
-    *("Prompt", "ProviderRequest", "TextDelta", "Finished"),  # spoken between engine and provider
+    *("Prompt", "ToolSpec", "ProviderRequest", "TextDelta", "Retry", "Finished"),  # spoken between engine and provider
+    *("Abilities", "Prices"),  # looked up
 }
 NEW_KINDS = st.sampled_from(["hologram", "smell", "", "Text", "tool-use"])
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from contextinfinity.domain.events import Delta, Event, TurnDone, TurnStarted
-from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models
+from contextinfinity.providers.contract import Written
 from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.connection import connect
@@ -48,31 +50,49 @@ async def watched(engine: Engine, turn_id: str) -> list[Event]:
     return [stamped.event async for stamped in engine.watch(turn_id)]
 
 
+class HoldsBack(ScriptedProvider):
+    """Says its words, and keeps its last one until it may end."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__([text])
+        self.may_end = asyncio.Event()
+
+    async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
+        async for event in super().stream(written):
+            if isinstance(event, Finished):
+                await self.may_end.wait()
+            yield event
+
+
+async def refused(disk: FailingDisk) -> None:
+    """Wait until the disk has refused a write."""
+    async with asyncio.timeout(20):
+        while not disk.failed:
+            await asyncio.sleep(0)
+
+
 @pytest.mark.req("TURN-9")
 async def test_a_disk_that_is_full_when_the_answer_ends_keeps_it_until_there_is_room(tmp_path: Path) -> None:
     with FailingDisk() as disk:
-        said = asyncio.Event()
-
-        async def answer(_: ProviderRequest) -> Reply:
-            return Reply(text="worth keeping")
-
-        models = Models(by_name={"m": Model(name="m", provider=ScriptedProvider(answer), model_id="m")}, default="m")
+        provider = HoldsBack("worth keeping")
+        models = Models(by_name={"m": Model(name="m", provider=provider, model_id="m")}, default="m")
         store = SqliteStore(tmp_path / "ledger.db", vfs=disk.name)
         async with Engine(store, JournalFolder(tmp_path / "streams"), models) as engine:
-            shown = ""
+            shown = turn_id = ""
             async for event in engine.send("new", "Say something."):
                 if isinstance(event, TurnStarted):
                     turn_id = event.turn_id
                 if isinstance(event, Delta):
-                    disk.break_down()
                     shown += event.text
                     if shown == "worth keeping":
+                        disk.break_down()
+                        provider.may_end.set()
+                        await refused(disk)
                         assert (await store.turns.get(turn_id)).phase is Phase.RESPONDING  # type: ignore[union-attr]
                         disk.mend()
-                        said.set()
                 if isinstance(event, TurnDone):
-                    assert said.is_set()
                     assert (event.turn.outcome, event.turn.text) == ("completed", "worth keeping")
+        assert shown == "worth keeping"
 
 
 async def test_a_consumer_slower_than_the_model_gets_everything(build: Build) -> None:

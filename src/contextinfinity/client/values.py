@@ -89,7 +89,7 @@ class Pins(Struct, frozen=True, kw_only=True):
 
 def shown_turn(turn: Turn) -> ShownTurn:
     """Show a turn, running or over."""
-    answer = turn.answer.rendered_text if turn.answer else ""
+    answer = turn.text
     return ShownTurn(
         thread_id=turn.session_id,
         branch_id=turn.branch_id,

@@ -72,6 +72,7 @@ class ToolCalled(Struct, frozen=True, kw_only=True, tag="tool"):
     name: str
     arguments: Json = None
     output: Json = None
+    is_error: bool = False
 
 
 class Retrying(Struct, frozen=True, kw_only=True, tag="retry"):

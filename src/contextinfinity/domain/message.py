@@ -7,8 +7,10 @@ dropped: a conversation survives the vocabulary of its day.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 Json: TypeAlias = Any
@@ -82,14 +84,20 @@ class Message(Struct, frozen=True, kw_only=True):
         return "".join([block.text for block in self.blocks if isinstance(block, TextBlock)])
 
 
+def blob_of(image: ImageBlock) -> str | None:
+    """Name the blob that holds an image's bytes; None when they are elsewhere."""
+    source = image.source
+    return str(source.get("sha256")) if isinstance(source, dict) and source.get("type") == "blob" else None
+
+
 def blobs_of(blocks: tuple[ContentBlock, ...]) -> tuple[str, ...]:
     """Name the blobs that blocks refer to, nested ones too, each once."""
     found: dict[str, None] = {}
     for block in blocks:
         if isinstance(block, ToolResultBlock):
             found.update(dict.fromkeys(blobs_of(block.content)))
-        elif isinstance(block, ImageBlock) and isinstance(block.source, dict) and block.source.get("type") == "blob":
-            found[str(block.source.get("sha256"))] = None
+        elif isinstance(block, ImageBlock) and (sha256 := blob_of(block)) is not None:
+            found[sha256] = None
     return tuple(found)
 
 
@@ -112,11 +120,12 @@ class ToolCallItem(Struct, frozen=True, kw_only=True, tag="tool_call"):
     arguments: Json
 
 
-class ToolOutputItem(Struct, frozen=True, kw_only=True, tag="tool_output"):
-    """What was given back for a call."""
+class ToolOutputItem(Struct, frozen=True, kw_only=True, tag="tool_output", omit_defaults=True):
+    """What was given back for a call: the blocks of its result, or a text."""
 
     call_id: str
     output: Json
+    is_error: bool = False
 
 
 class ReasoningItem(Struct, frozen=True, kw_only=True, tag="reasoning", omit_defaults=True):
@@ -141,3 +150,31 @@ class UnknownItem(Struct, frozen=True, kw_only=True, tag="unknown"):
 
 
 TranscriptItem: TypeAlias = AssistantItem | ToolCallItem | ToolOutputItem | ReasoningItem | MetadataItem | UnknownItem
+
+_BLOCKS = msgspec.json.Decoder(tuple[ContentBlock, ...])
+
+
+def blocks_of(items: Iterable[TranscriptItem]) -> tuple[ContentBlock, ...]:
+    """Give what items say as blocks: words, calls and results; thinking and notes are not part of what is said."""
+    blocks: list[ContentBlock] = []
+    for item in items:
+        match item:
+            case AssistantItem():
+                blocks.extend(item.blocks)
+            case ToolCallItem():
+                blocks.append(ToolUseBlock(tool_use_id=item.call_id, name=item.name, input=item.arguments))
+            case ToolOutputItem():
+                content = _result_blocks(item.output)
+                blocks.append(ToolResultBlock(tool_use_id=item.call_id, content=content, is_error=item.is_error))
+    return tuple(blocks)
+
+
+def _result_blocks(output: Json) -> tuple[ContentBlock, ...]:
+    """Read the output of a tool: blocks as we write them, a text, or whatever JSON it is."""
+    if isinstance(output, str):
+        return (TextBlock(text=output),)
+    written = msgspec.json.encode(output)
+    try:
+        return _BLOCKS.decode(written)
+    except msgspec.ValidationError:
+        return (TextBlock(text=written.decode()),)

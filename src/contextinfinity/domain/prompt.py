@@ -1,4 +1,4 @@
-"""What a provider is asked, before it has a wire form.
+"""What a provider is asked, before it has a wire form, and what comes back.
 
 System texts first, then messages in order, the current one last. Only a provider's adapter knows how its
 vendor wants to hear it.
@@ -14,19 +14,35 @@ from contextinfinity.domain.message import Json, Message, TranscriptItem
 from contextinfinity.domain.turn import StepOutcome, Usage
 
 
-class Prompt(Struct, frozen=True, kw_only=True):
-    """One request in neutral form."""
+class ToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool that a model may call; ``parameters`` is the JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Json
+
+
+class Prompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request in neutral form.
+
+    ``markers`` are places among system texts and messages, counted through: the prefix that ends with that piece
+    is worth caching. ``response_format`` is a JSON schema that the answer must follow.
+    """
 
     system: tuple[str, ...]
     messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    response_format: Json = None
+    markers: tuple[int, ...] = ()
 
 
-class ProviderRequest(Struct, frozen=True, kw_only=True):
-    """A prompt for a model."""
+class ProviderRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A prompt for a model. ``options`` go to the provider as they are; ``cache_key`` names the conversation."""
 
     model_id: str
     prompt: Prompt
     max_output_tokens: int = 4000
+    cache_key: str | None = None
     options: Json = None
 
 
@@ -34,6 +50,14 @@ class TextDelta(Struct, frozen=True, kw_only=True, tag="text"):
     """A piece of the answer's text."""
 
     text: str
+
+
+class Retry(Struct, frozen=True, kw_only=True, tag="retry"):
+    """The provider could not answer; it is asked again after a while."""
+
+    attempt: int
+    reason: str
+    wait_seconds: float
 
 
 class Finished(Struct, frozen=True, kw_only=True, tag="finished"):
@@ -45,4 +69,4 @@ class Finished(Struct, frozen=True, kw_only=True, tag="finished"):
     response: str | None = None
 
 
-ProviderEvent: TypeAlias = TextDelta | Finished
+ProviderEvent: TypeAlias = TextDelta | Retry | Finished

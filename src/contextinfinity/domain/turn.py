@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, StepId, TurnId, WorkerId
-from contextinfinity.domain.message import Json, Message, ToolOutputItem, TranscriptItem
+from contextinfinity.domain.message import Json, Message, TextBlock, ToolOutputItem, TranscriptItem, blocks_of
 from contextinfinity.domain.plan import Plan
 
 
@@ -135,7 +135,11 @@ class NewTurn(Struct, frozen=True, kw_only=True):
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
-    """A provider call about to be made; ``inputs`` are the tool outputs it answers."""
+    """A provider call about to be made.
+
+    ``closes`` is the end of the step it goes on from, ``inputs`` are the tool outputs it answers: all three become
+    durable together, so that no crash leaves calls whose results are lost.
+    """
 
     id: StepId
     step_index: int
@@ -143,6 +147,7 @@ class NewStep(Struct, frozen=True, kw_only=True):
     model_id: str
     plan: Plan
     inputs: tuple[ToolOutputItem, ...] = ()
+    closes: StepEnd | None = None
 
 
 class StepEnd(Struct, frozen=True, kw_only=True):
@@ -193,6 +198,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     state_after: StateId | None = None
+    rounds: tuple[TranscriptItem, ...] = ()
+    """What went to and fro between model and tools before the answer, in order; known once the turn has ended."""
     answer: Message | None = None
     outcome: TurnOutcome | None = None
     error: Problem | None = None
@@ -204,6 +211,12 @@ class Turn(Struct, frozen=True, kw_only=True):
     degraded: bool = False
     cancel_requested: bool = False
     metadata: Json = None
+
+    @property
+    def text(self) -> str:
+        """All the model said in words, before its tools and after."""
+        said = (*blocks_of(self.rounds), *(self.answer.blocks if self.answer else ()))
+        return "".join([block.text for block in said if isinstance(block, TextBlock)])
 
 
 class Step(Struct, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ UPGRADES: Mapping[int, Upgrade] = {}
 _BLOCKS = (TextBlock, ToolUseBlock, ToolResultBlock, ImageBlock, ReasoningBlock, UnknownBlock)
 _ITEMS = (AssistantItem, ToolCallItem, ToolOutputItem, ReasoningItem, MetadataItem, UnknownItem)
 _BLOCK_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _BLOCKS)
-_ITEM_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _ITEMS) | {"answer"}  # what stores refer by
+_ITEM_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in _ITEMS) | {"answer", "call"}  # what stores refer by
 _OPEN_UNIONS: Mapping[Any, frozenset[str]] = {ContentBlock: _BLOCK_TAGS, TranscriptItem: _ITEM_TAGS}
 _encoder = msgspec.json.Encoder()
 _canonical = msgspec.json.Encoder(order="sorted")

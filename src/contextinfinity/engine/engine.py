@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import TypeAlias, TypedDict, Unpack
@@ -35,6 +35,7 @@ from contextinfinity.engine.watch import Stamped, finished, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerError, NotFound, WorkerLost
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder, parse_event_id
+from contextinfinity.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +77,16 @@ class Engine:
     """Answers messages and keeps them."""
 
     def __init__(
-        self, store: Store, journals: JournalFolder, models: Models, *, keep_journals: timedelta = timedelta(hours=1)
+        self,
+        store: Store,
+        journals: JournalFolder,
+        models: Models,
+        *,
+        tools: Toolbox | None = None,
+        keep_journals: timedelta = timedelta(hours=1),
     ) -> None:
         self.store = store
+        self.tools = tools or Toolbox()
         self._journals = journals
         self.models = models
         self.keep_journals = keep_journals
@@ -89,16 +97,11 @@ class Engine:
         self._closed = False
 
     async def __aenter__(self) -> Engine:
-        try:
-            await self.presence.__aenter__()
-            try:
-                await self._start()
-            except BaseException:
-                await self.presence.__aexit__(None, None, None)
-                raise
-        except BaseException:
-            await self._let_go()
-            raise
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._let_go)
+            await undo.enter_async_context(self.presence)
+            await self._start()
+            undo.pop_all()
         return self
 
     async def __aexit__(
@@ -173,14 +176,8 @@ class Engine:
         self._accepting.add(accepting)
         accepting.add_done_callback(self._accepted)
         turn = await asyncio.shield(accepting)
-        log.info(
-            "thread %s %s, branch %s, turn %d, turns loaded %d",
-            session.id,
-            "found" if found else "created",
-            turn.branch_id,
-            turn.turn_seq,
-            turn.turn_seq - 1,
-        )
+        there, place, loaded = "found" if found else "created", turn.branch_id, turn.turn_seq - 1
+        log.info("thread %s %s, branch %s, turn %d, turns loaded %d", session.id, there, place, loaded + 1, loaded)
         return turn, found
 
     def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
@@ -256,13 +253,16 @@ class Engine:
 
     def _take_up_work(self) -> None:
         worker = self.presence.worker.id
-        self._parts = Parts(store=self.store, journals=self._journals, models=self.models, worker=worker)
+        self._parts = Parts(
+            store=self.store, journals=self._journals, models=self.models, tools=self.tools, worker=worker
+        )
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self.store))
         self.afterwards.start()
 
     async def _let_go(self) -> None:
         with suppress(LedgerError):
             self._journals.close()
+        await self.models.close()
         await self.store.close()
 
     async def _accept(self, new: NewTurn, model: Model) -> Turn:
@@ -301,18 +301,20 @@ class Engine:
         A journal is needed until the turn of its step is settled, so none is removed after a recovery that failed.
         When we ourselves were declared dead, we go on as a new worker.
         """
+        settled = True  # the start has seen to that
         while True:
             try:
-                await asyncio.to_thread(self._journals.prune, self.keep_journals)
+                if settled:
+                    await asyncio.to_thread(self._journals.prune, self.keep_journals)
+                settled = False
                 await wait_for_any(self.presence.lost, seconds=HOUSEKEEPING_SECONDS)
                 if self.presence.lost.is_set():
                     await self._enter_again()
                 await recover(self._parts, await self.presence.find_dead())
+                settled = True
             except Exception as error:  # whatever it is, it must not end the housekeeping
                 log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
-                with suppress(LedgerError):
-                    await recover(self._parts, await self.presence.find_dead())
 
     async def _enter_again(self) -> None:
         """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""

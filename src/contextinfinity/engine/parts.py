@@ -7,15 +7,23 @@ and then waits for it, so that nothing that happens in between is missed.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from contextinfinity.domain.ids import StepId, TurnId, WorkerId
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.contract import Provider
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import Journal, JournalFolder
+from contextinfinity.text.tokens import Counter, counter_of
+from contextinfinity.tools.toolbox import Toolbox
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +33,20 @@ class Model:
     name: str
     provider: Provider
     model_id: str
+    max_output_tokens: int = 4000
+    options: Json = None
+    """What is passed on to the provider as it is."""
+
+    @property
+    def counter(self) -> Counter:
+        """What counts tokens as this model does."""
+        abilities = self.provider.abilities(self.model_id)
+        return counter_of(self.provider.name, self.model_id, abilities.encoding)
+
+    def learn(self, plan: Plan, finished: Finished | None) -> None:
+        """Compare what we counted with what the provider says it was."""
+        if finished is not None and finished.usage.input_tokens:
+            self.counter.learn(sum(section.tokens for section in plan.sections), finished.usage.input_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +63,14 @@ class Models:
             known = ", ".join(sorted(self.by_name))
             raise InvalidInput(f"There is no model {wanted!r}; there are: {known}.", hint="Name it under [models].")
         return self.by_name[wanted]
+
+    async def close(self) -> None:
+        """Let go of what their providers hold."""
+        for model in self.by_name.values():
+            try:
+                await model.provider.close()
+            except Exception:  # one that cannot be closed must not keep the others open
+                log.warning("%s could not be closed", model.provider.name, exc_info=True)
 
 
 class News:
@@ -65,6 +95,10 @@ class Running:
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.steps: list[StepId] = []
+        self.rounds = 0
+        """How often its model was asked again after tools were run."""
+        self.has_spoken = False
+        """Whether an earlier step said something in words."""
         self.journal: Journal | None = None
         self.cancelled = asyncio.Event()
         self.news = News()
@@ -89,6 +123,7 @@ class Parts:
     journals: JournalFolder
     models: Models
     worker: WorkerId
+    tools: Toolbox = field(default_factory=Toolbox)
     taken_over: dict[TurnId, None] = field(default_factory=dict)
     """Turns of dead workers that are ours now and not brought to an end yet, oldest first."""
     branches: News = field(default_factory=News)

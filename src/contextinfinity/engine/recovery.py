@@ -10,17 +10,20 @@ Only dead owners' turns are touched. Running it twice, or in two processes at on
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId
-from contextinfinity.domain.message import AssistantItem, say
+from contextinfinity.domain.message import AssistantItem, TextBlock, ToolOutputItem, blocks_of, say
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Cancelled, Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn import Failed as StepFailed
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.respond import from_finished, with_counts
+from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
 from contextinfinity.storage.journal import END, Entry, JournalFolder
 
@@ -28,12 +31,7 @@ log = logging.getLogger(__name__)
 
 # Prepared here, while there is one thread: msgspec takes the process down when two prepare one type at once.
 _LAST_WORD = msgspec.json.Decoder(Finished)
-
-INTERRUPTED = Problem(
-    code="interrupted",
-    message="The process that answered was stopped before the end.",
-    hint="Ask again to get a whole answer.",
-)
+_OUTPUT = msgspec.json.Decoder(ToolOutputItem)
 
 
 async def recover(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
@@ -75,7 +73,15 @@ async def reconstruct(parts: Parts, turn: Turn, why: Problem = INTERRUPTED) -> t
     unclosed = [step for step in steps if step.outcome is None]
     if not unclosed:
         return TurnEnd(outcome="failed", error=why), False
-    return from_journal(parts.journals, unclosed[-1], why)
+    end, is_final = from_journal(parts.journals, unclosed[-1], why)
+    if end.outcome == "failed" and end.answer is None and any(has_words(step) for step in steps):
+        end = replace(end, outcome="incomplete")
+    return end, is_final
+
+
+def has_words(step: Step) -> bool:
+    """Tell whether a step said something in words."""
+    return any(isinstance(block, TextBlock) and block.text for block in blocks_of(step.items))
 
 
 def from_journal(journals: JournalFolder, step: Step, why: Problem) -> tuple[TurnEnd, bool]:
@@ -84,29 +90,49 @@ def from_journal(journals: JournalFolder, step: Step, why: Problem) -> tuple[Tur
     _end_journal(journals, step)
     text = "".join(entry.payload["text"] for entry in entries if entry.event_type == "text")
     shown = len(text.encode())
-    for entry in entries:
-        if entry.event_type == "finished":
-            last_word = _LAST_WORD.decode(msgspec.json.encode(entry.payload))
-            if not isinstance(last_word.outcome, StepFailed):
-                return with_counts(from_finished(last_word, step.id), shown, shown), True
-    ended = cut_off(step, text, entries[-1] if entries else None, why)
+    last_word = next((entry for entry in entries if entry.event_type == "finished"), None)
+    finished = None if last_word is None else _LAST_WORD.decode(msgspec.json.encode(last_word.payload))
+    if finished is not None and not isinstance(finished.outcome, StepFailed):
+        ended = after_last_word(step, finished, entries, why)
+    else:
+        ended = cut_off(step, text, entries, why)
     return with_counts(ended, shown, shown), ended.error is None
 
 
-def cut_off(step: Step, text: str, last: Entry | None, why: Problem) -> TurnEnd:
+def after_last_word(step: Step, finished: Finished, entries: Sequence[Entry], why: Problem) -> TurnEnd:
+    """Say how a step ended whose provider had said all: as it said, unless tools were being run."""
+    outputs = [_OUTPUT.decode(msgspec.json.encode(e.payload)) for e in entries if e.event_type == "output"]
+    ended = from_finished(finished, step.id, outputs)
+    outcome, problem = _known_end(entries)
+    if outcome == "cancelled":
+        return replace(ended, outcome="cancelled")
+    if problem is not None:
+        return replace(ended, outcome="failed", error=problem)
+    if any(entry.event_type == "call" and entry.payload["run"] for entry in entries):
+        return replace(ended, outcome="incomplete", error=why)
+    return ended
+
+
+def cut_off(step: Step, text: str, entries: Sequence[Entry], why: Problem) -> TurnEnd:
     """Say how a step ended that its provider did not end: stopped by a person, failed, or cut by the crash."""
     answer = say("assistant", text) if text else None
     items = (AssistantItem(blocks=answer.blocks),) if answer else ()
-    known = last.payload if last is not None and last.event_type == END else {}
-    if known.get("outcome") == "cancelled":
+    outcome, problem = _known_end(entries)
+    if outcome == "cancelled":
         return TurnEnd(
             outcome="cancelled", answer=answer, step=StepEnd(step_id=step.id, outcome=Cancelled(), items=items)
         )
-    problem = why
-    with suppress(msgspec.ValidationError):
-        problem = msgspec.convert(known.get("error"), Problem)
+    problem = problem or why
     end = StepEnd(step_id=step.id, outcome=Incomplete(reason=problem.code), items=items)
     return TurnEnd(outcome="incomplete" if answer else "failed", answer=answer, step=end, error=problem)
+
+
+def _known_end(entries: Sequence[Entry]) -> tuple[str | None, Problem | None]:
+    """Read how the step ended from its journal's last line, where its worker came to write one."""
+    known = entries[-1].payload if entries and entries[-1].event_type == END else {}
+    with suppress(msgspec.ValidationError):
+        return known.get("outcome"), msgspec.convert(known.get("error"), Problem)
+    return known.get("outcome"), None
 
 
 def _entries(journals: JournalFolder, step: Step) -> list[Entry]:
@@ -131,6 +157,10 @@ def _is_whole(entry: Entry) -> bool:
                 return isinstance(entry.payload["text"], str)
             case "finished":
                 _LAST_WORD.decode(msgspec.json.encode(entry.payload))
+            case "output":
+                _OUTPUT.decode(msgspec.json.encode(entry.payload))
+            case "call":
+                return isinstance(entry.payload["run"], bool)
             case str() if entry.event_type == END:
                 return isinstance(entry.payload, dict)
     except (KeyError, TypeError, msgspec.ValidationError):

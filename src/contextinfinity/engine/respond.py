@@ -1,29 +1,28 @@
-"""One provider call: from a prompt to a final answer.
+"""From a prompt to a final answer: one provider call, or as many as its tools and its size take.
 
-The call and the transaction that records it (TX-P) begin together; nothing is shown before that is durable. Every
-piece goes into the journal first: the journal is the stream, and whoever watches reads it there. When the provider
-has said its last word, or a person has, or it broke off, the journal is ended and the turn made final (TX-A).
+A call that was too large is made again with less; a call that asks for tools is followed by another with their
+results. When the provider has said its last word, or a person has, or it broke off, the journal is ended and the turn
+made final (TX-A).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from contextinfinity.domain.ids import StepId, new_id
-from contextinfinity.domain.message import AssistantItem, ContentBlock, Message, TextBlock
-from contextinfinity.domain.prompt import Finished, ProviderRequest, TextDelta
+from contextinfinity.domain.ids import StepId
+from contextinfinity.domain.message import AssistantItem, Message, ToolOutputItem, blocks_of, say
+from contextinfinity.domain.prompt import Finished, Retry
 from contextinfinity.domain.turn import (
     Cancelled,
     Completed,
     Failed,
     Incomplete,
-    NewStep,
     Paused,
     Problem,
     StepEnd,
@@ -33,12 +32,16 @@ from contextinfinity.domain.turn import (
     TurnOutcome,
 )
 from contextinfinity.engine.parts import Model, Parts, Running
-from contextinfinity.errors import ContextInfinityError, LedgerClosed, LedgerError, ProviderError
-from contextinfinity.prompt.assemble import Assembled
-from contextinfinity.storage.journal import Journal
+from contextinfinity.engine.rounds import run_tools
+from contextinfinity.engine.step import INTERRUPTED, Heard, ask, take
+from contextinfinity.errors import LedgerClosed, LedgerError
+from contextinfinity.prompt.assemble import VERBATIM_TOKENS, Material, assemble, smaller_bound
+from contextinfinity.prompt.render import render_rounds
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
+
+SIZE_RETRIES = 3
+"""How often a prompt that was too large is sent again, smaller each time."""
 
 OUTCOMES: dict[type[StepOutcome], TurnOutcome] = {
     Completed: "completed",
@@ -49,164 +52,106 @@ OUTCOMES: dict[type[StepOutcome], TurnOutcome] = {
 }
 
 
-class Heard:
-    """What has come back so far."""
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.finished: Finished | None = None
-        self.problem: Problem | None = None
-
-    @property
-    def text(self) -> str:
-        """The words so far."""
-        return "".join(self.pieces)
-
-
-async def respond(parts: Parts, running: Running, model: Model, assembled: Assembled) -> None:
-    """Ask the model and make its answer final."""
-    step = NewStep(
-        id=new_id(),
-        step_index=len(running.steps),
-        provider=model.provider.name,
-        model_id=model.model_id,
-        plan=assembled.plan,
-    )
-    opened = asyncio.create_task(parts.store.turns.open_step(running.turn.id, parts.worker, step))
-    request = ProviderRequest(model_id=model.model_id, prompt=assembled.prompt)
-    heard = Heard()
-
-    async def show() -> Journal:
-        """Begin the journal once the step is durable: from now on watchers see what is said."""
-        running.move(await asyncio.shield(opened))
-        running.journal = parts.journals.open(step.id, step.provider)
-        running.steps.append(step.id)
-        return running.journal
-
-    running.journal = None
-    listening = asyncio.create_task(listen(model, request, heard, show))
-    interrupted = await until_done_or_cancelled(parts, running, listening)
-    running.move(await settled(opened))
-    await end(parts, running, step, heard)
-    if interrupted:
-        raise interrupted
+async def respond(parts: Parts, running: Running, model: Model, material: Material) -> None:
+    """Ask the model until it has said its last word, and make its answer final."""
+    bound, rejections = VERBATIM_TOKENS, 0
+    closes: StepEnd | None = None
+    inputs: tuple[ToolOutputItem, ...] = ()
+    while True:
+        assembled = assemble(material, model.counter, bound)
+        heard = await ask(parts, running, model, assembled, closes, inputs)
+        model.learn(assembled.plan, heard.finished)
+        smaller = smaller_bound(assembled) if rejections < SIZE_RETRIES and too_large(heard) else None
+        if smaller is not None:
+            bound, rejections = smaller, rejections + 1
+            await announce(parts, running, heard, rejections)
+            closes, inputs = await going_on(running, heard), ()
+        elif await run_tools(parts, running, heard):
+            rejections, running.has_spoken = 0, running.has_spoken or bool(heard.pieces)
+            closes, inputs = await going_on(running, heard), tuple(heard.outputs)
+            material = replace(material, rounds=(*material.rounds, *told(heard)))
+        else:
+            break
+    await end(parts, running, heard)
+    if heard.interrupted:
+        raise heard.interrupted
 
 
-async def settled(writing: asyncio.Task[Turn]) -> Turn:
-    """Wait for a write that goes on even when we are stopped: what follows must know whether it was done."""
-    try:
-        return await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await asyncio.wait({writing})
-        raise
+def too_large(heard: Heard) -> bool:
+    """Tell whether a call came to nothing because the prompt did not fit."""
+    return heard.problem is not None and heard.problem.code == "size" and not heard.pieces
 
 
-async def listen(
-    model: Model,
-    request: ProviderRequest,
-    heard: Heard,
-    show: Callable[[], Awaitable[Journal]],
-) -> None:
-    """Take what the provider says into the journal."""
-    journal: Journal | None = None
-    try:
-        async for event in model.provider.stream(request):
-            journal = journal or await show()
-            if isinstance(event, TextDelta):
-                journal.append("text", {"text": event.text}, shown=len(event.text.encode()))
-                heard.pieces.append(event.text)
-            else:
-                heard.finished = event
-                journal.append("finished", msgspec.to_builtins(event))
-    except ProviderError as error:
-        heard.problem = Problem(code=error.kind, message=error.message, hint=error.hint)
-    except ContextInfinityError as error:
-        heard.problem = Problem(code=error.code, message=error.message, hint=error.hint)
-    except Exception as error:  # a provider may break in any way; the step must still be closed
-        log.exception("the provider %s broke", model.provider.name)
-        heard.problem = Problem(
-            code="provider", message=f"{model.provider.name} broke: {type(error).__name__}: {error}"
-        )
+def told(heard: Heard) -> tuple[Message, ...]:
+    """Give what a step adds to the next one's prompt: what the model said, thought and called, and what came of it."""
+    said = heard.finished.items if heard.finished else ()
+    return render_rounds((*said, *heard.outputs), running=True)
 
 
-async def until_done_or_cancelled(
-    parts: Parts, running: Running, listening: asyncio.Task[None]
-) -> asyncio.CancelledError | None:
-    """Wait for the end of the answer, or stop it: a person asked, here or elsewhere, or the process ends."""
-    asked = asyncio.create_task(asked_to_stop(parts, running))
-    try:
-        await asyncio.wait({listening, asked}, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError as interrupted:
-        return interrupted
-    finally:
-        for task in (listening, asked):
-            task.cancel()
-        await asyncio.wait({listening, asked})
-    if not listening.cancelled():
-        listening.result()
-    return None
+async def announce(parts: Parts, running: Running, heard: Heard, attempt: int) -> None:
+    """Tell watchers that a prompt is sent again, smaller."""
+    running.journal = running.journal or parts.journals.open(heard.step.id, heard.step.provider)
+    reason = "The prompt was too large for the model; it is sent again with less."
+    take(Retry(attempt=attempt, reason=reason, wait_seconds=0), heard, running.journal)
 
 
-async def asked_to_stop(parts: Parts, running: Running) -> None:
-    """Return when somebody wants the turn stopped; other processes leave a mark on the turn."""
-    while not running.cancelled.is_set():
-        with suppress(LedgerError):
-            turn = await parts.store.turns.get(running.turn.id)
-            if turn is not None and turn.cancel_requested:
-                running.cancelled.set()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(running.cancelled.wait(), parts.look_seconds * 5)
+async def going_on(running: Running, heard: Heard) -> StepEnd:
+    """End the journal of a step that another one follows, and say how the step ended."""
+    finished = heard.finished
+    ended = from_finished(finished, heard.step.id) if finished else how_it_ended(running, heard)
+    step = (await end_journal(running, ended)).step
+    assert step is not None  # noqa: S101 - both ways above give one
+    return step
 
 
-async def end(parts: Parts, running: Running, step: NewStep, heard: Heard) -> None:
+async def end(parts: Parts, running: Running, heard: Heard) -> None:
     """End the journal, then make the turn final or failed."""
-    ended = how_it_ended(running, heard, step)
-    if (journal := running.journal) is not None:
-        with suppress(LedgerError):  # what the disk refuses here, TX-A below tries to keep
-            await journal.finish({"outcome": ended.outcome, "error": msgspec.to_builtins(ended.error)})
-        counts = journal.durability()
-        ended = with_counts(ended, counts.displayed, counts.durable)
+    ended = await end_journal(running, how_it_ended(running, heard))
     settle = parts.store.turns.finalise if final(ended) else parts.store.turns.fail
     running.move(await insist(lambda: settle(running.turn.id, parts.worker, ended)))
 
 
-def how_it_ended(running: Running, heard: Heard, step: NewStep) -> TurnEnd:
+async def end_journal(running: Running, ended: TurnEnd) -> TurnEnd:
+    """Say in the journal that nothing more follows there; note how much of it was shown and durable."""
+    if (journal := running.journal) is None:
+        return ended
+    with suppress(LedgerError):  # what the disk refuses here, the transaction that follows tries to keep
+        await journal.finish({"outcome": ended.outcome, "error": msgspec.to_builtins(ended.error)})
+    counts = journal.durability()
+    return with_counts(ended, counts.displayed, counts.durable)
+
+
+def how_it_ended(running: Running, heard: Heard) -> TurnEnd:
     """Say how a turn ended, from what was heard."""
     if heard.finished is not None and not isinstance(heard.finished.outcome, Failed):
-        return from_finished(heard.finished, step.id)
-    answer = Message(role="assistant", blocks=(TextBlock(text=heard.text),)) if heard.pieces else None
+        ended = from_finished(heard.finished, heard.step.id, heard.outputs)
+        if (problem := heard.problem) is not None:
+            return replace(ended, outcome="incomplete" if problem == INTERRUPTED else "failed", error=problem)
+        return replace(ended, outcome="cancelled") if heard.stopped else ended
+    answer = say("assistant", heard.text) if heard.pieces else None
     items = (AssistantItem(blocks=answer.blocks),) if answer else ()
+    step = StepEnd(step_id=heard.step.id, outcome=Cancelled(), items=items)
     if running.cancelled.is_set():
-        return TurnEnd(
-            outcome="cancelled", answer=answer, step=StepEnd(step_id=step.id, outcome=Cancelled(), items=items)
-        )
+        return TurnEnd(outcome="cancelled", answer=answer, step=step)
     problem = heard.problem or _unfinished(heard)
-    outcome = Failed(code=problem.code, message=problem.message)
+    failed = Failed(code=problem.code, message=problem.message)
     return TurnEnd(
-        outcome="incomplete" if answer else "failed",
+        outcome="incomplete" if answer or running.has_spoken else "failed",
         answer=answer,
         error=problem,
-        step=StepEnd(step_id=step.id, outcome=Incomplete(reason=problem.code) if answer else outcome, items=items),
+        step=replace(step, outcome=Incomplete(reason=problem.code) if answer else failed),
     )
 
 
-def from_finished(finished: Finished, step_id: StepId) -> TurnEnd:
-    """Say how a turn ended that the provider itself ended."""
-    blocks: tuple[ContentBlock, ...] = ()
-    for item in finished.items:
-        if isinstance(item, AssistantItem):
-            blocks += item.blocks
+def from_finished(finished: Finished, step_id: StepId, outputs: Sequence[ToolOutputItem] = ()) -> TurnEnd:
+    """Say how a turn ended that the provider itself ended, perhaps while its tools ran."""
+    items = (*finished.items, *outputs)
+    blocks = blocks_of(items)
     response = None if finished.response is None else finished.response.encode()
     return TurnEnd(
         outcome=OUTCOMES[type(finished.outcome)],
         answer=Message(role="assistant", blocks=blocks) if blocks else None,
-        step=StepEnd(
-            step_id=step_id,
-            outcome=finished.outcome,
-            items=finished.items,
-            usage=finished.usage,
-            response=response,
-        ),
+        step=StepEnd(step_id=step_id, outcome=finished.outcome, items=items, usage=finished.usage, response=response),
     )
 
 
@@ -227,8 +172,7 @@ def with_counts(end: TurnEnd, displayed: int, durable: int) -> TurnEnd:
     """Note how much was shown and how much of it was durable by then."""
     if end.step is None:
         return end
-    step = msgspec.structs.replace(end.step, displayed_bytes=displayed, durable_bytes=durable)
-    return msgspec.structs.replace(end, step=step)
+    return replace(end, step=replace(end.step, displayed_bytes=displayed, durable_bytes=durable))
 
 
 async def insist(write: Callable[[], Awaitable[Turn]], pause: float = 0.1, longest: float = 5.0) -> Turn:

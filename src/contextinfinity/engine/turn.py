@@ -15,8 +15,9 @@ from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
+from contextinfinity.engine.step import problem_of
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
-from contextinfinity.prompt.assemble import VERBATIM_TOKENS, assemble
+from contextinfinity.prompt.assemble import VERBATIM_TOKENS, Material
 from contextinfinity.text.tokens import CHARACTERS_A_TOKEN
 
 log = logging.getLogger(__name__)
@@ -29,17 +30,14 @@ async def answer(parts: Parts, running: Running, model: Model) -> None:
     """Carry an accepted turn to its end."""
     try:
         if await take_place(parts, running):
-            earlier = await recall(parts, running.turn)
-            session = await parts.store.sessions.get(running.turn.session_id)
-            assembled = assemble(session.system if session else None, earlier, running.turn)
-            await respond(parts, running, model, assembled)
+            await respond(parts, running, model, await recall(parts, running.turn, model))
     except TurnLost as error:
         log.warning("turn %s was given to another worker: %s", running.turn.id, error)
     except asyncio.CancelledError:
         await asyncio.shield(fail(parts, running, Problem(code="interrupted", message="The process was stopped.")))
         raise
     except ContextInfinityError as error:
-        await fail(parts, running, Problem(code=error.code, message=error.message, hint=error.hint))
+        await fail(parts, running, problem_of(error))
     except Exception as error:  # a bug of ours must not leave the branch blocked
         log.exception("turn %s failed", running.turn.id)
         await fail(parts, running, Problem(code="internal", message=f"{type(error).__name__}: {error}"))
@@ -70,15 +68,26 @@ async def take_place(parts: Parts, running: Running) -> bool:
     return False
 
 
-async def recall(parts: Parts, turn: Turn) -> list[Turn]:
+async def recall(parts: Parts, turn: Turn, model: Model) -> Material:
+    """Read what the prompt is made from: the system text, the tools, what was said before."""
+    session = await parts.store.sessions.get(turn.session_id)
+    abilities = model.provider.abilities(model.model_id)
+    return Material(
+        turn=turn,
+        system=session.system if session else None,
+        earlier=tuple(await read_back(parts, turn)),
+        tools=parts.tools.specs if abilities.tools else (),
+    )
+
+
+async def read_back(parts: Parts, turn: Turn) -> list[Turn]:
     """Read the earlier turns, newest page first, until they surely fill the verbatim part or there are no more."""
     turns: list[Turn] = []
     room = VERBATIM_TOKENS * CHARACTERS_A_TOKEN
     before = turn.turn_seq
     while room > 0 and (page := await parts.store.turns.history(turn.branch_id, limit=PAGE, before=before)):
         turns[:0] = page
-        room -= sum(len(earlier.user_message.rendered_text) for earlier in page)
-        room -= sum(len(earlier.answer.rendered_text) for earlier in page if earlier.answer)
+        room -= sum(len(earlier.user_message.rendered_text) + len(earlier.text) for earlier in page)
         before = page[0].turn_seq
         if len(page) < PAGE:
             break

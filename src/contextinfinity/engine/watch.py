@@ -14,7 +14,17 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from contextinfinity.domain.events import Delta, Durability, Event, FinishedTurn, StepStarted, TurnDone, TurnFailed
+from contextinfinity.domain.events import (
+    Delta,
+    Durability,
+    Event,
+    FinishedTurn,
+    Retrying,
+    StepStarted,
+    ToolCalled,
+    TurnDone,
+    TurnFailed,
+)
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.turn import OPEN_PHASES, Phase, Step, Turn
 from contextinfinity.engine.parts import Parts, Running
@@ -38,7 +48,7 @@ def finished(turn: Turn) -> FinishedTurn:
         turn_seq=turn.turn_seq,
         phase=turn.phase,
         outcome=turn.outcome or "completed",
-        text=turn.answer.rendered_text if turn.answer else "",
+        text=turn.text,
         usage=turn.usage,
         model=turn.model,
         created_at=turn.created_at,
@@ -65,9 +75,8 @@ async def watch(
     place, announced = _Place(*after), after[0] if after[1] else -1
     while True:
         news = running.news.listen() if running else None
-        turn, steps = await _look(parts, turn_id)
-        if place.index < len(steps):
-            step = steps[place.index]
+        turn, step = await _look(parts, turn_id, place.index)
+        if step is not None:
             if announced < place.index:
                 announced = place.index
                 yield Stamped(event=_started(step))
@@ -84,12 +93,12 @@ async def watch(
     yield Stamped(event=TurnDone(turn=finished(turn)))
 
 
-async def _look(parts: Parts, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
-    """Read the turn and its steps as they are now."""
+async def _look(parts: Parts, turn_id: TurnId, index: int) -> tuple[Turn, Step | None]:
+    """Read the turn and one of its steps as they are now."""
     turn = await parts.store.turns.get(turn_id)
     if turn is None:
         raise NotFound(f"There is no turn {turn_id}.")
-    return turn, await parts.store.turns.steps(turn_id)
+    return turn, next(iter(await parts.store.turns.steps(turn_id, first=index)), None)
 
 
 async def _follow(parts: Parts, running: Running | None, step: Step, place: _Place) -> AsyncIterator[Stamped]:
@@ -106,9 +115,18 @@ async def _follow(parts: Parts, running: Running | None, step: Step, place: _Pla
 
 
 def _event(entry: Entry) -> Event | None:
-    """Turn an entry into what a caller hears; most of what a provider says beside its text is not for callers."""
-    if entry.event_type == "text":
-        return Delta(text=entry.payload["text"])
+    """Turn an entry into what a caller hears; the provider's last word is told by the end of the turn."""
+    said = entry.payload
+    match entry.event_type:
+        case "text":
+            return Delta(text=said["text"])
+        case "call":
+            return ToolCalled(call_id=said["call_id"], name=said["name"], arguments=said["arguments"])
+        case "output":
+            failed = said.get("is_error", False)
+            return ToolCalled(call_id=said["call_id"], name=said["name"], output=said["output"], is_error=failed)
+        case "retry":
+            return Retrying(attempt=said["attempt"], reason=said["reason"], wait_seconds=said["wait_seconds"])
     return None
 
 

@@ -1,28 +1,45 @@
-"""How an earlier turn stands in a later prompt: always as a pair, so that roles stay valid for every provider.
+"""How an earlier turn stands in a later prompt: so that roles stay valid for every provider.
 
-| how it ended                                  | what the model reads                                        |
-| --------------------------------------------- | ----------------------------------------------------------- |
-| answered, cut short by length, waits for tools | both sides as they are                                      |
-| stopped by a person, with text                | the words, the text shown, ``[stopped here]``                |
-| cut by a crash, with text                     | the words, the text shown, ``[cut off here]``                |
-| no text at all                                | the words, ``[no answer]``; nothing if the next is its retry |
-| too large to be sent                          | the first 200 characters and a note                          |
-| a question asked back                         | the question, as the answer                                  |
+| how it ended                                   | what the model reads                                         |
+| ---------------------------------------------- | ------------------------------------------------------------ |
+| answered, cut short by length, waits for tools | both sides as they are                                       |
+| stopped by a person, with text                 | the words, the text shown, ``[stopped here]``                |
+| cut by a crash, with text                      | the words, the text shown, ``[cut off here]``                |
+| no text at all                                 | the words, ``[no answer]``; nothing if the next is its retry |
+| too large to be sent                           | the first 200 characters and a note                          |
+| a question asked back                          | the question, as the answer                                  |
 
-A tool call whose result never came gets a constant "not run" result here, never in the record.
+Calls and results that went before the answer stand between the two. A call whose result never came gets a constant
+result here, never in the record. Thinking is shown to nobody but the model that had it, while it is at it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
-from contextinfinity.domain.message import ContentBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock, say
+from contextinfinity.domain.message import (
+    ContentBlock,
+    Message,
+    ReasoningBlock,
+    ReasoningItem,
+    TextBlock,
+    ToolOutputItem,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptItem,
+    UnknownBlock,
+    UnknownItem,
+    blocks_of,
+    say,
+)
 from contextinfinity.domain.turn import Phase, Turn
 
 STOPPED = "[stopped here]"
 CUT_OFF = "[cut off here]"
 NO_ANSWER = "[no answer]"
 NOT_RUN = "[not run]"
+INTERRUPTED = "[interrupted; it may have run]"
 TOO_LARGE = "[the rest of this message was too large to be sent]"
 KEPT_OF_TOO_LARGE = 200
 
@@ -37,12 +54,31 @@ def render(turns: Sequence[Turn], then: Turn | None = None) -> tuple[Message, ..
 
 def render_turn(turn: Turn, following: Turn | None) -> tuple[Message, ...]:
     """Write one turn; ``following`` is the turn after it, the one being answered included."""
-    answer = _answer(turn)
-    if answer is None:
-        if following is not None and following.retry_of == turn.id:
+    between = render_rounds(turn.rounds)
+    if turn.answer is None or not _says_something(turn.answer.blocks):
+        if following is not None and following.retry_of == turn.id and not turn.text:
             return ()
-        return _words(turn), say("assistant", NO_ANSWER)
-    return _words(turn), answer, *_not_run(answer, following)
+        mark = _mark(turn) if turn.text else None
+        return _words(turn), *between, say("assistant", mark or NO_ANSWER)
+    return _words(turn), *between, *_answer(turn, turn.answer, following)
+
+
+def render_rounds(items: Iterable[TranscriptItem], *, running: bool = False) -> tuple[Message, ...]:
+    """Write what went to and fro between a model and its tools; its thinking only while it is at it (``running``)."""
+    messages = []
+    for is_output, group in groupby(items, lambda item: isinstance(item, ToolOutputItem)):
+        blocks = tuple(block for item in group for block in _blocks(item, running))
+        if blocks:
+            messages.append(Message(role="tool" if is_output else "assistant", blocks=blocks))
+    return tuple(messages)
+
+
+def _blocks(item: TranscriptItem, running: bool) -> tuple[ContentBlock, ...]:
+    if running and isinstance(item, ReasoningItem):
+        return (ReasoningBlock(encrypted_content=item.encrypted_content, raw=item.raw),)
+    if running and isinstance(item, UnknownItem):
+        return (UnknownBlock(provider=item.provider, raw=item.raw),)
+    return blocks_of((item,))
 
 
 def _words(turn: Turn) -> Message:
@@ -52,35 +88,43 @@ def _words(turn: Turn) -> Message:
     return say("user", f"{turn.user_message.rendered_text[:KEPT_OF_TOO_LARGE]}\n{TOO_LARGE}")
 
 
-def _answer(turn: Turn) -> Message | None:
-    """What the model said, with a mark where it did not end by itself; None when it said nothing."""
-    if turn.answer is None or not _says_something(turn.answer.blocks):
-        return None
+def _answer(turn: Turn, answer: Message, following: Turn | None) -> tuple[Message, ...]:
+    """What the model said, the results of its calls, and a mark where it did not end by itself."""
+    said = tuple(block for block in answer.blocks if not isinstance(block, ToolResultBlock))
+    results = _results(turn, answer, following)
+    mark = _mark(turn)
+    if mark is not None and not results:
+        said = (*said, TextBlock(text=f"\n{mark}"))
+    messages: tuple[Message, ...] = (Message(role=answer.role, blocks=said),)
+    if results:
+        messages += (Message(role="tool", blocks=results),)
+        messages += (say("assistant", mark),) if mark is not None else ()
+    return messages
+
+
+def _mark(turn: Turn) -> str | None:
+    """What tells the model that an answer did not end by itself."""
     if turn.outcome == "cancelled":
-        return _marked(turn.answer, STOPPED)
-    if turn.phase is Phase.FAILED:
-        return _marked(turn.answer, CUT_OFF)
-    return turn.answer
+        return STOPPED
+    return CUT_OFF if turn.phase is Phase.FAILED else None
 
 
 def _says_something(blocks: Sequence[ContentBlock]) -> bool:
     return any(isinstance(block, ToolUseBlock) or (isinstance(block, TextBlock) and block.text) for block in blocks)
 
 
-def _marked(message: Message, mark: str) -> Message:
-    return Message(role=message.role, blocks=(*message.blocks, TextBlock(text=f"\n{mark}")))
-
-
-def _not_run(answer: Message, following: Turn | None) -> tuple[Message, ...]:
-    """Constant results for the calls whose results the next turn does not bring."""
+def _results(turn: Turn, answer: Message, following: Turn | None) -> tuple[ToolResultBlock, ...]:
+    """The results of an answer's calls: those that came, and constant ones for those the next turn does not bring."""
+    came = {block.tool_use_id: block for block in answer.blocks if isinstance(block, ToolResultBlock)}
     brought = {
         block.tool_use_id
         for block in (following.user_message.blocks if following else ())
         if isinstance(block, ToolResultBlock)
     }
-    missing = tuple(
-        ToolResultBlock(tool_use_id=block.tool_use_id, content=(TextBlock(text=NOT_RUN),), is_error=True)
-        for block in answer.blocks
-        if isinstance(block, ToolUseBlock) and block.tool_use_id not in brought
+    interrupted = turn.error is not None and turn.error.code == "interrupted"
+    missing = (TextBlock(text=INTERRUPTED if interrupted else NOT_RUN),)
+    return tuple(
+        came.get(call.tool_use_id) or ToolResultBlock(tool_use_id=call.tool_use_id, content=missing, is_error=True)
+        for call in answer.blocks
+        if isinstance(call, ToolUseBlock) and call.tool_use_id not in brought
     )
-    return (Message(role="tool", blocks=missing),) if missing else ()

@@ -1,16 +1,33 @@
-"""What every provider can do.
+"""What every provider can do, and what every wire form has to say for itself.
 
-A provider turns a neutral request into its own wire form and streams back plain events: pieces of text as they
-come, and one ``Finished`` at the end. A stream that ends without it was cut. What a provider cannot do it says
-with ``ProviderError``, in words for people.
+A provider writes a neutral request in its own form, and streams back plain events: pieces of text as they come, and
+one ``Finished`` at the end. A stream that ends without it was cut. What a provider cannot do it says with
+``ProviderError``, in words for people.
+
+A provider on the network is a ``Wire`` and a connection. The wire is plain values in, plain values out; it knows
+nothing of sockets, so all of it can be tried without one.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import hashlib
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """A request as it will be sent: the bytes, and the hash of what they say."""
+
+    request: ProviderRequest
+    body: bytes
+    sha256: str
 
 
 class Provider(Protocol):
@@ -18,10 +35,77 @@ class Provider(Protocol):
 
     name: str
 
+    def abilities(self, model_id: str) -> Abilities:
+        """Tell what that model can do."""
+        ...
+
     def context_limit(self, model_id: str) -> int:
         """Tell how many tokens a request to that model may hold, its answer included."""
         ...
 
-    def stream(self, request: ProviderRequest) -> AsyncIterator[ProviderEvent]:
+    def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
+        """Count what a request will cost."""
+        ...
+
+    def write(self, request: ProviderRequest) -> Written:
+        """Put a request into the form in which it will be sent."""
+        ...
+
+    def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
         """Ask, and give what comes back as it comes."""
         ...
+
+    async def close(self) -> None:
+        """Let go of connections. Closing twice does nothing."""
+        ...
+
+
+class Accumulator(Protocol):
+    """Puts a streamed reply together again, as if it had come in one piece."""
+
+    ended: bool
+    """Whether the provider has said its last word."""
+
+    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
+        """Take one event off the wire (its name, if it has one, and its JSON) and give the text it adds.
+
+        An event that is not known is kept in the raw reply and passed over. ``ProviderError`` when the event says
+        that something went wrong.
+        """
+        ...
+
+    def whole(self) -> Json:
+        """Give the reply in the form the vendor uses when it does not stream."""
+        ...
+
+
+class Wire(Protocol):
+    """How one vendor wants to be asked, and how it answers."""
+
+    @property
+    def path(self) -> str:
+        """Where requests go, below the base address."""
+        ...
+
+    def write(self, request: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
+        """Put a request into the vendor's JSON."""
+        ...
+
+    def accumulate(self) -> Accumulator:
+        """Begin to put a streamed reply together."""
+        ...
+
+    def read(self, whole: Json, abilities: Abilities) -> Finished:
+        """Read a whole reply; what it says that is not known is kept as it came."""
+        ...
+
+
+def canonical(body: Json) -> bytes:
+    """Write JSON in the one form that is hashed: sorted keys, UTF-8, no spaces."""
+    return msgspec.json.encode(body, order="deterministic")
+
+
+def written(request: ProviderRequest, body: Json) -> Written:
+    """Write a body down, keys in the order the wire gave them (models read schemas in order), and hash it."""
+    sha256 = hashlib.sha256(canonical(body)).hexdigest()
+    return Written(request=request, body=msgspec.json.encode(body), sha256=sha256)

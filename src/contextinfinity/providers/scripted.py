@@ -21,12 +21,15 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from contextinfinity.domain.message import AssistantItem, Json, TextBlock, ToolCallItem, ToolUseBlock, TranscriptItem
+from contextinfinity.domain.message import AssistantItem, Json, ReasoningItem, TextBlock, ToolCallItem, TranscriptItem
+from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta
 from contextinfinity.domain.turn import Completed, Paused, Problem, StepOutcome, Usage
 from contextinfinity.errors import ProviderError, SettingsError
+from contextinfinity.providers.contract import Written, written
+from contextinfinity.text.tokens import counter_of
 
-CONTEXT_LIMIT = 128_000
+ABILITIES = Abilities(context_limit=128_000, max_output_tokens=128_000, images=True, known=True)
 
 ECHO_NOTE = "(An echo: no model is built in yet. Name one under [models] in config.toml.)"
 
@@ -44,7 +47,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     ``pieces`` says it in those pieces (default: a word at a time); ``delay`` waits that many seconds before each;
     ``error`` fails after what was said; ``cut_after`` ends the stream after that many pieces without a last word;
-    ``hang`` never ends; ``tools`` asks for tools after the text.
+    ``hang`` never ends; ``thinking`` comes before the text and is not shown; ``tools`` asks for tools after it.
     """
 
     text: str = ""
@@ -53,6 +56,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     error: Problem | None = None
     cut_after: int | None = None
     hang: bool = False
+    thinking: str | None = None
     tools: tuple[ToolCall, ...] = ()
     outcome: StepOutcome | None = None
     usage: Usage | None = None
@@ -72,20 +76,36 @@ class ScriptedProvider:
 
     name = "scripted"
 
-    def __init__(self, script: Script | Sequence[Reply | str] | Path) -> None:
+    def __init__(self, script: Script | Sequence[Reply | str] | Path, abilities: Abilities = ABILITIES) -> None:
+        self._abilities = abilities
         if isinstance(script, Path):
             read = _read(script)
             self._script: Script = in_turn(read.replies, loop=read.loop)
         else:
             self._script = script if callable(script) else in_turn(script)
 
+    def abilities(self, model_id: str) -> Abilities:
+        """Give the same abilities for every model."""
+        return self._abilities
+
     def context_limit(self, model_id: str) -> int:
         """Give the same limit for every model."""
-        return CONTEXT_LIMIT
+        return self._abilities.context_limit
 
-    async def stream(self, request: ProviderRequest) -> AsyncIterator[ProviderEvent]:
+    def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
+        """Count as for any model that nobody knows."""
+        return counter_of(self.name, request.model_id).prompt(request.prompt)
+
+    def write(self, request: ProviderRequest) -> Written:
+        """Write a request down as it is: this provider has no wire."""
+        return written(request, msgspec.to_builtins(request))
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to let go of."""
+
+    async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
         """Say what the script says."""
-        told = self._script(request)
+        told = self._script(written.request)
         reply = await told if inspect.isawaitable(told) else told
         reply = Reply(text=reply) if isinstance(reply, str) else reply
         pieces = _pieces(reply)
@@ -147,9 +167,10 @@ def _pieces(reply: Reply) -> tuple[str, ...]:
 
 def _finished(reply: Reply, text: str) -> Finished:
     items: list[TranscriptItem] = []
-    blocks = tuple(ToolUseBlock(tool_use_id=t.call_id, name=t.name, input=t.arguments) for t in reply.tools)
-    if text or blocks:
-        items.append(AssistantItem(blocks=((TextBlock(text=text),) if text else ()) + blocks))
+    if reply.thinking is not None:
+        items.append(ReasoningItem(raw={"thinking": reply.thinking}))
+    if text:
+        items.append(AssistantItem(blocks=(TextBlock(text=text),)))
     items.extend(ToolCallItem(call_id=t.call_id, name=t.name, arguments=t.arguments) for t in reply.tools)
     outcome = reply.outcome or (Paused(reason="tool_use") if reply.tools else Completed())
     usage = reply.usage or Usage(input_tokens=0, output_tokens=max(1, len(text) // 4))

@@ -45,8 +45,10 @@ class Key(Struct, frozen=True, kw_only=True):
     def read(self, value: object, *, is_text: bool = False) -> object:
         """Give the value in the key's type, or raise ``msgspec.ValidationError``.
 
-        ``is_text`` takes "12" for a number and "true" for a switch: the environment knows only text.
+        ``is_text`` takes "12" for a number, "true" for a switch and JSON for a table: the environment knows only text.
         """
+        if is_text and isinstance(value, str) and value[:1] in ("{", "["):
+            return msgspec.json.decode(value, type=self.type)
         return msgspec.convert(value, self.type, strict=not is_text)
 
     def complaint(self, path: str, value: object) -> str:

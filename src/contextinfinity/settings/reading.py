@@ -8,7 +8,7 @@ mistake.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class Reading:
             self._refuse_key(tuple(owner), name, place)
             return
         self.places[dotted(*path)] = place
+        if any(self.refuses_secret((*path, inner), place) for inner in _names_inside(value)):
+            return
         try:
             judged = key.read(value, is_text=is_text)
             if key.is_path:
@@ -137,6 +139,14 @@ class Reading:
             return
         takes = ", ".join(key.name for key in keys_under(owner[0])) or "no keys"
         self.complain(place, f"{path} is not a setting; [{section}] takes {takes}.")
+
+
+def _names_inside(value: object) -> Iterator[str]:
+    """The names in a table, at any depth."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    yield from value if isinstance(value, dict) else ()
+    for part in parts:
+        yield from _names_inside(part)
 
 
 def keys_under(section: str) -> tuple[Key, ...]:

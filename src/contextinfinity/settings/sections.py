@@ -13,7 +13,7 @@ machines and people alike: its bounds decide what is accepted, its description s
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -24,6 +24,9 @@ OFFLINE = "offline"
 SQLITE = "sqlite:///"
 
 Tokens = Annotated[int, Meta(ge=0, le=1_000_000)]
+Table = Annotated[dict[str, Any], Meta(extra={"form": "a table"})]
+Tables = Annotated[tuple[dict[str, Any], ...], Meta(extra={"form": "a list of tables"})]
+Price = Annotated[float, Meta(ge=0, le=1_000_000)]
 Hours = Annotated[float, Meta(gt=0, le=87_600)]
 Text = Annotated[str, Meta(min_length=1, extra={"form": "a text that is not empty"})]
 FilePath = Annotated[str, Meta(pattern=r"^[^\x00]+$", extra={"form": "a path", "path": True})]
@@ -95,7 +98,15 @@ class Tools(Struct, frozen=True, kw_only=True):
         Literal["disabled", "parse_only", "enabled"],
         Meta(description="disabled: no tool is offered; parse_only: calls are shown, not run; enabled: calls are run."),
     ] = "disabled"
-    allow_parallel: Annotated[bool, Meta(description="Let one answer call several tools at once.")] = False
+    allow_parallel: Annotated[
+        bool, Meta(description="Let one answer call several tools, and run them at the same time.")
+    ] = False
+    timeout_seconds: Annotated[
+        float, Meta(gt=0, le=86_400, description="A tool that takes longer is given up; the model is told.")
+    ] = 60.0
+    max_rounds: Annotated[
+        int, Meta(ge=1, le=10_000, description="How often one turn may run tools before it is ended.")
+    ] = 25
 
 
 class Retrieval(Struct, frozen=True, kw_only=True):
@@ -204,13 +215,21 @@ class OpenAI(Struct, frozen=True, kw_only=True):
         Literal["disabled", "auto"], Meta(description="Whether OpenAI may silently shorten a prompt that is too long.")
     ] = "disabled"
     store: Annotated[bool, Meta(description="Let OpenAI keep the conversation.")] = False
-    parallel_tool_calls: Annotated[bool, Meta(description="Let one answer call several tools at once.")] = False
+    parallel_tool_calls: Annotated[
+        bool, Meta(description="Let one answer call several tools, even where tools.allow_parallel is false.")
+    ] = False
+    provider_conversations: Annotated[
+        bool,
+        Meta(description="Let a model's options name previous_response_id or conversation: state that OpenAI keeps."),
+    ] = False
 
 
 class Anthropic(Struct, frozen=True, kw_only=True):
     """What is asked of Anthropic with every request."""
 
-    disable_parallel_tool_use: Annotated[bool, Meta(description="One tool call at a time.")] = True
+    disable_parallel_tool_use: Annotated[
+        bool, Meta(description="One tool call at a time, unless tools.allow_parallel is true.")
+    ] = True
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
@@ -233,6 +252,33 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     path: Annotated[
         FilePath | None, Meta(description="The file of a local model, or the script of a scripted one.")
     ] = None
+    options: Annotated[
+        Table | None, Meta(description="What is passed on to the provider with every request, as it is.")
+    ] = None
+    provider_tools: Annotated[
+        Tables | None,
+        Meta(description="The provider's own tools it may use (web search and the like), as the provider writes them."),
+    ] = None
+    timeout_seconds: Annotated[
+        float, Meta(gt=0, le=86_400, description="How long the provider may say nothing before it counts as lost.")
+    ] = 600.0
+    attempts: Annotated[
+        int, Meta(ge=1, le=20, description="How often it is asked when it is overloaded or cannot be reached.")
+    ] = 4
+    max_output_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000_000)] | None, Meta(description="The longest answer it can give, in tokens.")
+    ] = None
+    tools: Annotated[bool | None, Meta(description="Whether it can call tools.")] = None
+    images: Annotated[bool | None, Meta(description="Whether it can see pictures.")] = None
+    reasoning: Annotated[bool | None, Meta(description="Whether it thinks before it answers.")] = None
+    one_system: Annotated[bool | None, Meta(description="Whether it takes a single system message only.")] = None
+    min_cache_tokens: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="Shorter prefixes it does not cache.")
+    ] = None
+    price_input: Annotated[Price | None, Meta(description="US dollars for a million tokens of input.")] = None
+    price_output: Annotated[Price | None, Meta(description="US dollars for a million tokens of output.")] = None
+    price_cached: Annotated[Price | None, Meta(description="The same for input read from its cache.")] = None
+    price_cache_write: Annotated[Price | None, Meta(description="The same for input written to its cache.")] = None
 
 
 class Settings(Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, Tu
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import State, StateDraft
-from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, StepEnd, Turn, TurnEnd
+from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.work import Backlog, Job, JobType, TakenOver, Worker
 
 
@@ -114,12 +114,9 @@ class Turns(Protocol):
     async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
         """TX-P: step and plan are durable before the provider is heard; ContextPrepared → Responding.
 
-        A later step of the same turn keeps it in Responding. A repeated ``step_index`` is ``AlreadyExists``.
+        A later step of the same turn keeps it in Responding, and ends the one it goes on from (``closes``) in the
+        same transaction. A repeated ``step_index`` is ``AlreadyExists``.
         """
-        ...
-
-    async def close_step(self, turn_id: TurnId, owner: WorkerId, end: StepEnd) -> None:
-        """Record how a step ended that is not the turn's last (the model waits for tools)."""
         ...
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
@@ -149,8 +146,8 @@ class Turns(Protocol):
         """Read the newest ``limit`` turns of the lineage (those under turn_seq ``before``), oldest first."""
         ...
 
-    async def steps(self, turn_id: TurnId) -> tuple[Step, ...]:
-        """Read a turn's provider calls in order."""
+    async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
+        """Read a turn's provider calls in order, from that step_index on."""
         ...
 
     async def plan(self, turn_id: TurnId) -> Plan | None:

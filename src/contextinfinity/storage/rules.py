@@ -29,7 +29,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.session import Branch, NewSession, SessionKind
 from contextinfinity.domain.state import State, StateDraft, StateReason
-from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewTurn, Phase, StepEnd, TurnEnd
+from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, TurnEnd
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
 
 LONGEST_NAME = 128
@@ -104,6 +104,14 @@ def check_turn_end(end: TurnEnd) -> None:
         check_step_end(end.step)
 
 
+def check_new_step(step: NewStep) -> None:
+    """Refuse a step whose values cannot be kept."""
+    check_id(step.id)
+    check_items(step.inputs)
+    if step.closes is not None:
+        check_step_end(step.closes)
+
+
 def check_step_end(end: StepEnd) -> None:
     """Refuse the end of a step whose values cannot be kept."""
     check_items(end.items)
@@ -143,6 +151,16 @@ def _check_blocks(blocks: Sequence[ContentBlock], depth: int) -> None:
             _check_json(block.source, "image.source", depth)
         else:
             _check_json(block.raw, "reasoning.raw" if isinstance(block, ReasoningBlock) else "unknown.raw", depth)
+
+
+def rounds_of(steps: Sequence[tuple[Sequence[ToolOutputItem], Sequence[TranscriptItem]]]) -> tuple[TranscriptItem, ...]:
+    """Give what went to and fro before the last of some steps answered, from what each was told and said."""
+    rounds: list[TranscriptItem] = []
+    for place, (inputs, items) in enumerate(steps, start=1):
+        rounds.extend(inputs)
+        if place < len(steps):
+            rounds.extend(items)
+    return tuple(rounds)
 
 
 def check_json(value: Json, where: str) -> None:

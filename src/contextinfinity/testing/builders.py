@@ -42,10 +42,12 @@ def new_turn(branch_id: BranchId, text: str, owner: WorkerId | None = WORKER) ->
     return NewTurn(branch_id=branch_id, message=say("user", text), owner=owner)
 
 
-def new_step(index: int = 0, *, provider: str = "scripted", model_id: str = "echo") -> NewStep:
+def new_step(
+    index: int = 0, *, provider: str = "scripted", model_id: str = "echo", closes: StepEnd | None = None
+) -> NewStep:
     """Make a provider call with a plan that names its place."""
     plan = Plan(epoch_reason=f"step {index}")
-    return NewStep(id=new_id(), step_index=index, provider=provider, model_id=model_id, plan=plan)
+    return NewStep(id=new_id(), step_index=index, provider=provider, model_id=model_id, plan=plan, closes=closes)
 
 
 def step_end(step: NewStep, text: str = "answer") -> StepEnd:

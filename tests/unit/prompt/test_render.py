@@ -8,8 +8,11 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock, say
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.prompt.assemble import SYSTEM, assemble, newest_that_fit
+from contextinfinity.prompt.assemble import SYSTEM, Material, assemble, newest_that_fit
 from contextinfinity.prompt.render import render, render_turn
+from contextinfinity.text.tokens import counter_of
+
+COUNTER = counter_of("openai", "gpt-5")
 
 ASKED = Turn(
     id=new_id(),
@@ -96,7 +99,7 @@ def test_a_result_that_the_next_turn_brings_is_not_made_up() -> None:
 def test_the_prompt_is_system_then_earlier_turns_then_the_message() -> None:
     earlier = [replace(ASKED, answer=ANSWER, outcome="completed")]
     asking = replace(ASKED, id=new_id(), turn_seq=2, user_message=say("user", "And then?"), phase=Phase.RESPONDING)
-    assembled = assemble(None, earlier, asking)
+    assembled = assemble(Material(turn=asking, earlier=tuple(earlier)), COUNTER)
     assert assembled.prompt.system == (SYSTEM,)
     assert texts(assembled.prompt.messages) == [
         ("user", "Who is Ada?"),
@@ -113,10 +116,9 @@ def test_the_oldest_turns_beyond_the_bound_are_left_out_and_named() -> None:
         for seq in range(1, 11)
     ]
     asking = replace(ASKED, id=new_id(), turn_seq=11)
-    assembled = assemble("Be brief.", long, asking)
-    kept = newest_that_fit([*long, asking])
+    assembled = assemble(Material(turn=asking, system="Be brief.", earlier=tuple(long)), COUNTER)
+    kept = newest_that_fit([*long, asking], COUNTER)
     assert 1 < len(kept) < 10
     assert kept == long[-len(kept) :]
-    left = [f"turn {seq}" for seq in range(1, 11 - len(kept))]
-    assert [entry.what for entry in assembled.plan.left_out] == left
+    assert [entry.what for entry in assembled.plan.left_out] == [f"turns 1–{10 - len(kept)}"]
     assert len(assembled.prompt.messages) == 2 * len(kept) + 1

@@ -36,15 +36,14 @@ from contextinfinity.storage.in_memory.tables import Tables, check_text, waiting
 from contextinfinity.storage.rules import (
     check_exchanges,
     check_finalising,
-    check_id,
-    check_items,
+    check_new_step,
     check_new_turn,
     check_owner,
     check_phase,
-    check_step_end,
     check_turn_end,
     end_place,
     not_settled,
+    rounds_of,
     row_limit,
 )
 
@@ -89,8 +88,7 @@ class InMemoryTurns:
 
     async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
         """TX-P: step and plan are durable before the provider is heard; ContextPrepared → Responding."""
-        check_id(step.id)
-        check_items(step.inputs)
+        check_new_step(step)
         check_text(step)
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
@@ -98,21 +96,13 @@ class InMemoryTurns:
             taken = {known.step_index for known in _steps(tables, turn_id)}
             if step.id in tables.steps or step.step_index in taken:
                 raise AlreadyExists(f"Turn {turn_id} already has a step {step.step_index}, or {step.id} is taken.")
+            if step.closes is not None:
+                tables.steps[step.closes.step_id] = _closed(tables, turn_id, step.closes)
             tables.steps[step.id] = _opened(turn_id, step)
             tables.steps_of.setdefault(turn_id, []).append(step.id)
             turn = replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=now())
             tables.put_turn(turn)
             return turn
-
-    async def close_step(self, turn_id: TurnId, owner: WorkerId, end: StepEnd) -> None:
-        """Record how a step ended that is not the turn's last."""
-        check_step_end(end)
-        check_text(end)
-        with self._tables.transaction() as tables:
-            turn = _owned(tables, turn_id, owner)
-            _expect(turn, Phase.RESPONDING)
-            step = _closed(tables, turn_id, end)
-            tables.steps[step.id] = step
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """TX-A: answer, last step, phase ResponseFinalized, and the job that commits the turn."""
@@ -187,10 +177,10 @@ class InMemoryTurns:
                     break
             return tuple(tables.turns[turn_id] for turn_id in reversed(newest_first[:limit]))
 
-    async def steps(self, turn_id: TurnId) -> tuple[Step, ...]:
-        """Read a turn's provider calls in order."""
+    async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
+        """Read a turn's provider calls in order, from that step_index on."""
         with self._tables.transaction() as tables:
-            return tuple(_steps(tables, turn_id))
+            return tuple(step for step in _steps(tables, turn_id) if step.step_index >= first)
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
         """Read the account of the turn's last request, or of the question it asked back."""
@@ -322,13 +312,15 @@ def _end(tables: Tables, turn: Turn, phase: Phase, end: TurnEnd) -> Turn:
     if end.step is not None:
         last = _closed(tables, turn.id, end.step)
         tables.steps[last.id] = last
-    usage = sum((step.usage for step in _steps(tables, turn.id)), start=Usage())
+    steps = _steps(tables, turn.id)
+    usage = sum((step.usage for step in steps), start=Usage())
     turn = replace(
         turn,
         phase=phase,
         answer=end.answer,
         outcome=end.outcome,
         error=end.error,
+        rounds=rounds_of([(step.inputs, step.items) for step in steps]),
         usage=usage,
         updated_at=now(),
     )

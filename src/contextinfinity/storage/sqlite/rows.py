@@ -7,6 +7,7 @@ of a step that repeats the turn's answer is stored as a reference to it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -20,13 +21,16 @@ from contextinfinity.domain.message import (
     ContentBlock,
     Message,
     TextBlock,
+    ToolCallItem,
     ToolOutputItem,
+    ToolUseBlock,
     TranscriptItem,
 )
 from contextinfinity.domain.session import Branch, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Phase, Problem, Turn, Usage
 from contextinfinity.errors import NotFound
+from contextinfinity.storage.rules import rounds_of
 
 Row: TypeAlias = Any
 Connection: TypeAlias = apsw.Connection
@@ -38,12 +42,21 @@ class _Blocks(msgspec.Struct, frozen=True):
     blocks: tuple[ContentBlock, ...]
 
 
-class _Answer(msgspec.Struct, frozen=True, tag="answer"):
-    """Stands in a step's items for the message that is the turn's answer."""
+class _Answer(msgspec.Struct, frozen=True, tag="answer", omit_defaults=True):
+    """Stands in a step's items for blocks of the turn's answer; without ``stop`` for all from ``start`` on."""
+
+    start: int = 0
+    stop: int | None = None
+
+
+class _Call(msgspec.Struct, frozen=True, tag="call"):
+    """Stands in a step's items for a tool call that is a block of the turn's answer."""
+
+    at: int
 
 
 class _Items(msgspec.Struct, frozen=True):
-    items: tuple[TranscriptItem | _Answer, ...]
+    items: tuple[TranscriptItem | _Answer | _Call, ...]
 
 
 class _Inputs(msgspec.Struct, frozen=True):
@@ -112,20 +125,45 @@ def to_message(role: str, text: str | None, blocks: str | None) -> Message:
 
 
 def items_column(items: tuple[TranscriptItem, ...], answer: Message | None) -> str | None:
-    """Write a step's items, the turn's answer among them as a reference."""
+    """Write a step's items, what stands in the turn's answer as references."""
     if not items:
         return None
-    same = None if answer is None else AssistantItem(blocks=answer.blocks)
-    return wire.dumps(_Items(tuple(_Answer() if item == same else item for item in items))).decode()
+    blocks = () if answer is None else answer.blocks
+    return wire.dumps(_Items(tuple(_reference(item, blocks) or item for item in items))).decode()
+
+
+def _reference(item: TranscriptItem, blocks: tuple[ContentBlock, ...]) -> _Answer | _Call | None:
+    """Find an item in the answer's blocks."""
+    if isinstance(item, ToolCallItem):
+        same = ToolUseBlock(tool_use_id=item.call_id, name=item.name, input=item.arguments)
+        return _Call(at=blocks.index(same)) if same in blocks else None
+    if not isinstance(item, AssistantItem) or not item.blocks:
+        return None
+    if item.blocks == blocks:
+        return _Answer()
+    size = len(item.blocks)
+    places = (place for place in range(len(blocks)) if blocks[place : place + size] == item.blocks)
+    start = next(places, None)
+    return None if start is None else _Answer(start=start, stop=start + size)
 
 
 def to_items(column: str | None, answer: Message | None) -> tuple[TranscriptItem, ...]:
-    """Read a step's items, the answer put back in its place."""
+    """Read a step's items, what stands in the answer put back in its place."""
     if column is None:
         return ()
     blocks = () if answer is None else answer.blocks
     stored: _Items = wire.loads(_Items, column)
-    return tuple(AssistantItem(blocks=blocks) if isinstance(item, _Answer) else item for item in stored.items)
+    return tuple(_dereference(item, blocks) for item in stored.items)
+
+
+def _dereference(item: TranscriptItem | _Answer | _Call, blocks: tuple[ContentBlock, ...]) -> TranscriptItem:
+    if isinstance(item, _Answer):
+        return AssistantItem(blocks=blocks[item.start : item.stop])
+    if isinstance(item, _Call):
+        call = blocks[item.at]
+        assert isinstance(call, ToolUseBlock)  # noqa: S101 - written by _reference, and neither ever changes
+        return ToolCallItem(call_id=call.tool_use_id, name=call.name, arguments=call.input)
+    return item
 
 
 def inputs_column(inputs: tuple[ToolOutputItem, ...]) -> str | None:
@@ -136,6 +174,12 @@ def inputs_column(inputs: tuple[ToolOutputItem, ...]) -> str | None:
 def to_inputs(column: str | None) -> tuple[ToolOutputItem, ...]:
     """Read the tool outputs a step answers."""
     return () if column is None else wire.loads(_Inputs, column).items
+
+
+def to_rounds(rows: Sequence[Row]) -> tuple[TranscriptItem, ...]:
+    """Read rows of ``select_rounds``; the last step's items are the answer, which is no round."""
+    last = len(rows) - 1
+    return rounds_of([(to_inputs(row[0]), to_items(row[1], None) if at < last else ()) for at, row in enumerate(rows)])
 
 
 def to_usage(input_tokens: int, output_tokens: int, cached_tokens: int, cost: float | None) -> Usage:
@@ -216,6 +260,6 @@ def to_turn(row: Row) -> Turn:
         created_at=from_millis(row[19]),
         updated_at=from_millis(row[20]),
         cancel_requested=bool(row[21]),
-        user_message=to_message(*row[22:25]),
-        answer=None if row[25] is None else to_message(*row[25:28]),
+        user_message=to_message(*row[23:26]),
+        answer=None if row[26] is None else to_message(*row[26:29]),
     )

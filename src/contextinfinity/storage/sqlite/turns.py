@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, new_id, now, to_millis
-from contextinfinity.domain.message import Message
+from contextinfinity.domain.message import Message, TranscriptItem
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.turn import (
     OPEN_PHASES,
@@ -30,12 +30,10 @@ from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import (
     check_exchanges,
     check_finalising,
-    check_id,
-    check_items,
+    check_new_step,
     check_new_turn,
     check_owner,
     check_phase,
-    check_step_end,
     check_turn_end,
     end_place,
     row_limit,
@@ -57,6 +55,7 @@ from contextinfinity.storage.sqlite.rows import (
     to_inputs,
     to_items,
     to_message,
+    to_rounds,
     to_turn,
     to_usage,
     unpack,
@@ -65,6 +64,9 @@ from contextinfinity.storage.sqlite.sessions import lineage_of
 
 SQL = sql_files.load(__package__, "turns.sql")
 SESSION_SQL = sql_files.load(__package__, "sessions.sql")
+
+STEPS = 22
+"""Where the number of its steps stands in a turn's row."""
 
 UNFINISHED = frozenset({Phase.ACCEPTED}) | OPEN_PHASES
 
@@ -87,19 +89,8 @@ class SqliteTurns:
 
     async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
         """TX-P: step and plan are durable before the provider is heard."""
-        check_id(step.id)
-        check_items(step.inputs)
+        check_new_step(step)
         return await self._database.write(lambda connection: _open_step(connection, turn_id, owner, step))
-
-    async def close_step(self, turn_id: TurnId, owner: WorkerId, end: StepEnd) -> None:
-        """Record how a step ended that is not the turn's last."""
-        check_step_end(end)
-
-        def write(connection: apsw.Connection) -> None:
-            turn = _fenced(connection, turn_id, owner, frozenset({Phase.RESPONDING}))
-            _end_step(connection, turn, end, None)
-
-        await self._database.write(write)
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """TX-A: answer, last step and phase, and the job that commits the turn."""
@@ -148,12 +139,11 @@ class SqliteTurns:
         """Read the newest turns of the lineage, oldest first."""
         return await self._database.read(lambda connection: _history(connection, branch_id, limit, before))
 
-    async def steps(self, turn_id: TurnId) -> tuple[Step, ...]:
-        """Read a turn's provider calls in order."""
+    async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
+        """Read a turn's provider calls in order, from that step_index on."""
+        place = {"turn_id": pack(turn_id), "first": first}
         return await self._database.read(
-            lambda connection: tuple(
-                _to_step(turn_id, row) for row in many(connection, SQL["select_steps"], (pack(turn_id),))
-            )
+            lambda connection: tuple(_to_step(turn_id, row) for row in many(connection, SQL["select_steps"], place))
         )
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
@@ -168,11 +158,21 @@ class SqliteTurns:
 
 def _find(connection: apsw.Connection, turn_id: TurnId) -> Turn | None:
     row = one(connection, SQL["select_turn"], (pack(turn_id),))
-    return None if row is None else to_turn(row)
+    return None if row is None else _to_turn(connection, row)
 
 
 def _existing(connection: apsw.Connection, turn_id: TurnId) -> Turn:
-    return to_turn(must(one(connection, SQL["select_turn"], (pack(turn_id),)), "turn", turn_id))
+    return _to_turn(connection, must(one(connection, SQL["select_turn"], (pack(turn_id),)), "turn", turn_id))
+
+
+def _to_turn(connection: apsw.Connection, row: Row) -> Turn:
+    """Read a turn, with what went before its answer where it took several steps."""
+    turn = to_turn(row)
+    return replace(turn, rounds=_rounds(connection, turn.id)) if row[STEPS] > 1 else turn
+
+
+def _rounds(connection: apsw.Connection, turn_id: TurnId) -> tuple[TranscriptItem, ...]:
+    return to_rounds(many(connection, SQL["select_rounds"], (pack(turn_id),)))
 
 
 def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) -> Turn:
@@ -268,6 +268,8 @@ def _open_step(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId, st
     place = {"id": pack(step.id), "turn_id": pack(turn_id), "step_index": step.step_index}
     if one(connection, SQL["select_step_clash"], place) is not None:
         raise AlreadyExists(f"Turn {turn_id} has a step {step.step_index} already, or the step's id is taken.")
+    if step.closes is not None:
+        _end_step(connection, turn, step.closes, None)
     moment, session_id = now(), pack(turn.session_id)
     values = {"session_id": session_id, "provider": step.provider, "model_id": step.model_id, "now": to_millis(moment)}
     connection.execute(SQL["insert_step"], place | values | {"inputs": inputs_column(step.inputs)})
@@ -309,14 +311,16 @@ def _end(connection: apsw.Connection, turn: Turn, phase: Phase, end: TurnEnd, an
     moment = now()
     values = {"id": pack(turn.id), "phase": phase.value, "outcome": end.outcome, "answer": key}
     error = None if end.error is None else wire.dumps(end.error).decode()
-    spent = one(connection, SQL["end_turn"], {**values, "error": error, "now": to_millis(moment)})
+    ended = one(connection, SQL["end_turn"], {**values, "error": error, "now": to_millis(moment)})
+    steps, *usage = must(ended, "turn", turn.id)
     return replace(
         turn,
         phase=phase,
         outcome=end.outcome,
         answer=end.answer,
         error=end.error,
-        usage=to_usage(*must(spent, "turn", turn.id)),
+        rounds=_rounds(connection, turn.id) if steps > 1 else (),
+        usage=to_usage(*usage),
         updated_at=moment,
     )
 
@@ -328,7 +332,7 @@ def _history(connection: apsw.Connection, branch_id: BranchId, limit: int, befor
         if len(turns) >= limit:
             break
         values = {"branch_id": pack(branch), "first": first, "last": last, "limit": limit - len(turns)}
-        turns.extend(map(to_turn, many(connection, SQL["select_stretch"], values)))
+        turns.extend(_to_turn(connection, row) for row in many(connection, SQL["select_stretch"], values))
     return tuple(reversed(turns))
 
 

@@ -34,7 +34,7 @@ ORDER BY phase = 'Accepted', turn_seq LIMIT 1
 -- One turn with its messages.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
-  t.metadata, t.created_at, t.updated_at, t.cancel_requested, u.role, u.text, u.blocks, a.role, a.text, a.blocks
+  t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, u.role, u.text, u.blocks, a.role, a.text, a.blocks
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 WHERE t.id = ?
 
@@ -42,7 +42,7 @@ WHERE t.id = ?
 -- The newest turns of one branch between two places, newest first, with their messages.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
-  t.metadata, t.created_at, t.updated_at, t.cancel_requested, u.role, u.text, u.blocks, a.role, a.text, a.blocks
+  t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, u.role, u.text, u.blocks, a.role, a.text, a.blocks
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last
 ORDER BY t.turn_seq DESC LIMIT :limit
@@ -68,10 +68,11 @@ UPDATE turn SET phase = 'Responding', provider = :provider, model = :model_id, u
 -- name: end_turn
 -- TX-A, or the end of a turn that failed.
 UPDATE turn SET phase = :phase, outcome = :outcome, answer = :answer, error = :error, updated_at = :now,
-  (input_tokens, output_tokens, cached_tokens, cost) = (
-    SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cached_tokens), 0), sum(cost)
+  (steps, input_tokens, output_tokens, cached_tokens, cost) = (
+    SELECT count(*), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cached_tokens), 0),
+      sum(cost)
     FROM step WHERE turn_id = :id)
-WHERE id = :id RETURNING input_tokens, output_tokens, cached_tokens, cost
+WHERE id = :id RETURNING steps, input_tokens, output_tokens, cached_tokens, cost
 
 -- name: insert_step
 -- TX-P: a step stands before its provider is heard.
@@ -109,4 +110,8 @@ SELECT s.id, s.step_index, s.provider, s.model_id, s.inputs, s.items, s.outcome,
 FROM step AS s JOIN turn AS t ON t.id = s.turn_id
   JOIN plan AS p ON p.turn_id = s.turn_id AND p.step_index = s.step_index
   LEFT JOIN response AS r ON r.step_id = s.id LEFT JOIN message AS a ON a.key = t.answer
-WHERE s.turn_id = ? ORDER BY s.step_index
+WHERE s.turn_id = :turn_id AND s.step_index >= :first ORDER BY s.step_index
+
+-- name: select_rounds
+-- What went into a turn's steps and came out of them, in order.
+SELECT inputs, items FROM step WHERE turn_id = ? ORDER BY step_index

@@ -15,7 +15,6 @@ from contextinfinity.testing.builders import (
     new_branch,
     new_step,
     new_turn,
-    step_end,
     turn_end,
 )
 
@@ -62,7 +61,6 @@ class ClosingSuite:
             lambda: store.turns.accept(new_turn(branch.id, "hello")),
             lambda: store.turns.prepare(turn.id, WORKER),
             lambda: store.turns.open_step(turn.id, WORKER, step),
-            lambda: store.turns.close_step(turn.id, WORKER, step_end(step)),
             lambda: store.turns.finalise(turn.id, WORKER, turn_end(step)),
             lambda: store.turns.fail(turn.id, WORKER, broken_off()),
             lambda: store.turns.record(branch.id, [exchange("a", "b")]),

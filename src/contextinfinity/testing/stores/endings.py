@@ -108,10 +108,7 @@ class EndingSuite:
     async def test_the_usage_of_a_turn_is_the_sum_of_its_steps(self, store: Store) -> None:
         turn, first = await responding(store)
         usage = Usage(input_tokens=100, output_tokens=20, cached_tokens=50, cost=0.5)
-        await store.turns.close_step(
-            turn.id, WORKER, StepEnd(step_id=first.id, outcome=Paused(reason="tools"), usage=usage)
-        )
-        second = new_step(1)
+        second = new_step(1, closes=StepEnd(step_id=first.id, outcome=Paused(reason="tools"), usage=usage))
         await store.turns.open_step(turn.id, WORKER, second)
         end = replace(step_end(second), usage=Usage(input_tokens=11, output_tokens=2, cached_tokens=1, cost=0.25))
         final = await store.turns.finalise(turn.id, WORKER, TurnEnd(outcome="completed", step=end))
@@ -153,7 +150,7 @@ class EndingSuite:
             with pytest.raises(NotFound):
                 await store.turns.fail(turn.id, WORKER, end)
         closed = StepEnd(step_id=step.id, outcome=Paused(reason="tools"))
-        await store.turns.close_step(turn.id, WORKER, closed)
+        turn = await store.turns.open_step(turn.id, WORKER, new_step(1, closes=closed))
         before = await store.turns.steps(turn.id)
         with pytest.raises(WrongPhase):
             await store.turns.finalise(turn.id, WORKER, turn_end(replace(new_step(), id=step.id)))

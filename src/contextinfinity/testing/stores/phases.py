@@ -176,14 +176,15 @@ class PhaseSuite:
         turn = await turn_in(store, branch.id, phase)
         before = await everything(store, turn)
         step = new_step(5)
-        for attempt in (
+        attempts: tuple[Callable[[], Awaitable[Turn]], ...] = (
             lambda: store.turns.prepare(turn.id, "stranger"),
             lambda: store.turns.open_step(turn.id, "stranger", step),
-            lambda: store.turns.close_step(turn.id, "stranger", step_end(step)),
+            lambda: store.turns.open_step(turn.id, "stranger", new_step(6, closes=step_end(step))),
             lambda: store.turns.finalise(turn.id, "stranger", turn_end(step)),
             lambda: store.turns.finalise(turn.id, "stranger", asked_back()),
             lambda: store.turns.fail(turn.id, "stranger", broken_off()),
-        ):
+        )
+        for attempt in attempts:
             with pytest.raises(TurnLost):
                 await attempt()
         assert await everything(store, turn) == before
@@ -201,13 +202,13 @@ class PhaseSuite:
 
     async def test_verbs_on_an_unknown_turn_are_refused(self, store: Store) -> None:
         unknown, step = new_id(), new_step()
-        for attempt in (
+        attempts: tuple[Callable[[], Awaitable[Turn]], ...] = (
             lambda: store.turns.prepare(unknown, WORKER),
             lambda: store.turns.open_step(unknown, WORKER, step),
-            lambda: store.turns.close_step(unknown, WORKER, step_end(step)),
             lambda: store.turns.finalise(unknown, WORKER, turn_end(step)),
             lambda: store.turns.fail(unknown, WORKER, broken_off()),
-        ):
+        )
+        for attempt in attempts:
             with pytest.raises(NotFound):
                 await attempt()
         assert await store.turns.get(unknown) is None
@@ -272,16 +273,17 @@ class PhaseSuite:
     async def test_a_turn_may_take_several_steps(self, store: Store) -> None:
         branch = await new_branch(store)
         turn = await turn_in(store, branch.id, Phase.CONTEXT_PREPARED)
-        first, second = new_step(0, model_id="small"), new_step(1, model_id="large")
+        first = new_step(0, model_id="small")
         await store.turns.open_step(turn.id, WORKER, first)
         paused = StepEnd(step_id=first.id, outcome=Paused(reason="tools"), usage=Usage(input_tokens=3))
-        await store.turns.close_step(turn.id, WORKER, paused)
-        assert (await current(store, turn)).phase is Phase.RESPONDING
+        second = new_step(1, model_id="large", closes=paused)
         after = await store.turns.open_step(turn.id, WORKER, second)
         assert (after.phase, after.model) == (Phase.RESPONDING, "large")
         steps = await store.turns.steps(turn.id)
         assert [(step.id, step.outcome) for step in steps] == [(first.id, Paused(reason="tools")), (second.id, None)]
         assert await store.turns.plan(turn.id) == second.plan
+        assert await store.turns.steps(turn.id, first=1) == steps[1:]
+        assert await store.turns.steps(turn.id, first=2) == ()
 
     async def test_steps_are_read_in_the_order_of_their_index(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -314,23 +316,15 @@ class PhaseSuite:
         fork = await store.branches.fork(branch.id)
         other = await turn_in(store, fork.id, Phase.RESPONDING)
         (step,) = await store.turns.steps(turn.id)
+        untouched = await everything(store, turn), await everything(store, other)
+        paused = StepEnd(step_id=step.id, outcome=Paused(reason="tools"))
         with pytest.raises(NotFound):
-            await store.turns.close_step(other.id, WORKER, StepEnd(step_id=step.id, outcome=Paused(reason="tools")))
+            await store.turns.open_step(other.id, WORKER, new_step(1, closes=paused))
         with pytest.raises(NotFound):
-            await store.turns.close_step(turn.id, WORKER, StepEnd(step_id=new_id(), outcome=Paused(reason="tools")))
-        await store.turns.close_step(turn.id, WORKER, StepEnd(step_id=step.id, outcome=Paused(reason="tools")))
+            await store.turns.open_step(turn.id, WORKER, new_step(1, closes=replace(paused, step_id=new_id())))
+        assert (await everything(store, turn), await everything(store, other)) == untouched
+        await store.turns.open_step(turn.id, WORKER, new_step(1, closes=paused))
         before = await everything(store, turn)
         with pytest.raises(WrongPhase):
-            await store.turns.close_step(turn.id, WORKER, StepEnd(step_id=step.id, outcome=Paused(reason="again")))
-        assert await everything(store, turn) == before
-
-    @pytest.mark.parametrize(
-        "phase", [Phase.ACCEPTED, Phase.CONTEXT_PREPARED, Phase.RESPONSE_FINALIZED, Phase.STATE_COMMITTED, Phase.FAILED]
-    )
-    async def test_a_step_ends_only_while_its_turn_responds(self, store: Store, phase: Phase) -> None:
-        branch = await new_branch(store)
-        turn = await turn_in(store, branch.id, phase)
-        before = await everything(store, turn)
-        with pytest.raises(WrongPhase):
-            await store.turns.close_step(turn.id, WORKER, step_end(new_step()))
+            await store.turns.open_step(turn.id, WORKER, new_step(2, closes=paused))
         assert await everything(store, turn) == before

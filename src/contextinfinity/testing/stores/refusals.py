@@ -217,7 +217,7 @@ class RefusalSuite:
         (step,) = await store.turns.steps(turn.id)
         end = replace(step_end(replace(new_step(), id=step.id)), items=(ITEMS[where],))
         with pytest.raises(InvalidInput, match=f"^{where} "):
-            await store.turns.close_step(turn.id, WORKER, end)
+            await store.turns.open_step(turn.id, WORKER, new_step(1, closes=end))
         with pytest.raises(InvalidInput, match=f"^{where} "):
             await store.turns.fail(turn.id, WORKER, replace(broken_off(), step=end))
         assert await store.turns.steps(turn.id) == (step,)

@@ -99,6 +99,7 @@ CREATE TABLE turn (
   answer INTEGER,                       -- message.key; NULL until final, or for ever
   provider TEXT NOT NULL DEFAULT '',
   model TEXT NOT NULL DEFAULT '',
+  steps INTEGER NOT NULL DEFAULT 0,     -- provider calls it took; counted when it ends
   owner TEXT,
   retry_of BLOB,
   degraded INTEGER NOT NULL DEFAULT 0,

@@ -83,9 +83,18 @@ SELECT st.uuid AS id, t.uuid AS turn_id, st.step_index, st.provider, st.model_id
   coalesce(json_extract(p.body, '$.is'), '{}') AS request_json,
   CASE WHEN r.step_id IS NOT NULL THEN json_object('zlib_bytes', length(r.body)) END AS response_json,
   coalesce((SELECT json_group_array(json(item)) FROM (
-    SELECT CASE json_extract(i.value, '$.type') WHEN 'answer'
-      THEN json_object('type', 'assistant_message', 'blocks', json(coalesce(json_extract(a.blocks, '$.is.blocks'),
-      json_array(json_object('type', 'text', 'text', a.text))))) ELSE i.value END AS item
+    SELECT CASE json_extract(i.value, '$.type')
+      WHEN 'answer' THEN json_object('type', 'assistant_message', 'blocks', CASE WHEN a.blocks IS NULL
+        THEN json_array(json_object('type', 'text', 'text', a.text))
+        ELSE (SELECT json_group_array(json(block)) FROM (
+          SELECT b.value AS block FROM json_each(a.blocks, '$.is.blocks') AS b
+          WHERE b.key >= coalesce(json_extract(i.value, '$.start'), 0)
+            AND b.key < coalesce(json_extract(i.value, '$.stop'), b.key + 1) ORDER BY b.key)) END)
+      WHEN 'call' THEN (
+        SELECT json_object('type', 'tool_call', 'call_id', json_extract(b.value, '$.tool_use_id'),
+          'name', json_extract(b.value, '$.name'), 'arguments', json(b.value -> '$.input'))
+        FROM json_each(a.blocks, '$.is.blocks') AS b WHERE b.key = json_extract(i.value, '$.at'))
+      ELSE i.value END AS item
     FROM json_each(st.items, '$.is.items') AS i ORDER BY i.key)), '[]') AS normalized_items_json,
   coalesce(json_extract(st.outcome, '$.is'), 'null') AS outcome_json,
   'streams/' || st.uuid || '.jsonl' AS stream_path,

@@ -1,0 +1,176 @@
+"""One provider call: from a prompt to the provider's last word.
+
+The call and the transaction that records it (TX-P) begin together; nothing is shown before that is durable. Every
+piece goes into the journal first: the journal is the stream, and whoever watches reads it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.message import ToolOutputItem
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, Retry, TextDelta
+from contextinfinity.domain.turn import NewStep, Problem, StepEnd, Turn
+from contextinfinity.engine.parts import Model, Parts, Running
+from contextinfinity.engine.pictures import with_pictures
+from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
+from contextinfinity.prompt.assemble import Assembled
+from contextinfinity.providers.contract import Written
+from contextinfinity.storage.journal import Journal
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = Problem(
+    code="interrupted",
+    message="The process that answered was stopped before the end.",
+    hint="Ask again to get a whole answer.",
+)
+
+
+@dataclass(kw_only=True)
+class Heard:
+    """What has come back from a call so far, and what was done about it."""
+
+    step: NewStep
+    pieces: list[str] = field(default_factory=list)
+    finished: Finished | None = None
+    problem: Problem | None = None
+    outputs: list[ToolOutputItem] = field(default_factory=list)
+    """What the tools gave that it asked for."""
+    stopped: bool = False
+    """A person stopped it while its tools ran."""
+    interrupted: asyncio.CancelledError | None = None
+    """The process is being stopped."""
+
+    @property
+    def text(self) -> str:
+        """The words so far."""
+        return "".join(self.pieces)
+
+
+async def ask(
+    parts: Parts,
+    running: Running,
+    model: Model,
+    assembled: Assembled,
+    closes: StepEnd | None = None,
+    inputs: tuple[ToolOutputItem, ...] = (),
+) -> Heard:
+    """Ask a model, and hear it to its end or to the moment it is stopped."""
+    written = model.provider.write(await _request(parts, running, model, assembled))
+    step = NewStep(
+        id=new_id(),
+        step_index=len(running.steps),
+        provider=model.provider.name,
+        model_id=model.model_id,
+        plan=replace(assembled.plan, request_sha256=written.sha256),
+        inputs=inputs,
+        closes=closes,
+    )
+    heard = Heard(step=step)
+    opened = asyncio.create_task(parts.store.turns.open_step(running.turn.id, parts.worker, step))
+
+    async def show() -> Journal:
+        """Begin the journal once the step is durable: from now on watchers see what is said."""
+        running.move(await asyncio.shield(opened))
+        running.journal = parts.journals.open(step.id, step.provider)
+        return running.journal
+
+    running.journal = None
+    listening = asyncio.create_task(listen(model, written, heard, show))
+    heard.interrupted = await until_done_or_cancelled(parts, running, listening)
+    running.move(await settled(opened))
+    running.steps.append(step.id)
+    return heard
+
+
+async def _request(parts: Parts, running: Running, model: Model, assembled: Assembled) -> ProviderRequest:
+    """Put together what the provider is asked."""
+    return ProviderRequest(
+        model_id=model.model_id,
+        prompt=await with_pictures(parts.store.contents, assembled.prompt),
+        max_output_tokens=model.max_output_tokens,
+        cache_key=running.turn.session_id,
+        options=model.options,
+    )
+
+
+async def settled(writing: asyncio.Task[Turn]) -> Turn:
+    """Wait for a write that goes on even when we are stopped: what follows must know whether it was done."""
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait({writing})
+        raise
+
+
+async def listen(model: Model, written: Written, heard: Heard, show: Callable[[], Awaitable[Journal]]) -> None:
+    """Take what the provider says into the journal."""
+    journal: Journal | None = None
+    try:
+        async for event in model.provider.stream(written):
+            journal = journal or await show()
+            take(event, heard, journal)
+    except ContextInfinityError as error:
+        heard.problem = problem_of(error)
+    except Exception as error:  # a provider may break in any way; the step must still be closed
+        log.exception("the provider %s broke", model.provider.name)
+        heard.problem = Problem(
+            code="provider", message=f"{model.provider.name} broke: {type(error).__name__}: {error}"
+        )
+
+
+def take(event: ProviderEvent, heard: Heard, journal: Journal) -> None:
+    """Keep one thing the provider said."""
+    match event:
+        case TextDelta(text=text):
+            journal.append("text", {"text": text}, shown=len(text.encode()))
+            heard.pieces.append(text)
+        case Retry():
+            journal.append("retry", msgspec.to_builtins(event))
+        case Finished():
+            heard.finished = event
+            journal.append("finished", msgspec.to_builtins(event))
+
+
+def problem_of(error: ContextInfinityError) -> Problem:
+    """Say what went wrong as a turn keeps it; of a provider's failure the kind counts."""
+    code = error.kind if isinstance(error, ProviderError) else error.code
+    return Problem(code=code, message=error.message, hint=error.hint)
+
+
+async def until_done_or_cancelled(
+    parts: Parts, running: Running, work: asyncio.Task[None]
+) -> asyncio.CancelledError | None:
+    """Wait for the end of some work, or stop it: a person asked, here or elsewhere, or the process ends."""
+    asked = asyncio.create_task(asked_to_stop(parts, running))
+    try:
+        await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError as interrupted:
+        return interrupted
+    finally:
+        for task in (work, asked):
+            task.cancel()
+        await asyncio.wait({work, asked})
+    if not work.cancelled():
+        work.result()
+    return None
+
+
+async def asked_to_stop(parts: Parts, running: Running) -> None:
+    """Return when somebody wants the turn stopped; other processes leave a mark on the turn."""
+    while not running.cancelled.is_set():
+        with suppress(LedgerError):
+            turn = await parts.store.turns.get(running.turn.id)
+            if turn is not None and turn.cancel_requested:
+                running.cancelled.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(running.cancelled.wait(), parts.look_seconds * 5)

@@ -1,0 +1,42 @@
+"""The Messages API of Anthropic, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Finished, ProviderRequest
+from contextinfinity.providers.anthropic.reply import finished
+from contextinfinity.providers.anthropic.request import Choices, body
+from contextinfinity.providers.anthropic.stream import MessageAccumulator
+
+
+@dataclass(frozen=True)
+class AnthropicWire:
+    """``Wire`` of Anthropic's Messages API.
+
+    ``parallel_tools``: the model may call several tools at once. ``provider_tools``: tools that run at Anthropic, in
+    its own JSON; none is asked for otherwise. ``cache_ttl``: how long marked prefixes are kept (``5m``, ``1h``).
+    """
+
+    parallel_tools: bool = False
+    provider_tools: tuple[Json, ...] = ()
+    cache_ttl: str | None = None
+    path: ClassVar[str] = "/v1/messages"
+
+    def write(self, request: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
+        """Put a request into Anthropic's JSON."""
+        choices = Choices(
+            parallel_tools=self.parallel_tools, provider_tools=self.provider_tools, cache_ttl=self.cache_ttl
+        )
+        return body(request, abilities, choices)
+
+    def accumulate(self) -> MessageAccumulator:
+        """Begin to put a streamed reply together."""
+        return MessageAccumulator()
+
+    def read(self, whole: Json, abilities: Abilities) -> Finished:
+        """Read a whole reply."""
+        return finished(whole, abilities)

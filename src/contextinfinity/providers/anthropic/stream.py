@@ -1,0 +1,140 @@
+"""Puts a streamed message together.
+
+A message begins, its content blocks come by index in pieces, then how it ended and what it cost. Counts of tokens are
+cumulative: the last one told holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.prompt import TextDelta
+from contextinfinity.providers.anthropic.blocks import PROVIDER
+from contextinfinity.providers.failures import failure_in_stream
+
+log = logging.getLogger(__name__)
+
+PIECES = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "input"),
+}
+"""Where a delta's text stands, and which field of the block it belongs to."""
+
+
+class MessageAccumulator:
+    """``Accumulator`` for the events of Anthropic's Messages. The stream is over when ``ended``."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._message: dict[str, Json] = {}
+        self._blocks: dict[int, dict[str, Json]] = {}
+        self._pieces: dict[tuple[int, str], list[str]] = {}
+        self._citations: dict[int, list[Json]] = {}
+        self._unknown: list[Json] = []
+
+    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
+        """Take one event and give the text it adds."""
+        told = data if isinstance(data, dict) else {}
+        kind = told.get("type") or event
+        if kind == "content_block_delta":
+            given = self._delta(told)
+        elif kind == "content_block_start":
+            given = self._start(told)
+        elif kind == "message_start":
+            given = self._begin(told)
+        elif kind == "message_delta":
+            given = self._end(told)
+        elif kind == "error":
+            raise failure_in_stream(PROVIDER, told)
+        else:
+            self.ended = self.ended or kind == "message_stop"
+            given = () if kind in ("message_stop", "content_block_stop", "ping") else None
+        if given is None:
+            log.info("anthropic sent an event that is not known: %.80s; it was kept and passed over", kind)
+            self._unknown.append(data)
+            return ()
+        return given
+
+    def whole(self) -> Json:
+        """Give the message in one piece."""
+        whole = dict(self._message)
+        if whole or self._blocks:
+            whole["content"] = [self._block(index) for index in sorted(self._blocks)]
+        if self._unknown:
+            whole["unknown_events"] = list(self._unknown)
+        return whole
+
+    def _begin(self, told: dict[str, Json]) -> Sequence[TextDelta] | None:
+        message = told.get("message")
+        if not isinstance(message, dict):
+            return None
+        self._message = {**message, "usage": _dict(message.get("usage"))}
+        return ()
+
+    def _start(self, told: dict[str, Json]) -> Sequence[TextDelta] | None:
+        index, block = _index(told), told.get("content_block")
+        if index is None or not isinstance(block, dict):
+            return None
+        self._blocks[index] = block
+        text = block.get("text") if block.get("type") == "text" else ""
+        return (TextDelta(text=text),) if text and isinstance(text, str) else ()
+
+    def _delta(self, told: dict[str, Json]) -> Sequence[TextDelta] | None:
+        index, delta = _index(told), _dict(told.get("delta"))
+        if index is None or index not in self._blocks:
+            return None
+        kind = delta.get("type")
+        if kind == "citations_delta":
+            self._citations.setdefault(index, []).append(delta.get("citation"))
+            return ()
+        if not isinstance(kind, str) or kind not in PIECES:
+            return None
+        source, field = PIECES[kind]
+        text = delta.get(source)
+        if not isinstance(text, str):
+            return None
+        self._pieces.setdefault((index, field), []).append(text)
+        return (TextDelta(text=text),) if text and kind == "text_delta" else ()
+
+    def _end(self, told: dict[str, Json]) -> Sequence[TextDelta]:
+        usage = {name: count for name, count in _dict(told.get("usage")).items() if count is not None}
+        said = {name: value for name, value in _dict(told.get("delta")).items() if value is not None}
+        self._message = {**self._message, **said, "usage": {**_dict(self._message.get("usage")), **usage}}
+        return ()
+
+    def _block(self, index: int) -> dict[str, Json]:
+        block = dict(self._blocks[index])
+        for field in ("text", "thinking", "signature"):
+            if (index, field) in self._pieces:
+                begun = block.get(field)
+                block[field] = (begun if isinstance(begun, str) else "") + "".join(self._pieces[index, field])
+        written = "".join(self._pieces.get((index, "input"), ()))
+        if written:
+            block["input"] = _input(written)
+        if index in self._citations:
+            begun = block.get("citations")
+            block["citations"] = [*(begun if isinstance(begun, list) else ()), *self._citations[index]]
+        return block
+
+
+def _input(written: str) -> Json:
+    """Read what a tool is to be called with; text that is no JSON (cut short, or wrong) stays as it is."""
+    try:
+        return msgspec.json.decode(written)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return written
+
+
+def _dict(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _index(told: dict[str, Json]) -> int | None:
+    index = told.get("index")
+    return index if isinstance(index, int) and not isinstance(index, bool) else None

@@ -1,0 +1,324 @@
+"""The one table that tells how a request failed, for all vendors.
+
+In goes what a vendor sent when it did not answer: a status, a body, headers, or an error inside a stream. Out comes
+a ``ProviderError`` whose ``kind`` is one of ``KINDS``, in words for people, with what to do about it.
+
+Vendors promise their codes and not their wording, so codes are read first, then the status, then the type. Wording
+is read only where those say no more than "bad request" or "it failed": that is how most vendors reject a size.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.domain.message import Json
+from contextinfinity.errors import ProviderError
+from contextinfinity.providers.waits import retry_after
+
+LONGEST_QUOTE = 300
+LONGEST_BODY = 20_000
+SHORTEST_SECRET = 8
+"""What stands for a key where none is needed ("none", "ollama") is an ordinary word; a key is longer."""
+
+
+class Kind(Struct, frozen=True):
+    """A way to fail: what happened, what to do, and whether the same request may succeed later."""
+
+    what: str
+    hint: str
+    retryable: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "rate_limit": Kind("too many requests at this time", "Wait a little, or ask for higher limits.", True),
+    "overloaded": Kind("it is overloaded", "Try again in a while, or choose another model.", True),
+    "server": Kind("it failed on its side", "Try again in a while, or choose another model.", True),
+    "time_out": Kind("no answer in time", "Try again; ask for less, or allow more time in config.toml.", True),
+    "connection": Kind("the connection failed", "Check the network and base_url in config.toml.", True),
+    "size": Kind("the request is too long for the model", "Send less, or choose a model with a larger window."),
+    "authentication": Kind(
+        "the key was refused", "Check the variable that api_key_env names, and what its key is allowed to use."
+    ),
+    "quota": Kind("the account has no credit left or has reached its limit", "Look at the vendor's billing page."),
+    "not_found": Kind(
+        "there is no such model or address", "Check the model's name and base_url; a local server must have the model."
+    ),
+    "bad_request": Kind("the request was refused", "Check the model's options in config.toml."),
+    "filter": Kind("the vendor's content policy stopped it", "Say it in other words, or choose another model."),
+    "garbled": Kind("the answer cannot be understood", "Check that base_url speaks the vendor's protocol."),
+    "provider": Kind("the request failed", "Try again, or choose another model."),
+}
+
+BY_CODE: dict[str, str] = {
+    # Anthropic: error.type, error.details.error_code
+    "authentication_error": "authentication",
+    "permission_error": "authentication",
+    "organization_on_hold": "authentication",
+    "billing_error": "quota",
+    "enforced_spend_limit_reached": "quota",
+    "not_found_error": "not_found",
+    "rate_limit_error": "rate_limit",
+    "ramp_limit_exceeded": "rate_limit",
+    "timeout_error": "time_out",
+    "overloaded_error": "overloaded",
+    "conflict_error": "server",
+    "request_too_large": "size",
+    "request_body_too_large_after_decoding": "size",
+    # OpenAI: error.code, error.type, response.error.code
+    "invalid_api_key": "authentication",
+    "account_deactivated": "authentication",
+    "insufficient_permissions": "authentication",
+    "unsupported_country_region_territory": "authentication",
+    "insufficient_quota": "quota",
+    "billing_hard_limit_reached": "quota",
+    "billing_not_active": "quota",
+    "model_not_found": "not_found",
+    "context_length_exceeded": "size",
+    "string_above_max_length": "size",
+    "rate_limit_exceeded": "rate_limit",
+    "server_is_overloaded": "overloaded",
+    "slow_down": "overloaded",
+    "vector_store_timeout": "server",
+    "invalid_prompt": "filter",
+    "bio_policy": "filter",
+    "misalignment_policy_violation": "filter",
+    "content_policy_violation": "filter",
+    "image_content_policy_violation": "filter",
+    "content_filter": "filter",
+    "data_inspection_failed": "filter",
+    # Perplexity, llama.cpp, vLLM
+    "invalid_model": "not_found",
+    "exceed_context_size_error": "size",
+    "unavailable_error": "overloaded",
+    "notfounderror": "not_found",
+}
+
+BY_STATUS: dict[int, str] = {
+    401: "authentication",
+    402: "quota",
+    403: "authentication",
+    404: "not_found",
+    408: "time_out",
+    409: "server",
+    413: "size",
+    425: "server",
+    429: "rate_limit",
+    499: "time_out",
+    503: "overloaded",
+    504: "time_out",
+    529: "overloaded",
+}
+
+BY_TYPE: dict[str, str] = {
+    # Said with many a status, so the status goes before.
+    "api_error": "server",
+    "server_error": "server",
+    "internalservererror": "server",
+    "invalid_request_error": "bad_request",
+    "badrequesterror": "bad_request",
+}
+
+_SIZE = re.compile(
+    r"prompt (is )?too long|input (is )?too long|maximum context length|context size has been exceeded"
+    r"|longer than the max(imum)? model len|reduce the length of the (messages|input|prompt)"
+    r"|max_(completion_)?tokens must be at least 1, got -"
+)
+_WINDOW = re.compile(r"context[ _-](size|length|window|limit)|input token count|max_model_len")
+_OVER = re.compile(r"exceed|longer than|larger than|greater than|too (long|large)|maximum")
+_QUOTA = re.compile(r"credit balance is too low|specified (workspace )?api usage limits|exceeded your current quota")
+_FILTER = re.compile(r"content (filtering|management|usage) policy|violat\w+ (of )?(our|the) \w*\s?polic")
+_REQUEST_OVER_RATE = re.compile(r"request too large for")
+"""OpenAI's 429 for one request that is larger than a whole minute's allowance: waiting does not help."""
+
+_TAGS = re.compile(r"<[^>]{0,500}>")
+
+
+def failure(
+    vendor: str,
+    status: int | None,
+    body: Json | str | None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    model_id: str = "",
+    secrets: Iterable[str] = (),
+) -> ProviderError:
+    """Tell what an answer that is none means."""
+    error = _error_in(body)
+    kind = _kind(status, error)
+    sent = {name.lower(): value for name, value in (headers or {}).items()}
+    wait = retry_after(sent) if KINDS[kind].retryable else None
+    failed = _error(kind, vendor, status=status, said=scrub(_said(error), secrets), model_id=model_id, wait=wait)
+    failed.retryable = failed.retryable and sent.get("x-should-retry") != "false"
+    return failed
+
+
+def failure_in_stream(vendor: str, error: Json, *, model_id: str = "", secrets: Iterable[str] = ()) -> ProviderError:
+    """Tell what an error means that came after the answer had begun; one without a code is the vendor's own trouble."""
+    inner = _error_in(error)
+    kind = _kind(None, inner)
+    kind = "server" if kind == "provider" else kind
+    return _error(kind, vendor, said=scrub(_said(inner), secrets), model_id=model_id)
+
+
+def connection_failure(
+    vendor: str, address: str, error: BaseException, *, secrets: Iterable[str] = ()
+) -> ProviderError:
+    """Tell why nobody was reached, or why the connection broke."""
+    causes = list(_causes(error))
+    if any(isinstance(cause, TimeoutError) or "Timeout" in type(cause).__name__ for cause in causes):
+        return timed_out(vendor, address)
+    words = next((str(cause) for cause in reversed(causes) if str(cause)), type(error).__name__)
+    failed = _error("connection", f"{vendor} at {_place(address)}", said=scrub(words, secrets))
+    # A certificate or an address that is wrong now is wrong the next time too.
+    wrong = any(
+        isinstance(cause, ssl.SSLError) or type(cause).__name__ in ("UnsupportedProtocol", "InvalidURL")
+        for cause in causes
+    )
+    failed.retryable = not wrong
+    return failed
+
+
+def timed_out(vendor: str, address: str, seconds: float | None = None) -> ProviderError:
+    """Say that nothing came for too long."""
+    waited = "" if seconds is None else f"waited {seconds:g} seconds"
+    return _error("time_out", f"{vendor} at {_place(address)}", why=waited)
+
+
+def cut_off(vendor: str = "The provider") -> ProviderError:
+    """Say that a stream ended before the provider's last word."""
+    return _error("connection", vendor, why="the answer was cut off before it was complete")
+
+
+def garbled(vendor: str, what: str, *, secrets: Iterable[str] = ()) -> ProviderError:
+    """Say that an answer is not in the vendor's form; ``what`` says where."""
+    return _error("garbled", vendor, why=scrub(what, secrets))
+
+
+def scrub(text: str, secrets: Iterable[str]) -> str:
+    """Replace keys by ``[key]``: a rude server may echo them."""
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        if len(secret) >= SHORTEST_SECRET:
+            text = text.replace(secret, "[key]")
+    return text
+
+
+def _error(
+    kind: str,
+    vendor: str,
+    *,
+    said: str = "",
+    why: str = "",
+    status: int | None = None,
+    model_id: str = "",
+    wait: float | None = None,
+) -> ProviderError:
+    entry = KINDS[kind]
+    model = f" {model_id}" if model_id else ""
+    number = "" if status is None else f" ({status})"
+    quote = f"“{_short(said)}”" if said.strip() else _short(why)
+    message = f"{vendor}{model}: {entry.what}{number}" + (f": {quote}." if quote else ".")
+    return ProviderError(message, kind=kind, hint=entry.hint, retryable=entry.retryable, retry_after=wait)
+
+
+def _kind(status: int | None, error: Mapping[str, Json] | str) -> str:
+    codes = _codes(error)
+    number = status if status is not None else _number(error)
+    coded = next((BY_CODE[code] for code in codes if code in BY_CODE), None)
+    kind = coded or _by_status(number) or next((BY_TYPE[code] for code in codes if code in BY_TYPE), "provider")
+    return _by_wording(kind, _said(error).lower())
+
+
+def _by_wording(kind: str, said: str) -> str:
+    if kind == "rate_limit":
+        return "size" if _REQUEST_OVER_RATE.search(said) else kind
+    if kind not in ("bad_request", "server", "provider"):
+        return kind
+    if _SIZE.search(said) or (_WINDOW.search(said) and _OVER.search(said)):
+        return "size"
+    if _QUOTA.search(said):
+        return "quota"
+    return "filter" if _FILTER.search(said) else kind
+
+
+def _by_status(status: int | None) -> str | None:
+    if status is None:
+        return None
+    if status in BY_STATUS:
+        return BY_STATUS[status]
+    if status >= 500:
+        return "server"
+    return "bad_request" if status >= 400 else "garbled"
+
+
+def _error_in(body: Json) -> Mapping[str, Json] | str:
+    """Find the error in a body: under ``error``, the body itself, or text."""
+    if isinstance(body, str):
+        try:
+            decoded = msgspec.json.decode(body[:LONGEST_BODY])
+        except (msgspec.DecodeError, UnicodeError):
+            return body[:LONGEST_BODY]
+        return _error_in(decoded) if isinstance(decoded, dict | list) else body[:LONGEST_BODY]
+    if isinstance(body, list):  # Gemini's chat endpoint wraps its errors in a list
+        return _error_in(body[0]) if body else ""
+    if not isinstance(body, dict):
+        return ""
+    inner = body.get("error")
+    if isinstance(inner, dict):
+        return inner
+    return inner if isinstance(inner, str) else body
+
+
+def _codes(error: Mapping[str, Json] | str) -> list[str]:
+    """Give the names an error goes by, the most exact first."""
+    if isinstance(error, str):
+        return []
+    details = error.get("details")
+    exact = details.get("error_code") if isinstance(details, dict) else None
+    return [name.lower() for name in (exact, error.get("code"), error.get("type")) if isinstance(name, str)]
+
+
+def _number(error: Mapping[str, Json] | str) -> int | None:
+    code = None if isinstance(error, str) else error.get("code")
+    return code if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600 else None
+
+
+def _said(error: Mapping[str, Json] | str) -> str:
+    if isinstance(error, str):
+        return error
+    for name in ("message", "detail", "title", "code", "type"):
+        words = error.get(name)
+        if words and isinstance(words, str | list | dict):
+            return words if isinstance(words, str) else msgspec.json.encode(words).decode()
+    return ""
+
+
+def _short(said: str) -> str:
+    """Put foreign words on one line, without markup or control characters, at a length that can be read."""
+    plain = _TAGS.sub(" ", said[:LONGEST_BODY]) if said.lstrip().startswith("<") else said[:LONGEST_BODY]
+    line = " ".join("".join(c if c.isprintable() else " " for c in plain).split())
+    return line if len(line) <= LONGEST_QUOTE else line[: LONGEST_QUOTE - 1] + "…"
+
+
+def _place(address: str) -> str:
+    """Name an address without the user, password and query it may carry."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "that address"
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}" if host else address.partition("?")[0]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        yield at
+        at = at.__cause__ or at.__context__

@@ -1,0 +1,52 @@
+"""Chat completions: the wire that most servers speak, each in its own accent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Finished, ProviderRequest
+from contextinfinity.providers.contract import Accumulator
+from contextinfinity.providers.openai_chat import reply, request, stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatWire:
+    """``Wire`` for chat completions.
+
+    ``vendor`` is ``openai_chat`` or ``perplexity``. ``provider_tools`` are tools that the server runs itself, in its
+    own form; none is asked for unless it is named here. ``max_tokens_name``: OpenAI's own models want
+    ``max_completion_tokens``, most others know only ``max_tokens``. ``stream_usage``: ask for a count of tokens.
+    """
+
+    vendor: str = "openai_chat"
+    parallel_tools: bool = False
+    provider_tools: tuple[Json, ...] = ()
+    max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    stream_usage: bool = True
+
+    path = "/chat/completions"
+
+    def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
+        """Put a request into the JSON of chat completions."""
+        how = request.How(
+            vendor=self.vendor,
+            parallel_tools=self.parallel_tools,
+            provider_tools=self.provider_tools,
+            max_tokens_name=self.max_tokens_name,
+            stream_usage=self.stream_usage,
+        )
+        return request.body(asked, abilities, how)
+
+    def accumulate(self) -> Accumulator:
+        """Begin to put a streamed reply together."""
+        return stream.ChatAccumulator(self.vendor)
+
+    def read(self, whole: Json, abilities: Abilities) -> Finished:
+        """Read a whole reply."""
+        return reply.read(whole, abilities, self.vendor)
+
+
+__all__ = ["ChatWire"]

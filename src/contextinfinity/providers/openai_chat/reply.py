@@ -1,0 +1,121 @@
+"""From a whole chat completion to neutral items.
+
+Thinking first, then words, then calls; what else the message holds is kept as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from contextinfinity.domain.message import (
+    AssistantItem,
+    Json,
+    ReasoningItem,
+    TextBlock,
+    ToolCallItem,
+    TranscriptItem,
+    UnknownItem,
+)
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Finished
+from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
+from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers.failures import failure_in_stream, garbled
+from contextinfinity.providers.openai_chat.request import REASONING_KEYS
+
+KNOWN = frozenset({"role", "content", "refusal", "tool_calls", "annotations", *REASONING_KEYS})
+REASONS = {"length": "length", "max_tokens": "length", "content_filter": "filter"}
+ALL_SAID = frozenset({"", "stop", "tool_calls", "function_call", "tool_use", "eos", "eos_token", "end_turn"})
+
+
+def read(whole: Json, abilities: Abilities, vendor: str) -> Finished:
+    """Read a whole completion."""
+    completion = forms.dict_of(whole)
+    choices = forms.list_of(completion.get("choices"))
+    choice = forms.dict_of(choices[0]) if choices else {}
+    if not isinstance(choice.get("message"), dict):
+        if completion.get("error"):  # some servers send it as if all were well
+            raise failure_in_stream(vendor, completion["error"])
+        raise garbled(vendor, "the reply holds no message")
+    items = forms.joined(_items(choice["message"], completion, vendor))
+    items = forms.with_own_ids(items, forms.text_of(completion.get("id")))
+    finish = forms.text_of(choice.get("finish_reason"))
+    return Finished(
+        outcome=_outcome(finish, any(isinstance(item, ToolCallItem) for item in items)),
+        items=(*items, *forms.notes(_notes(completion, finish))),
+        usage=_usage(forms.dict_of(completion.get("usage")), abilities),
+        response=forms.compact(whole),
+    )
+
+
+def _items(message: dict[str, Json], completion: dict[str, Json], vendor: str) -> Iterator[TranscriptItem]:
+    thinking = {key: message[key] for key in REASONING_KEYS if message.get(key)}
+    if thinking:
+        yield ReasoningItem(raw=thinking)
+    yield from _words(message.get("content"), _annotations(message, completion), vendor)
+    if forms.text_of(message.get("refusal")):
+        yield AssistantItem(blocks=(TextBlock(text=message["refusal"], annotations=(forms.REFUSAL,)),))
+    for call in forms.list_of(message.get("tool_calls")):
+        yield _call(call, vendor)
+    for key in message:
+        if key not in KNOWN and message[key] is not None:
+            yield UnknownItem(provider=vendor, raw={key: message[key]})
+
+
+def _words(content: Json, annotations: tuple[Json, ...], vendor: str) -> Iterator[TranscriptItem]:
+    if isinstance(content, str) and content:
+        yield AssistantItem(blocks=(TextBlock(text=content, annotations=annotations),))
+    for part in forms.list_of(content):
+        text = forms.dict_of(part).get("text")
+        if isinstance(text, str) and part.get("type") == "text":
+            yield AssistantItem(blocks=(TextBlock(text=text, annotations=annotations),))
+        else:
+            yield UnknownItem(provider=vendor, raw=part)
+
+
+def _annotations(message: dict[str, Json], completion: dict[str, Json]) -> tuple[Json, ...]:
+    """Give the sources of an answer; those that a search found in the order in which the words count them."""
+    results = [forms.dict_of(result) for result in forms.list_of(completion.get("search_results"))]
+    titles = {forms.text_of(result.get("url")): forms.text_of(result.get("title")) for result in results}
+    cited = [url for url in forms.list_of(completion.get("citations")) if isinstance(url, str)]
+    urls = cited or [url for url in titles if url]
+    citations = [{"type": "citation", "url": url, "title": titles.get(url, "")} for url in urls]
+    return (*forms.list_of(message.get("annotations")), *citations)
+
+
+def _call(call: Json, vendor: str) -> TranscriptItem:
+    told = forms.dict_of(call)
+    function = forms.dict_of(told.get("function"))
+    name = forms.text_of(function.get("name"))
+    if not name:
+        return UnknownItem(provider=vendor, raw=call)
+    arguments = forms.arguments_of(function.get("arguments"))
+    return ToolCallItem(call_id=forms.text_of(told.get("id")), name=name, arguments=arguments)
+
+
+def _outcome(finish: str, calls: bool) -> StepOutcome:
+    if finish in REASONS:
+        return Incomplete(reason=REASONS[finish])
+    if finish not in ALL_SAID:
+        return Incomplete(reason=finish)
+    return Paused(reason="tool_use") if calls else Completed()
+
+
+def _notes(completion: dict[str, Json], finish: str) -> Iterator[tuple[str, Json]]:
+    yield "response_id", completion.get("id")
+    yield "model", completion.get("model")
+    yield "stop_reason", finish
+    yield "service_tier", completion.get("service_tier")
+    yield "system_fingerprint", completion.get("system_fingerprint")
+
+
+def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
+    if not told:
+        return Usage()
+    details = forms.dict_of(told.get("prompt_tokens_details"))
+    tokens = Usage(
+        input_tokens=forms.count_of(told.get("prompt_tokens")),
+        output_tokens=forms.count_of(told.get("completion_tokens")),
+        cached_tokens=forms.count_of(details.get("cached_tokens") or told.get("prompt_cache_hit_tokens")),
+    )
+    return forms.usage_of(tokens, forms.count_of(details.get("cache_write_tokens")), abilities)

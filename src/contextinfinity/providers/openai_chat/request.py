@@ -1,0 +1,206 @@
+"""From a neutral request to the body of POST /chat/completions.
+
+System texts come first, then messages in the same order. A server that takes a single system message gets the texts
+joined. One that knows no tools gets earlier calls and results as words, so that a conversation can move to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from contextinfinity.domain.message import (
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+)
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers.call_ids import with_safe_ids
+
+PERPLEXITY = "perplexity"
+OWNED = ("messages", "model", "stream", "tools", "functions", "function_call", "n")
+REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
+"""Where servers put the model's thinking."""
+
+PARTS_OF_A_USER = frozenset({"input_audio", "file", "video_url"})
+CONTINUED = "[the conversation goes on]"
+BETWEEN = "\n\n"
+
+
+class How(Struct, frozen=True, kw_only=True):
+    """What the account's settings say about every request."""
+
+    vendor: str
+    parallel_tools: bool
+    provider_tools: tuple[Json, ...]
+    max_tokens_name: str
+    stream_usage: bool
+
+
+def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, Json]:
+    """Write the body of a request."""
+    prompt = request.prompt
+    writer = _Writer(abilities, how.vendor)
+    tools = ([_tool(tool) for tool in prompt.tools] if writer.tools else []) + list(how.provider_tools)
+    written: dict[str, Json] = {
+        "model": request.model_id,
+        "messages": writer.messages(prompt),
+        "stream": True,
+        how.max_tokens_name: forms.bounded_output(request, abilities),
+    }
+    if how.stream_usage:
+        written["stream_options"] = {"include_usage": True}
+    if tools:
+        written |= {"tools": tools, "parallel_tool_calls": how.parallel_tools}
+    if prompt.response_format is not None:
+        written["response_format"] = _format(prompt.response_format)
+    owned = OWNED if tools else (*OWNED, "tool_choice", "parallel_tool_calls")
+    if how.vendor != PERPLEXITY:  # where it is no setting of a search that happens anyway, it asks for one
+        owned = (*owned, "web_search_options")
+    return forms.with_options(written, request.options, vendor=how.vendor, owned=owned)
+
+
+def _tool(tool: ToolSpec) -> Json:
+    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": told}
+
+
+def _format(schema: Json) -> Json:
+    strict = forms.can_be_strict(schema)
+    return {"type": "json_schema", "json_schema": {"name": forms.FORMAT_NAME, "schema": schema, "strict": strict}}
+
+
+class _Writer:
+    def __init__(self, abilities: Abilities, vendor: str) -> None:
+        self._abilities = abilities
+        self._vendor = vendor
+        self._alternate = vendor == PERPLEXITY
+        self._late_system = "user" if abilities.one_system or self._alternate else "system"
+        self._names: dict[str, str] = {}
+        self.tools = abilities.tools and not self._alternate
+
+    def messages(self, prompt: Prompt) -> list[Json]:
+        """Write all messages of a prompt."""
+        said = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+        first = next((place for place, message in enumerate(said) if message.role != "system"), len(said))
+        system = [*prompt.system, *(message.rendered_text for message in said[:first])]
+        if self._abilities.one_system and system:
+            system = [BETWEEN.join(system)]
+        written = [message for each in said[first:] for message in self._message(each)]
+        return [_say("system", text) for text in system] + (_alternating(written) if self._alternate else written)
+
+    def _message(self, message: Message) -> Iterator[dict[str, Json]]:
+        if message.role == "system":
+            yield _say(self._late_system, message.rendered_text)
+        elif message.role == "assistant":
+            yield from self._answer(message)
+        else:
+            results, others = forms.results_first(message)
+            yield from [self._result(result) for result in results]
+            parts = list(self._parts(others))
+            if parts:
+                yield _say("user", _plain(parts))
+
+    def _answer(self, message: Message) -> Iterator[dict[str, Json]]:
+        calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
+        self._names |= {call.tool_use_id: call.name for call in calls}
+        texts = [text for text in map(self._words, message.blocks) if text]
+        written = _say("assistant", "".join(texts) or None)
+        if calls and self.tools:
+            written["tool_calls"] = [_call(call) for call in calls]
+        if not texts and "tool_calls" not in written:
+            return
+        for block in message.blocks:
+            if isinstance(block, ReasoningBlock):
+                written |= _reasoning(block.raw)
+        yield written
+
+    def _words(self, block: ContentBlock) -> str:
+        if isinstance(block, TextBlock):
+            return block.text
+        if isinstance(block, ToolUseBlock) and not self.tools:
+            return f"[called {block.name} with {forms.arguments_text(block.input)}]"
+        return forms.IMAGE_NOTE if isinstance(block, ImageBlock) else ""
+
+    def _result(self, result: ToolResultBlock) -> dict[str, Json]:
+        text = (forms.ERROR_MARK if result.is_error else "") + "".join(_texts(result.content))
+        if self.tools:
+            return {"role": "tool", "tool_call_id": result.tool_use_id, "content": text}
+        return _say("user", f"[{self._names.get(result.tool_use_id, 'the tool')} gave back] {text}")
+
+    def _parts(self, blocks: Iterable[ContentBlock]) -> Iterator[dict[str, Json]]:
+        for block in blocks:
+            if isinstance(block, TextBlock):
+                if block.text:
+                    yield {"type": "text", "text": block.text}
+            elif isinstance(block, ImageBlock):
+                url = forms.image_url(block, self._abilities)
+                yield (
+                    {"type": "text", "text": forms.IMAGE_NOTE}
+                    if url is None
+                    else {"type": "image_url", "image_url": {"url": url}}
+                )
+            elif isinstance(block, UnknownBlock) and forms.is_own(block, self._vendor, PARTS_OF_A_USER):
+                yield forms.without_nulls(block.raw)
+
+
+def _say(role: str, content: Json) -> dict[str, Json]:
+    return {"role": role, "content": content}
+
+
+def _plain(parts: list[dict[str, Json]]) -> Json:
+    """Give mere text as such: many a server knows nothing else."""
+    if all(part["type"] == "text" for part in parts):
+        return "".join([part["text"] for part in parts])
+    return parts
+
+
+def _call(call: ToolUseBlock) -> Json:
+    told = {"name": call.name, "arguments": forms.arguments_text(call.input)}
+    return {"id": call.tool_use_id, "type": "function", "function": told}
+
+
+def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
+    """Give what a tool's result says: on this wire it is text, and a picture is only mentioned."""
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            yield block.text
+        elif isinstance(block, ImageBlock):
+            yield forms.IMAGE_NOTE
+        elif isinstance(block, ToolResultBlock):
+            yield from _texts(block.content)
+
+
+def _reasoning(raw: Json) -> dict[str, Json]:
+    told = forms.dict_of(raw)
+    return {} if "type" in told else {key: told[key] for key in REASONING_KEYS if told.get(key)}
+
+
+def _alternating(messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    """Make user and assistant take turns, the user first."""
+    out: list[dict[str, Json]] = []
+    for message in messages:
+        if out and out[-1]["role"] == message["role"]:
+            out[-1] = {**out[-1], "content": _joined(out[-1]["content"], message["content"])}
+        else:
+            out.append(message)
+    return [_say("user", CONTINUED), *out] if out and out[0]["role"] == "assistant" else out
+
+
+def _joined(first: Json, second: Json) -> Json:
+    if isinstance(first, str) and isinstance(second, str):
+        return first + BETWEEN + second
+    return [*_listed(first), *_listed(second)]
+
+
+def _listed(content: Json) -> list[Json]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]

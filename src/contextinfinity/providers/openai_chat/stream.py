@@ -1,0 +1,176 @@
+"""Puts a streamed chat completion together.
+
+Servers differ: some leave out a call's index or id, repeat them, send a call in one piece, count tokens in every
+chunk or in a last one without choices. Only the first choice is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.prompt import TextDelta
+from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers.failures import failure_in_stream
+
+NOT_OF_THE_WHOLE = frozenset({"choices", "object", "obfuscation", "error"})
+TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
+SHOWN = frozenset({"content", "refusal"})
+
+
+class ChatAccumulator:
+    """``Accumulator`` for the chunks of a chat completion.
+
+    ``ended`` is true from the chunk that says why the model stopped. What a server counts may come after it: whoever
+    reads the stream goes on until ``[DONE]`` or until it closes, and takes a stream that closes earlier for cut.
+    """
+
+    def __init__(self, vendor: str = "openai_chat") -> None:
+        self.ended = False
+        self._vendor = vendor
+        self._top: dict[str, Json] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._others: dict[str, Json] = {}
+        self._calls = _Calls()
+        self._finish: str | None = None
+        self._answered = False
+
+    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
+        """Take one chunk and give the text it adds."""
+        told = forms.dict_of(data)
+        if event == "error" or told.get("object") == "error" or told.get("error"):
+            raise failure_in_stream(self._vendor, told.get("error") or data)
+        self._top.update({key: each for key, each in told.items() if each is not None and key not in NOT_OF_THE_WHOLE})
+        choice = _first_choice(told)
+        if choice is None:
+            return ()
+        delta = self._delta(choice)
+        self._answered = True
+        finish = forms.text_of(choice.get("finish_reason"))
+        if finish:
+            self._finish = finish
+            self.ended = True
+        return self._take_delta(delta)
+
+    def whole(self) -> Json:
+        """Give the completion in one piece."""
+        message: dict[str, Json] = {"role": "assistant", "content": None}
+        message |= {key: "".join(pieces) for key, pieces in self._texts.items()}
+        message |= self._others
+        calls = self._calls.whole()
+        if calls:
+            message["tool_calls"] = calls
+        choice = {"index": 0, "message": message, "finish_reason": self._finish}
+        return {**self._top, "object": "chat.completion", "choices": [choice] if self._answered else []}
+
+    def _delta(self, choice: dict[str, Json]) -> dict[str, Json]:
+        """Give what is new; a server that does not stream sends the whole message once."""
+        if isinstance(choice.get("delta"), dict):
+            return forms.dict_of(choice["delta"])
+        return {} if self._answered else forms.dict_of(choice.get("message"))
+
+    def _take_delta(self, delta: dict[str, Json]) -> list[TextDelta]:
+        shown: list[TextDelta] = []
+        for key, value in delta.items():
+            if key == "tool_calls":
+                self._calls.take(value)
+            elif key in TEXTS and isinstance(value, str):
+                self._texts.setdefault(key, []).append(value)
+                if value and key in SHOWN:
+                    shown.append(TextDelta(text=value))
+            elif key == "content" and isinstance(value, list):
+                shown += self._take_parts(value)
+            elif key != "role" and value is not None:
+                self._keep(key, value)
+        return shown
+
+    def _take_parts(self, parts: list[Json]) -> list[TextDelta]:
+        texts = [forms.text_of(part["text"]) for part in parts if _is_text(part)]
+        self._texts.setdefault("content", []).extend(texts)
+        others = [part for part in parts if not _is_text(part)]
+        if others:
+            self._keep("content_parts", others)
+        return [TextDelta(text=text) for text in texts if text]
+
+    def _keep(self, key: str, value: Json) -> None:
+        """Keep what is not known: lists grow, anything else is as it came last."""
+        kept = self._others.get(key)
+        self._others[key] = kept + value if isinstance(kept, list) and isinstance(value, list) else value
+
+
+@dataclass
+class _Call:
+    index: int | None
+    id: str
+    name: str
+    arguments: list[str]
+
+
+class _Calls:
+    """The calls of an answer, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+
+    def take(self, pieces: Json) -> None:
+        """Take the pieces of calls that a chunk brings."""
+        for piece in forms.list_of(pieces):
+            told = forms.dict_of(piece)
+            function = forms.dict_of(told.get("function"))
+            index = told["index"] if type(told.get("index")) is int else None
+            arguments = function.get("arguments")
+            if not isinstance(arguments, str):
+                arguments = "" if arguments is None else forms.arguments_text(arguments)
+            piece = _Call(index, forms.text_of(told.get("id")), forms.text_of(function.get("name")), [arguments])
+            self._take(piece)
+
+    def whole(self) -> list[Json]:
+        """Give the calls in one piece each."""
+        return [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": "".join(call.arguments)}}
+            for call in self._calls
+        ]
+
+    def _take(self, piece: _Call) -> None:
+        call = self._goes_on_with(piece)
+        if call is None:
+            self._calls.append(piece)
+            return
+        call.id = call.id or piece.id
+        call.name = call.name or piece.name
+        call.arguments += piece.arguments
+
+    def _goes_on_with(self, piece: _Call) -> _Call | None:
+        """Find the newest call of a piece's index; where it has none, that of its id; where it has neither, the newest.
+
+        The newest is no longer meant when the piece begins another call, whatever the index says: some servers give
+        the same one to all calls.
+        """
+        for call in reversed(self._calls):
+            by_id = not piece.id or call.id in ("", piece.id)
+            if call.index == piece.index if piece.index is not None else by_id:
+                return None if _begins_another(piece, call) else call
+        return None
+
+
+def _begins_another(piece: _Call, call: _Call) -> bool:
+    """Tell whether a piece names a tool because it begins a call, and not because its server repeats the name."""
+    if not piece.name or not call.name:
+        return False
+    if piece.id and call.id and piece.id != call.id:
+        return True
+    if piece.index is None and not piece.id:
+        return True
+    return any(piece.arguments) and isinstance(forms.arguments_of("".join(call.arguments) or "…"), dict)
+
+
+def _first_choice(told: dict[str, Json]) -> dict[str, Json] | None:
+    for choice in forms.list_of(told.get("choices")):
+        if isinstance(choice, dict) and choice.get("index") in (0, None):
+            return choice
+    return None
+
+
+def _is_text(part: Json) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)

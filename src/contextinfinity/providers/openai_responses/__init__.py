@@ -1,0 +1,51 @@
+"""OpenAI's Responses wire: typed items in, typed items out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Finished, ProviderRequest
+from contextinfinity.providers.contract import Accumulator
+from contextinfinity.providers.openai_responses import reply, request, stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResponsesWire:
+    """``Wire`` for OpenAI's Responses.
+
+    ``provider_tools`` are tools that OpenAI runs itself, in its own form; none is asked for unless it is named here.
+    ``allow_upstream_state`` lets options name a conversation that OpenAI keeps.
+    """
+
+    truncation: Literal["auto", "disabled"] = "disabled"
+    store: bool = False
+    parallel_tools: bool = False
+    provider_tools: tuple[Json, ...] = ()
+    allow_upstream_state: bool = False
+
+    path = "/responses"
+
+    def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
+        """Put a request into OpenAI's JSON, complete in itself."""
+        how = request.How(
+            truncation=self.truncation,
+            store=self.store,
+            parallel_tools=self.parallel_tools,
+            provider_tools=self.provider_tools,
+            upstream_state=self.allow_upstream_state,
+        )
+        return request.body(asked, abilities, how)
+
+    def accumulate(self) -> Accumulator:
+        """Begin to put a streamed reply together."""
+        return stream.ResponsesAccumulator()
+
+    def read(self, whole: Json, abilities: Abilities) -> Finished:
+        """Read a whole reply."""
+        return reply.read(whole, abilities)
+
+
+__all__ = ["ResponsesWire"]

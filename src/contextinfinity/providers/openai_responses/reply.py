@@ -1,0 +1,107 @@
+"""From a whole response to neutral items.
+
+Words, calls and reasoning come out in the order of the reply; every other item is kept as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from contextinfinity.domain.message import (
+    AssistantItem,
+    Json,
+    ReasoningItem,
+    TextBlock,
+    ToolCallItem,
+    TranscriptItem,
+    UnknownItem,
+)
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Finished
+from contextinfinity.domain.turn import Completed, Failed, Incomplete, Paused, StepOutcome, Usage
+from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers.failures import failure_in_stream, garbled
+from contextinfinity.providers.openai_responses.request import PROVIDER
+
+REASONS = {"max_output_tokens": "length", "content_filter": "filter"}
+
+
+def read(whole: Json, abilities: Abilities) -> Finished:
+    """Read a whole response."""
+    response = forms.dict_of(whole)
+    if not isinstance(response.get("output"), list) and not isinstance(response.get("status"), str):
+        if response.get("error"):  # some servers send it as if all were well
+            raise failure_in_stream(PROVIDER, response["error"])
+        raise garbled(PROVIDER, "the reply is not a response")
+    items = forms.joined(item for each in forms.list_of(response.get("output")) for item in _items(each))
+    items = forms.with_own_ids(items, forms.text_of(response.get("id")))
+    outcome = _outcome(response, any(isinstance(item, ToolCallItem) for item in items))
+    return Finished(
+        outcome=outcome,
+        items=(*items, *forms.notes(_notes(response))),
+        usage=_usage(forms.dict_of(response.get("usage")), abilities),
+        response=forms.compact(whole),
+    )
+
+
+def _items(each: Json) -> Iterator[TranscriptItem]:
+    item = forms.dict_of(each)
+    kind = item.get("type")
+    if kind == "message" and isinstance(item.get("content"), list):
+        phase = item.get("phase")
+        marks: tuple[Json, ...] = ({"type": "phase", "phase": phase},) if isinstance(phase, str) else ()
+        for part in item["content"]:
+            yield from _part(part, marks)
+    elif kind == "function_call" and isinstance(item.get("name"), str):
+        arguments = forms.arguments_of(item.get("arguments"))
+        yield ToolCallItem(call_id=forms.text_of(item.get("call_id")), name=item["name"], arguments=arguments)
+    elif kind == "reasoning":
+        yield ReasoningItem(encrypted_content=forms.text_of(item.get("encrypted_content")) or None, raw=item)
+    else:
+        yield UnknownItem(provider=PROVIDER, raw=each)
+
+
+def _part(part: Json, marks: tuple[Json, ...]) -> Iterator[TranscriptItem]:
+    said = forms.dict_of(part)
+    kind = said.get("type")
+    if kind == "output_text" and isinstance(said.get("text"), str):
+        annotations = (*forms.list_of(said.get("annotations")), *marks)
+        if said["text"]:
+            yield AssistantItem(blocks=(TextBlock(text=said["text"], annotations=annotations),))
+    elif kind == "refusal" and isinstance(said.get("refusal"), str):
+        if said["refusal"]:
+            yield AssistantItem(blocks=(TextBlock(text=said["refusal"], annotations=(forms.REFUSAL, *marks)),))
+    else:
+        yield UnknownItem(provider=PROVIDER, raw=part)
+
+
+def _outcome(response: dict[str, Json], calls: bool) -> StepOutcome:
+    status = response.get("status")
+    error = forms.dict_of(response.get("error"))
+    if status == "failed":
+        message = forms.text_of(error.get("message")) or "OpenAI could not answer and did not say why."
+        return Failed(code=forms.text_of(error.get("code")) or "failed", message=message)
+    reason = forms.text_of(forms.dict_of(response.get("incomplete_details")).get("reason"))
+    if status in ("incomplete", "cancelled"):
+        return Incomplete(reason=REASONS.get(reason, reason) or str(status))
+    return Paused(reason="tool_use") if calls else Completed()
+
+
+def _notes(response: dict[str, Json]) -> Iterator[tuple[str, Json]]:
+    yield "response_id", response.get("id")
+    yield "model", response.get("model")
+    reason = forms.text_of(forms.dict_of(response.get("incomplete_details")).get("reason"))
+    yield "stop_reason", reason or response.get("status")
+    yield "service_tier", response.get("service_tier")
+
+
+def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
+    if not told:
+        return Usage()
+    details = forms.dict_of(told.get("input_tokens_details"))
+    tokens = Usage(
+        input_tokens=forms.count_of(told.get("input_tokens")),
+        output_tokens=forms.count_of(told.get("output_tokens")),
+        cached_tokens=forms.count_of(details.get("cached_tokens")),
+    )
+    return forms.usage_of(tokens, forms.count_of(details.get("cache_write_tokens")), abilities)

@@ -1,0 +1,220 @@
+"""From a neutral request to the body of POST /responses.
+
+System texts become ``developer`` items, messages become items in the same order. Nothing in a body refers to what
+the provider remembers: items carry no ids of the provider, except a piece of reasoning, which is its own only copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from msgspec import Struct
+
+from contextinfinity.domain.message import (
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+)
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers.call_ids import with_safe_ids
+
+PROVIDER = "openai"
+LEAST_OUTPUT = 16
+"""OpenAI refuses a smaller limit."""
+
+OWNED = ("input", "instructions", "model", "stream", "tools")
+
+ITEMS_THAT_RETURN = frozenset(
+    {
+        "web_search_call",
+        "file_search_call",
+        "computer_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+        "mcp_list_tools",
+        "mcp_approval_request",
+        "local_shell_call",
+        "shell_call",
+        "shell_call_output",
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "custom_tool_call",
+        "tool_search_call",
+        "tool_search_output",
+        "program",
+        "program_output",
+    }
+)
+"""Items of an answer that OpenAI takes back as they are."""
+
+PARTS_OF_A_USER = frozenset({"input_file", "input_audio"})
+
+
+class How(Struct, frozen=True, kw_only=True):
+    """What the account's settings say about every request."""
+
+    truncation: str
+    store: bool
+    parallel_tools: bool
+    provider_tools: tuple[Json, ...]
+    upstream_state: bool
+
+
+def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, Json]:
+    """Write the body of a request."""
+    prompt = request.prompt
+    tools = _tools(prompt, abilities) + list(how.provider_tools)
+    written: dict[str, Json] = {
+        "model": request.model_id,
+        "input": list(_items(prompt, abilities, store=how.store)),
+        "stream": True,
+        "store": how.store,
+        "truncation": how.truncation,
+        "max_output_tokens": forms.bounded_output(request, abilities, LEAST_OUTPUT),
+    }
+    if tools:
+        written |= {"tools": tools, "parallel_tool_calls": how.parallel_tools}
+    if request.cache_key:
+        written["prompt_cache_key"] = forms.cache_key(request.cache_key)
+    if abilities.reasoning and not how.store:
+        # OpenAI itself sends it unasked by now; older deployments of the same wire send it only when asked.
+        written["include"] = ["reasoning.encrypted_content"]
+    if prompt.response_format is not None:
+        written["text"] = {"format": _format(prompt.response_format)}
+    owned = OWNED if tools else (*OWNED, "tool_choice", "parallel_tool_calls", "max_tool_calls")
+    return forms.with_options(written, request.options, vendor=PROVIDER, owned=owned, upstream_state=how.upstream_state)
+
+
+def _tools(prompt: Prompt, abilities: Abilities) -> list[Json]:
+    if not abilities.tools:
+        return []
+    return [
+        # Not strict: that would refuse a schema with optional arguments, and it is what OpenAI assumes if not told.
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "strict": False,
+        }
+        for tool in prompt.tools
+    ]
+
+
+def _format(schema: Json) -> Json:
+    strict = forms.can_be_strict(schema)
+    return {"type": "json_schema", "name": forms.FORMAT_NAME, "schema": schema, "strict": strict}
+
+
+def _items(prompt: Prompt, abilities: Abilities, *, store: bool) -> Iterator[Json]:
+    for text in prompt.system:
+        yield _message("developer", text)
+    messages = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+    running = forms.loop_start(messages)
+    for place, message in enumerate(messages):
+        if message.role == "system":
+            yield _message("developer", message.rendered_text)
+        elif message.role == "assistant":
+            yield from _answer(message, store=store, running=place >= running)
+        else:
+            yield from _said(message, abilities)
+
+
+def _message(role: str, content: Json) -> Json:
+    return {"type": "message", "role": role, "content": content}
+
+
+def _said(message: Message, abilities: Abilities) -> Iterator[Json]:
+    results, others = forms.results_first(message)
+    for result in results:
+        yield {"type": "function_call_output", "call_id": result.tool_use_id, "output": _output(result, abilities)}
+    parts = list(_parts(others, abilities))
+    if parts:
+        yield _message("user", parts)
+
+
+def _output(result: ToolResultBlock, abilities: Abilities) -> Json:
+    parts = list(_parts(result.content, abilities))
+    if result.is_error:
+        parts.insert(0, _text(forms.ERROR_MARK))
+    if all(part["type"] == "input_text" for part in parts):
+        return "".join([part["text"] for part in parts])
+    return parts
+
+
+def _parts(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[dict[str, Json]]:
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            if block.text:
+                yield _text(block.text)
+        elif isinstance(block, ImageBlock):
+            url = forms.image_url(block, abilities)
+            yield _text(forms.IMAGE_NOTE) if url is None else _image(url)
+        elif isinstance(block, ToolResultBlock):
+            yield from _parts(block.content, abilities)
+        elif isinstance(block, UnknownBlock) and forms.is_own(block, PROVIDER, PARTS_OF_A_USER):
+            yield forms.without_nulls(block.raw)
+
+
+def _text(text: str) -> dict[str, Json]:
+    return {"type": "input_text", "text": text}
+
+
+def _image(url: str) -> dict[str, Json]:
+    return {"type": "input_image", "image_url": url, "detail": "auto"}
+
+
+def _answer(message: Message, *, store: bool, running: bool) -> Iterator[Json]:
+    for phase, blocks in groupby(message.blocks, key=_phase):
+        if phase is not None:
+            yield from _words(list(blocks), phase)
+            continue
+        for block in blocks:
+            if isinstance(block, ToolUseBlock):
+                yield _call(block)
+            elif isinstance(block, ReasoningBlock):
+                yield from _reasoning(block.raw, store=store)
+            elif isinstance(block, UnknownBlock) and running and forms.is_own(block, PROVIDER, ITEMS_THAT_RETURN):
+                yield forms.without_nulls(block.raw)
+
+
+def _phase(block: ContentBlock) -> str | None:
+    """Give the phase of words, "" where they have none; None for what are no words."""
+    if isinstance(block, ImageBlock):
+        return ""
+    if not isinstance(block, TextBlock):
+        return None
+    marks = [mark for mark in map(forms.dict_of, block.annotations) if mark.get("type") == "phase"]
+    return forms.text_of(marks[0].get("phase")) if marks else ""
+
+
+def _words(blocks: list[ContentBlock], phase: str) -> Iterator[Json]:
+    text = "".join([block.text if isinstance(block, TextBlock) else forms.IMAGE_NOTE for block in blocks])
+    if text:
+        said = _message("assistant", text)
+        yield {**said, "phase": phase} if phase else said
+
+
+def _call(block: ToolUseBlock) -> Json:
+    arguments = forms.arguments_text(block.input)
+    return {"type": "function_call", "call_id": block.tool_use_id, "name": block.name, "arguments": arguments}
+
+
+def _reasoning(raw: Json, *, store: bool) -> Iterator[Json]:
+    item = forms.dict_of(raw)
+    if item.get("type") != "reasoning" or not isinstance(item.get("id"), str):
+        return
+    kept = {key: item[key] for key in ("type", "id", "content", "encrypted_content") if item.get(key)}
+    # Without its content it is a mere reference, which nothing answers unless the provider has stored it.
+    if store or len(kept) > 2:
+        yield {**kept, "summary": forms.list_of(item.get("summary"))}

@@ -1,0 +1,148 @@
+"""Puts a streamed response together.
+
+Every event names the item it belongs to by ``output_index``, and the part of the item by ``content_index``. The last
+event carries the whole response; what came before it counts only where that is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.prompt import TextDelta
+from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers.failures import failure_in_stream
+from contextinfinity.providers.openai_responses.request import PROVIDER
+
+log = logging.getLogger(__name__)
+
+LAST_EVENTS = frozenset({"response.completed", "response.incomplete", "response.cancelled"})
+
+PIECES = {
+    "response.output_text.delta": ("content", "content_index", "output_text", "text"),
+    "response.refusal.delta": ("content", "content_index", "refusal", "refusal"),
+    "response.reasoning_text.delta": ("content", "content_index", "reasoning_text", "text"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_index", "summary_text", "text"),
+    "response.function_call_arguments.delta": ("arguments", "", "", ""),
+    "response.custom_tool_call_input.delta": ("input", "", "", ""),
+    "response.mcp_call_arguments.delta": ("arguments", "", "", ""),
+    "response.code_interpreter_call_code.delta": ("code", "", "", ""),
+}
+"""Where a piece of text goes: the field of the item; within a list the index's name, the part's type, its field."""
+
+SHOWN = frozenset({"response.output_text.delta", "response.refusal.delta"})
+
+WHOLE_TEXTS = {"response.output_text.done": "output_text", "response.refusal.done": "refusal"}
+
+PASSED_OVER = (
+    "response.created response.in_progress response.queued response.output_item. response.content_part. "
+    "response.output_text. response.refusal. response.reasoning response.function_call_arguments. "
+    "response.web_search_call. response.file_search_call. response.code_interpreter_call response.mcp_ "
+    "response.image_generation_call. response.audio. response.custom_tool_call_input. response.shell_call "
+    "response.compaction. response.steer keepalive"
+)
+"""How the names of events begin that say nothing the finished items do not say."""
+
+
+class ResponsesAccumulator:
+    """``Accumulator`` for the events of OpenAI's Responses. The stream is over when ``ended``."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._known = tuple(PASSED_OVER.split())
+        self._response: dict[str, Json] = {}
+        self._items: dict[int, dict[str, Json]] = {}
+        self._finished: set[int] = set()
+        self._pieces: dict[tuple[int, str, int], list[str]] = {}
+        self._marks: dict[tuple[int, int], list[Json]] = {}
+        self._unknown: list[Json] = []
+
+    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
+        """Take one event and give the text it adds."""
+        told = forms.dict_of(data)
+        kind = forms.text_of(told.get("type")) or event
+        if kind in PIECES:
+            return self._piece(kind, told)
+        if kind in WHOLE_TEXTS:
+            return self._whole_text(WHOLE_TEXTS[kind], told)
+        if kind in ("error", "response.failed"):
+            raise failure_in_stream(PROVIDER, _error(told))
+        if kind in LAST_EVENTS:
+            self.ended = True
+            status = kind.removeprefix("response.")
+            self._response = {**self._response, "status": status, **forms.dict_of(told.get("response"))}
+        elif isinstance(told.get("response"), dict):
+            self._response = told["response"]
+        elif kind in ("response.output_item.added", "response.output_item.done"):
+            self._item(told, finished=kind.endswith("done"))
+        elif kind == "response.output_text.annotation.added":
+            self._marks.setdefault(_place(told, "content_index"), []).append(told.get("annotation"))
+        elif not kind.startswith(self._known):
+            log.info("openai sent an event that is not known: %.80s; it was kept and passed over", kind)
+            self._unknown.append(data)
+        return ()
+
+    def whole(self) -> Json:
+        """Give the response in one piece."""
+        whole = dict(self._response)
+        if not forms.list_of(whole.get("output")):
+            whole["output"] = self._output()
+        if self._unknown:
+            whole["unknown_events"] = list(self._unknown)
+        return whole
+
+    def _item(self, told: dict[str, Json], *, finished: bool) -> None:
+        index, _ = _place(told)
+        self._items[index] = forms.dict_of(told.get("item"))
+        if finished:
+            self._finished.add(index)
+
+    def _piece(self, kind: str, told: dict[str, Json]) -> Sequence[TextDelta]:
+        field, index_name, part_type, _ = PIECES[kind]
+        index, part = _place(told, index_name)
+        text = forms.text_of(told.get("delta"))
+        self._pieces.setdefault((index, part_type or field, part), []).append(text)
+        return (TextDelta(text=text),) if text and kind in SHOWN else ()
+
+    def _whole_text(self, part_type: str, told: dict[str, Json]) -> Sequence[TextDelta]:
+        """Show a text that came without pieces."""
+        index, part = _place(told, "content_index")
+        text = forms.text_of(told.get("text") or told.get("refusal"))
+        if not text or (index, part_type, part) in self._pieces:
+            return ()
+        self._pieces[index, part_type, part] = [text]
+        return (TextDelta(text=text),)
+
+    def _output(self) -> list[Json]:
+        places = sorted({*self._items, *(index for index, _, _ in self._pieces)})
+        return [self._items[at] if at in self._finished else self._put_together(at) for at in places]
+
+    def _put_together(self, index: int) -> Json:
+        """Make an item whose end has not come out of its pieces."""
+        item = {"type": "message", "role": "assistant", **self._items.get(index, {})}
+        lists: dict[str, dict[int, Json]] = {}
+        for field, _, part_type, part_field in PIECES.values():
+            for (at, kind, part), pieces in self._pieces.items():
+                if at != index or kind != (part_type or field):
+                    continue
+                if not part_type:
+                    item[field] = "".join(pieces)
+                    continue
+                made: dict[str, Json] = {"type": part_type, part_field: "".join(pieces)}
+                if part_type == "output_text":
+                    made["annotations"] = self._marks.get((index, part), [])
+                lists.setdefault(field, {})[part] = made
+        for field, parts in lists.items():
+            item[field] = [parts[part] for part in sorted(parts)]
+        return item
+
+
+def _place(told: dict[str, Json], index_name: str = "") -> tuple[int, int]:
+    return forms.count_of(told.get("output_index")), forms.count_of(told.get(index_name))
+
+
+def _error(told: dict[str, Json]) -> Json:
+    """Find the error in an event: under its name, in the response, or the event itself."""
+    inner = told.get("error") or forms.dict_of(told.get("response")).get("error")
+    return inner or {key: told[key] for key in ("code", "message", "param") if key in told}

@@ -1,0 +1,115 @@
+"""A provider on the network: a wire, a connection, and patience.
+
+A request is written by the wire, sent by the connection, and what comes back is put together by the wire again. What
+fails before the first word is asked again, visibly. The last word is given once the vendor has said it, and all that
+it counted has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from contextinfinity.domain.message import Json, TextBlock, blocks_of
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, TextDelta
+from contextinfinity.errors import ProviderError
+from contextinfinity.providers.catalogue import abilities_of
+from contextinfinity.providers.contract import Accumulator, Wire, Written, written
+from contextinfinity.providers.failures import garbled, scrub
+from contextinfinity.providers.retrying import RetryPolicy, retrying
+from contextinfinity.providers.sdk import Arrived, Connection
+from contextinfinity.providers.sse import events
+from contextinfinity.text.tokens import counter_of
+
+DONE = "[DONE]"
+LARGEST_REPLY = 64 * 1024 * 1024
+
+
+class RemoteProvider:
+    """``Provider`` that asks a vendor."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        connection: Connection,
+        *,
+        overrides: Mapping[str, Json] | None = None,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        self.name = connection.address.vendor
+        self._wire = wire
+        self._connection = connection
+        self._overrides = dict(overrides or {})
+        self._policy = policy or RetryPolicy()
+
+    def abilities(self, model_id: str) -> Abilities:
+        """Look a model up; what the settings say of it counts first."""
+        return abilities_of(self.name, model_id, self._overrides)
+
+    def context_limit(self, model_id: str) -> int:
+        """Tell how many tokens a request to that model may hold, its answer included."""
+        return self.abilities(model_id).context_limit
+
+    def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
+        """Count what a request will cost."""
+        encoding = self.abilities(request.model_id).encoding
+        return counter_of(self.name, request.model_id, encoding).prompt(request.prompt)
+
+    def write(self, request: ProviderRequest) -> Written:
+        """Put a request into the vendor's form."""
+        return written(request, self._wire.write(request, self.abilities(request.model_id)))
+
+    async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
+        """Ask, again if need be, and give what comes back as it comes."""
+        async with aclosing(retrying(lambda: self._attempt(written), self._policy)) as attempts:  # type: ignore[type-var]
+            async for event in attempts:
+                yield event
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._connection.close()
+
+    async def _attempt(self, written: Written) -> AsyncIterator[ProviderEvent]:
+        """Ask once."""
+        model_id = written.request.model_id
+        reply = self._wire.accumulate()
+        async with self._connection.post(self._wire.path, written.body, model_id) as arrived:
+            streamed = arrived.media_type == "text/event-stream"
+            if streamed:
+                async for name, data in events(arrived.chunks):
+                    if data == DONE:
+                        break
+                    for piece in self._take(reply, name, data):
+                        yield piece
+                if not reply.ended:
+                    return  # it was cut: whoever listens sees that the last word is missing
+            whole = reply.whole() if streamed else await self._read(arrived)
+        finished = self._wire.read(whole, self.abilities(model_id))
+        if not streamed:
+            yield TextDelta(text="".join(b.text for b in blocks_of(finished.items) if isinstance(b, TextBlock)))
+        yield finished
+
+    def _take(self, reply: Accumulator, name: str, data: str) -> Iterator[TextDelta]:
+        try:
+            yield from reply.take(name, msgspec.json.decode(data))
+        except msgspec.DecodeError as error:
+            raise garbled(self.name, f"{error}: {data[:100]}", secrets=self._connection.secrets) from None
+        except ProviderError as error:
+            error.message = scrub(error.message, self._connection.secrets)
+            raise
+
+    async def _read(self, arrived: Arrived) -> Json:
+        """Read the reply of a server that does not stream, or is none of the kind."""
+        body = b""
+        async for chunk in arrived.chunks:
+            body += chunk
+            if len(body) > LARGEST_REPLY:
+                raise garbled(self.name, f"a reply of more than {LARGEST_REPLY} bytes")
+        try:
+            return msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            start = body[:200].decode("utf-8", "replace")
+            raise garbled(self.name, f"{arrived.media_type}: {start}", secrets=self._connection.secrets) from None

@@ -1,0 +1,89 @@
+"""Server-sent events, put together from bytes as they come.
+
+In go pieces of a stream, cut anywhere, also inside a line end or a character. Out come pairs of an event's name
+("" where it has none) and its data, as soon as they are complete. Comments, ids and retry times are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from contextinfinity.providers.failures import garbled
+
+LONGEST_EVENT = 64 * 1024 * 1024
+_MARK = b"\xef\xbb\xbf"
+
+
+class SseDecoder:
+    """Takes bytes, gives events. What is left when the stream ends comes with ``close``."""
+
+    def __init__(self, longest: int = LONGEST_EVENT) -> None:
+        self._longest = longest
+        self._rest: list[bytes] = []  # pieces of a line whose end has not come: joined once, however many there are
+        self._rest_size = 0
+        self._after_return = False  # a line feed that comes next belongs to the line end before
+        self._begun = False
+        self._event = b""
+        self._data: list[bytes] = []
+        self._data_size = 0
+
+    def feed(self, chunk: bytes) -> list[tuple[str, str]]:
+        """Take the next bytes and give the events they complete."""
+        if self._after_return and chunk:
+            self._after_return = False
+            chunk = chunk.removeprefix(b"\n")
+        if not chunk:
+            return []
+        lines = chunk.splitlines()
+        self._after_return = chunk.endswith(b"\r")
+        tail = b"" if self._after_return or chunk.endswith(b"\n") else lines.pop()
+        if lines and self._rest:
+            self._rest.append(lines[0])
+            lines[0] = b"".join(self._rest)
+            self._rest.clear()
+            self._rest_size = 0
+        found = self._read(lines) if lines else []
+        if tail:
+            self._rest.append(tail)
+            self._rest_size += len(tail)
+        if self._rest_size + self._data_size > self._longest:
+            raise garbled("The provider", f"an event of more than {self._longest} bytes")
+        return found
+
+    def close(self) -> list[tuple[str, str]]:
+        """Give the event that the stream ended in, as if its last line had been finished."""
+        left = b"".join(self._rest)
+        self._rest.clear()
+        return self._read([left, b""] if left else [b""])
+
+    def _read(self, lines: list[bytes]) -> list[tuple[str, str]]:
+        if not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(_MARK)
+        found: list[tuple[str, str]] = []
+        for line in lines:
+            if not line:
+                if self._data:
+                    data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                    found.append((self._event.decode("utf-8", "replace"), data.decode("utf-8", "replace")))
+                    self._data = []
+                    self._data_size = 0
+                self._event = b""
+                continue
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                self._data.append(value[1:] if value[:1] == b" " else value)
+                self._data_size += len(line)
+            elif name == b"event":
+                self._event = value[1:] if value[:1] == b" " else value
+        return found
+
+
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, str]]:
+    """Give the events of a stream as they come."""
+    decoder = SseDecoder()
+    async for chunk in chunks:
+        for event in decoder.feed(chunk):
+            yield event
+    for event in decoder.close():
+        yield event

@@ -1,0 +1,173 @@
+"""What the fake says: answers, how they travel, and trouble instead of an answer.
+
+Plain values that name no vendor. Each protocol puts them into its own words, so one script serves all three.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.message import Json
+
+Stop: TypeAlias = str
+"""``length``, ``filter`` or ``pause``, or a vendor's own word, sent as it is."""
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A tool that the model asks for. Without an id it gets one of the vendor's form."""
+
+    name: str
+    arguments: Json = {}
+    id: str | None = None
+
+
+class Cite(Struct, frozen=True, kw_only=True):
+    """A page that the answer rests on."""
+
+    url: str
+    title: str = ""
+
+
+class Tokens(Struct, frozen=True, kw_only=True):
+    """What to report as used; what is None is counted."""
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    written: int | None = None
+    reasoning: int | None = None
+
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """No answer, but one of the ways in which vendors and networks fail. Made with its class methods."""
+
+    kind: Literal["code", "overloaded", "quota", "bad_key", "size", "filter", "garbage", "page", "drop"]
+    code: int | None = None
+    retry_after: float | None = None
+    tokens: int | None = None
+    limit: int | None = None
+    echo_key: bool = False
+
+    @classmethod
+    def status(cls, code: int, *, retry_after: float | None = None) -> Trouble:
+        """Answer with that HTTP status, as the vendor words it: 429 is a rate limit, 500 an error of the server."""
+        return cls(kind="code", code=code, retry_after=retry_after)
+
+    @classmethod
+    def overloaded(cls, *, retry_after: float | None = None) -> Trouble:
+        """Be too busy: 503 or 529."""
+        return cls(kind="overloaded", retry_after=retry_after)
+
+    @classmethod
+    def insufficient_quota(cls) -> Trouble:
+        """The account has no money left."""
+        return cls(kind="quota")
+
+    @classmethod
+    def bad_key(cls, *, echo_key: bool = False) -> Trouble:
+        """Refuse the key; rudely, with the key in the message, if asked."""
+        return cls(kind="bad_key", echo_key=echo_key)
+
+    @classmethod
+    def size(cls, *, tokens: int = 250_000, limit: int = 200_000) -> Trouble:
+        """Say that the request is too long."""
+        return cls(kind="size", tokens=tokens, limit=limit)
+
+    @classmethod
+    def filter(cls) -> Trouble:
+        """Refuse what was asked, for what it says."""
+        return cls(kind="filter")
+
+    @classmethod
+    def garbage(cls) -> Trouble:
+        """Answer 200 with something that is no JSON and no event stream."""
+        return cls(kind="garbage")
+
+    @classmethod
+    def page(cls, code: int = 502) -> Trouble:
+        """Answer with the HTML page of a proxy."""
+        return cls(kind="page", code=code)
+
+    @classmethod
+    def drop(cls) -> Trouble:
+        """Hang up without a word."""
+        return cls(kind="drop")
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """How an answer travels.
+
+    A piece is a delta of text, refusal, thinking or arguments. ``gate`` holds everything after ``hold_after`` pieces
+    back until it is set (of an answer that does not stream: all). ``cut_after_*`` ends the connection there; ``tidy``
+    ends the HTTP reply properly, but without the vendor's last word. ``error`` comes as an event of the stream after
+    ``error_after`` pieces. ``slow`` writes each byte on its own, ``split`` parts every character that has more than
+    one. ``unknown`` mixes in events and items that no client knows.
+    """
+
+    slow: bool = False
+    split: bool = False
+    unknown: bool = False
+    gate: asyncio.Event | None = None
+    hold_after: int = 0
+    cut_after_bytes: int | None = None
+    cut_after_pieces: int | None = None
+    tidy: bool = False
+    error: Trouble | None = None
+    error_after: int = 0
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What the model says.
+
+    ``pieces`` are its deltas when it streams (default: a word at a time). What a vendor does not show, such as
+    reasoning over chat completions, is only counted. ``redacted`` reasoning comes without its words (Anthropic).
+    """
+
+    text: str = ""
+    pieces: tuple[str, ...] | None = None
+    tool_calls: tuple[Call, ...] = ()
+    reasoning: str | None = None
+    redacted: bool = False
+    refusal: str | None = None
+    citations: tuple[Cite, ...] = ()
+    stop: Stop | None = None
+    usage: Tokens = Tokens()
+    delivery: Delivery = Delivery()
+
+    @property
+    def said(self) -> str:
+        """The whole text."""
+        return self.text if self.pieces is None else "".join(self.pieces)
+
+
+Scripted: TypeAlias = Answer | Trouble | str
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Part a text into words, nothing lost."""
+    return tuple(re.findall(r"\s*\S+|\s+$", text))
+
+
+def within(answer: Answer, max_tokens: int | None) -> Answer:
+    """Stop an answer where its token limit is, as a model does."""
+    room = None if max_tokens is None else max_tokens * 4
+    if room is None or len(answer.said) <= room:
+        return answer
+    cut: list[str] = []
+    for piece in answer.pieces if answer.pieces is not None else words(answer.text):
+        cut.append(piece[:room])
+        room -= len(cut[-1])
+    pieces = tuple(piece for piece in cut if piece)
+    return Answer(
+        pieces=pieces,
+        reasoning=answer.reasoning,
+        redacted=answer.redacted,
+        citations=answer.citations,
+        stop="length",
+        usage=answer.usage,
+        delivery=answer.delivery,
+    )

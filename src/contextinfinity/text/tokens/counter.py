@@ -1,0 +1,113 @@
+"""How many tokens something is for a model, without asking anybody.
+
+Counts never fail: what cannot be counted is estimated at about four characters a token. What a provider
+reports afterwards corrects the estimates that follow.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from contextinfinity.domain.prompt import Prompt
+from contextinfinity.text.tokens.encodings import ENCODINGS, encoding
+from contextinfinity.text.tokens.families import Family, family_of
+from contextinfinity.text.tokens.images import Picture, Rule, picture_tokens, rule_of
+from contextinfinity.text.tokens.pieces import Piece, pieces, prompt_pieces, rough
+
+_LEAST_COUNTED = 200
+"""A shorter prompt is mostly borders and says little about the words."""
+_BELIEVED = 4
+"""A report of that many times more or less than the count is about something else."""
+_BOUNDS = (0.5, 2.0)
+_LEAST_WEIGHT = 0.1
+_DRIFT = 0.1
+"""An exact encoding that is this far off all the time is not the model's."""
+
+
+class Counter:
+    """The counts of one model."""
+
+    def __init__(self, family: Family, rule: Rule) -> None:
+        self._family = family
+        self._rule = rule
+        self._encoding = encoding(family.encoding)
+        self._learned = 1.0
+        self._reports = 0
+        self._lock = threading.Lock()
+
+    @property
+    def exact(self) -> bool:
+        """Whether texts are counted as the model counts them. Borders, schemas and pictures are always estimates."""
+        return self._family.exact and not self._encoding.broken and self._correction == 1.0
+
+    @property
+    def error(self) -> float:
+        """How far a count of texts may be off, as a share of it."""
+        if self._encoding.broken:
+            return max(0.3, self._family.error)
+        return self._family.error if self.exact or not self._family.exact else _DRIFT
+
+    @property
+    def scale(self) -> float:
+        """What the tokens of the encoding are multiplied with."""
+        return self._family.factor * self._correction
+
+    @property
+    def _correction(self) -> float:
+        learned = self._learned
+        return 1.0 if self._family.exact and abs(learned - 1.0) <= _DRIFT else learned
+
+    def count(self, value: Any) -> int:
+        """Count a text, a message, a block, a dictionary of either, a tool, or a list of them."""
+        return self._sum(value, pieces(value))
+
+    def prompt(self, prompt: Prompt) -> int:
+        """Count a whole request: system texts, messages, tools, the form of the answer."""
+        return self._sum(prompt, prompt_pieces(prompt, self._family.tool_tokens))
+
+    def learn(self, counted: int, reported: int) -> None:
+        """Correct the scale: this counter said ``counted`` of a prompt, the provider ``reported`` all its input."""
+        if counted < _LEAST_COUNTED or not counted <= _BELIEVED * reported <= _BELIEVED**2 * counted:
+            return
+        with self._lock:
+            seen = min(max(self._correction * reported / counted, _BOUNDS[0]), _BOUNDS[1])
+            self._learned += (seen - self._learned) * max(_LEAST_WEIGHT, 1 / (self._reports + 2))
+            self._reports += 1
+
+    def _sum(self, value: Any, parts: Iterable[Piece]) -> int:
+        try:
+            return self._add(parts)
+        except Exception:
+            return rough(value)
+
+    def _add(self, parts: Iterable[Piece]) -> int:
+        words = fixed = 0
+        for part in parts:
+            if isinstance(part, str):
+                words += self._encoding.count(part)
+            elif isinstance(part, Picture):
+                fixed += picture_tokens(self._rule, part)
+            else:
+                fixed += part
+        return fixed + math.ceil(words * self.scale)
+
+
+def counter_of(provider: str, model_id: str, encoding: str | None = None) -> Counter:
+    """Give the counter of a model, the same one each time. ``encoding`` names its tokenizer where that is known."""
+    with _sharing:
+        return _counter(provider, model_id, encoding)
+
+
+_sharing = threading.Lock()
+
+
+@lru_cache(maxsize=1024)
+def _counter(provider: str, model_id: str, name: str | None) -> Counter:
+    family = family_of(provider, model_id)
+    if name in ENCODINGS:
+        family = Family("", encoding=name, exact=True, error=0, tool_tokens=family.tool_tokens)
+    return Counter(family, rule_of(provider, model_id))

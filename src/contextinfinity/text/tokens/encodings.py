@@ -1,0 +1,130 @@
+"""The public tokenizers, loaded when first used, and their counts, kept by the hash of the text.
+
+A text that cannot be counted, for whatever reason, is taken as about four characters a token.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator
+
+CHARACTERS_A_TOKEN = 4
+ENCODINGS = frozenset({"o200k_base", "cl100k_base"})
+
+_log = logging.getLogger(__name__)
+
+_GENERATION = 50_000
+"""Counts in each of the two halves of a cache: the younger fills up, then the older is dropped."""
+
+_SLICE = 25_000
+"""Longer texts are counted in slices of about this many characters, so that other threads get their turn."""
+_SEAM = re.compile(r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=\n)(?=[ \t]*\S)")
+"""Where every encoding parts two words or two lines: slices that meet here count as the whole does."""
+
+
+def estimate(text: str) -> int:
+    """Estimate the tokens of a text by its length; never 0 for a text that is there."""
+    return -(-len(text) // CHARACTERS_A_TOKEN)
+
+
+class Encoding:
+    """One tokenizer and the counts it gave. Safe to use from several threads."""
+
+    def __init__(self, name: str, load: Callable[[str], Callable[[str], int]] | None = None) -> None:
+        self.name = name
+        self.broken = False
+        """It could not be loaded: all counts are estimates by length."""
+        self._young: dict[int, int] = {}
+        self._old: dict[int, int] = {}
+        self._count: Callable[[str], int] | None = None
+        self._tokenizer = load or load_tokenizer
+        self._loading = threading.Lock()
+
+    def count(self, text: str) -> int:
+        """Count the tokens of a text. What looks like a special token is counted as the plain text it is."""
+        # The length stands beside the hash, so that two texts would have to agree in both.
+        key = (len(text) << 64) + hash(text)
+        found = self._young.get(key)
+        if found is None:
+            found = self._old.get(key)
+            if found is None:
+                found = self._fresh(text)
+            self._keep(key, found)
+        return found
+
+    def _keep(self, key: int, tokens: int) -> None:
+        if len(self._young) >= _GENERATION:
+            self._old, self._young = self._young, {}
+        self._young[key] = tokens
+
+    def _fresh(self, text: str) -> int:
+        count = self._count or self._load()
+        try:
+            return sum(count(part) for part in _slices(_sound(text)))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # a panic inside the tokenizer is no Exception
+            _log.warning("A text of %d characters could not be counted with %s; estimated", len(text), self.name)
+            return estimate(text)
+
+    def _load(self) -> Callable[[str], int]:
+        with self._loading:
+            if self._count is None:
+                try:
+                    self._count = self._tokenizer(self.name)
+                except Exception as problem:
+                    self.broken = True
+                    self._count = estimate
+                    _log.warning(
+                        "The tokenizer %s cannot be loaded (%s); tokens are estimated by length. "
+                        "Install bpe-openai to count them.",
+                        self.name,
+                        problem,
+                    )
+            return self._count
+
+
+def load_tokenizer(name: str) -> Callable[[str], int]:
+    """Load the compiled tokenizer beside its Python package, which would unpack all vocabularies on import."""
+    package = importlib.util.find_spec("bpe_openai")
+    places = package.submodule_search_locations if package else None
+    spec = importlib.machinery.PathFinder.find_spec("bpe_openai._bindings", places)
+    if spec is None or spec.loader is None:
+        raise ImportError("bpe-openai is not installed")
+    bindings = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bindings)
+    count: Callable[[str], int] = bindings.tokenizer_for_encoding(name).count
+    return count
+
+
+def _sound(text: str) -> str:
+    """Join surrogate pairs and replace lone ones, which have no bytes to be counted."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _slices(text: str) -> Iterator[str]:
+    start = 0
+    while len(text) - start > 2 * _SLICE:
+        seam = _SEAM.search(text, start + _SLICE, start + 2 * _SLICE)
+        end = seam.start() if seam else start + 2 * _SLICE
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+_encodings = {name: Encoding(name) for name in ENCODINGS}
+
+
+def encoding(name: str) -> Encoding:
+    """Give the encoding of this name; there is one of each."""
+    return _encodings[name]

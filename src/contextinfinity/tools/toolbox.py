@@ -1,0 +1,131 @@
+"""The tools there are, and how they are run.
+
+Whatever happens to a tool becomes its result: a value, or words that tell the model what went wrong, so that it can
+try something else. A tool that takes too long is left behind. Nothing a tool does ends the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from contextinfinity.domain.message import (
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+    ToolCallItem,
+    ToolResultBlock,
+)
+from contextinfinity.domain.prompt import ToolSpec
+from contextinfinity.errors import AlreadyExists, InvalidInput
+from contextinfinity.tools.functions import Function, Tool
+
+log = logging.getLogger(__name__)
+
+Mode: TypeAlias = Literal["disabled", "parse_only", "enabled"]
+
+NO_RESULT = "(no result)"
+
+
+@dataclass(kw_only=True)
+class Toolbox:
+    """Tools by name, and what may be done with them."""
+
+    mode: Mode = "disabled"
+    allow_parallel: bool = False
+    timeout_seconds: float = 60.0
+    max_rounds: int = 25
+    _tools: dict[str, Tool] = field(default_factory=dict)
+
+    def add(self, function: Function, *, name: str | None = None, description: str | None = None) -> Function:
+        """Let models call a function, async or not; gives it back, so that it can stand as a decorator."""
+        tool = Tool(function, name=name, description=description)
+        if tool.spec.name in self._tools:
+            raise AlreadyExists(f"There is a tool {tool.spec.name} already.", hint="Give it another name=….")
+        self._tools[tool.spec.name] = tool
+        return function
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What models are told, in the order in which tools were added; nothing when tools are disabled."""
+        return () if self.mode == "disabled" else tuple(tool.spec for tool in self._tools.values())
+
+    async def run(self, call: ToolCallItem) -> ToolResultBlock:
+        """Run one call; always gives a result."""
+        patience = asyncio.timeout(self.timeout_seconds)
+        try:
+            tool = self._tools.get(call.name)
+            if tool is None:
+                raise InvalidInput(f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.")
+            async with patience:
+                value = await _called(tool, tool.bind(call.arguments))
+            return ToolResultBlock(tool_use_id=call.call_id, content=_content(value))
+        except InvalidInput as error:
+            return failed(call, error.message)
+        except Exception as error:
+            if patience.expired():
+                return failed(call, f"{call.name} took longer than {self.timeout_seconds:g} s and was given up.")
+            log.warning("the tool %s failed", call.name, exc_info=True)
+            return failed(call, f"{type(error).__name__}: {error}")
+
+
+def failed(call: ToolCallItem, why: str) -> ToolResultBlock:
+    """Make the result of a call that came to nothing."""
+    return ToolResultBlock(tool_use_id=call.call_id, content=(TextBlock(text=why),), is_error=True)
+
+
+async def _called(tool: Tool, arguments: dict[str, Any]) -> object:
+    """Call a function; one that is not async gets a thread of its own, so that nobody else waits for it."""
+    if inspect.iscoroutinefunction(tool.function):
+        return await tool.function(**arguments)
+    value = await _in_thread(lambda: tool.function(**arguments))
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _in_thread(work: Callable[[], object]) -> object:
+    """Do something in a thread that nobody waits for when the process ends: a tool may hang for ever."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[object] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: object, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(value)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = context.run(work)
+        except BaseException as raised:  # whatever it is, it belongs to the caller
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, name="tool", daemon=True).start()
+    return await done
+
+
+def _content(value: object) -> tuple[ContentBlock, ...]:
+    """Turn what a function gave into blocks: text as it is, pictures as they are, all else as JSON."""
+    if value is None or value == "":
+        return (TextBlock(text=NO_RESULT),)
+    if isinstance(value, str):
+        return (TextBlock(text=value),)
+    if isinstance(value, TextBlock | ImageBlock):
+        return (value,)
+    if isinstance(value, Sequence) and value and all(isinstance(part, TextBlock | ImageBlock) for part in value):
+        return tuple(value)
+    return (TextBlock(text=msgspec.json.encode(value, enc_hook=str).decode()),)

@@ -1,0 +1,250 @@
+"""What is written to servers that speak chat completions."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+from openai.types.chat import (
+    ChatCompletionMessageParam,
+    ChatCompletionMessageToolCallUnionParam,
+    ChatCompletionToolUnionParam,
+)
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming, ResponseFormat
+from pydantic import TypeAdapter
+
+from contextinfinity.domain.message import (
+    ImageBlock,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+    say,
+)
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.errors import ProviderError
+from contextinfinity.providers.contract import Wire
+from contextinfinity.providers.openai_chat import ChatWire
+from contextinfinity.providers.openai_forms import ERROR_MARK, IMAGE_NOTE
+
+ABLE = Abilities(context_limit=100_000, max_output_tokens=2_000, images=True, known=True)
+ONE_SYSTEM = msgspec.structs.replace(ABLE, one_system=True)
+TOOL = ToolSpec(name="weather", description="Tells the weather.", parameters={"type": "object", "properties": {}})
+PICTURE = ImageBlock(media_type="image/png", source={"type": "base64", "data": "aGk="})
+WIRE = ChatWire()
+PERPLEXITY = ChatWire(vendor="perplexity")
+
+
+def request(*messages: Message, system: tuple[str, ...] = (), **more: Any) -> ProviderRequest:
+    of_prompt = {key: more.pop(key) for key in ("tools", "response_format", "markers") if key in more}
+    return ProviderRequest(model_id="any", prompt=Prompt(system=system, messages=messages, **of_prompt), **more)
+
+
+def body(*messages: Message, wire: ChatWire = WIRE, able: Abilities = ABLE, **more: Any) -> dict[str, Any]:
+    written = wire.write(request(*messages, **more), able)
+    check(written)
+    return written
+
+
+@functools.cache
+def adapters() -> tuple[TypeAdapter[Any], ...]:
+    return (
+        TypeAdapter(list[ChatCompletionMessageParam]),
+        TypeAdapter(list[ChatCompletionMessageToolCallUnionParam]),
+        TypeAdapter(list[ChatCompletionToolUnionParam]),
+        TypeAdapter(ResponseFormat),
+    )
+
+
+def check(written: dict[str, Any]) -> None:
+    """Hold a body against the types of OpenAI's own SDK."""
+    messages, calls, tools, response_format = adapters()
+    assert written.keys() <= get_type_hints(CompletionCreateParamsStreaming).keys()
+    messages.validate_python(written["messages"])
+    for message in written["messages"]:
+        calls.validate_python(message.get("tool_calls", []), strict=True)
+    tools.validate_python(written.get("tools", []), strict=True)
+    response_format.validate_python(written.get("response_format", {"type": "text"}))
+    assert msgspec.json.decode(msgspec.json.encode(written)) == written
+
+
+def assistant(*blocks: Any) -> Message:
+    return Message(role="assistant", blocks=blocks)
+
+
+def call(call_id: str = "call_1") -> ToolUseBlock:
+    return ToolUseBlock(tool_use_id=call_id, name="weather", input={"city": "Rome"})
+
+
+def tool(*results: ToolResultBlock) -> Message:
+    return Message(role="tool", blocks=results)
+
+
+def result(*blocks: Any, call_id: str = "call_1", **more: Any) -> ToolResultBlock:
+    return ToolResultBlock(tool_use_id=call_id, content=blocks or (TextBlock(text="sunny"),), **more)
+
+
+def said(written: dict[str, Any]) -> list[tuple[str, str]]:
+    """Read a body back: who says what, in order."""
+    return [(message["role"], message["content"]) for message in written["messages"]]
+
+
+TALK = (
+    say("user", "the summary"),
+    say("assistant", "I know."),
+    say("user", "weather?"),
+    assistant(TextBlock(text="I look."), call()),
+    tool(result()),
+    say("assistant", "Sunny."),
+    say("system", "be short"),
+    Message(role="user", blocks=(TextBlock(text="and "), TextBlock(text="tomorrow?"))),
+)
+
+
+def test_it_is_a_wire() -> None:
+    wire: Wire = WIRE
+    assert wire.path == "/chat/completions"
+
+
+@pytest.mark.req("PROVIDER-3")
+def test_the_same_texts_go_out_in_the_same_roles_and_order() -> None:
+    assert said(body(*TALK, system=("rules", "pins"))) == [
+        ("system", "rules"),
+        ("system", "pins"),
+        ("user", "the summary"),
+        ("assistant", "I know."),
+        ("user", "weather?"),
+        ("assistant", "I look."),
+        ("tool", "sunny"),
+        ("assistant", "Sunny."),
+        ("system", "be short"),
+        ("user", "and tomorrow?"),
+    ]
+
+
+@pytest.mark.req("PROVIDER-3")
+def test_where_one_system_message_is_taken_the_texts_are_joined() -> None:
+    written = said(body(say("system", "more"), *TALK, system=("rules", "pins"), able=ONE_SYSTEM))
+    assert written[0] == ("system", "rules\n\npins\n\nmore")
+    assert [role for role, _ in written].count("system") == 1
+    assert ("user", "be short") in written
+    assert said(body(say("user", "hi"), able=ONE_SYSTEM)) == [("user", "hi")]
+
+
+@pytest.mark.req("PROVIDER-3")
+def test_perplexity_hears_user_and_assistant_in_turns_and_no_tools() -> None:
+    written = body(*TALK, system=("rules", "pins"), wire=PERPLEXITY, tools=(TOOL,))
+    assert "tools" not in written
+    assert said(written) == [
+        ("system", "rules"),
+        ("system", "pins"),
+        ("user", "the summary"),
+        ("assistant", "I know."),
+        ("user", "weather?"),
+        ("assistant", 'I look.[called weather with {"city":"Rome"}]'),
+        ("user", "[weather gave back] sunny"),
+        ("assistant", "Sunny."),
+        ("user", "be short\n\nand tomorrow?"),
+    ]
+
+
+def test_perplexity_hears_the_user_first_and_pictures_among_the_words() -> None:
+    picture = Message(role="user", blocks=(PICTURE,))
+    written = body(say("assistant", "Welcome."), say("user", "see"), picture, wire=PERPLEXITY)["messages"]
+    assert [message["role"] for message in written] == ["user", "assistant", "user"]
+    assert [part["type"] for part in written[2]["content"]] == ["text", "image_url"]
+
+
+@pytest.mark.req("PROVIDER-3")
+def test_results_that_a_client_brings_go_before_its_words() -> None:
+    message = Message(role="user", blocks=(TextBlock(text="thanks"), result()))
+    assert said(body(assistant(call()), message))[1:] == [("tool", "sunny"), ("user", "thanks")]
+
+
+def test_calls_and_their_results_fit_together() -> None:
+    strange = "functions.weather:0"
+    written = body(assistant(call(strange)), tool(result(TextBlock(text="no"), call_id=strange, is_error=True)))
+    asked, answered = written["messages"]
+    assert asked["content"] is None
+    assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {"city": "Rome"}
+    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] != strange
+    assert answered["content"] == ERROR_MARK + "no"
+
+
+def test_a_model_without_tools_hears_of_calls_in_words() -> None:
+    none = msgspec.structs.replace(ABLE, tools=False)
+    written = body(assistant(call()), tool(result()), able=none, tools=(TOOL,))
+    assert [role for role, _ in said(written)] == ["assistant", "user"]
+    assert not {key for key in written if "tool" in key}
+
+
+@pytest.mark.req("PROVIDER-1")
+def test_settings_say_how_length_and_usage_are_asked_for() -> None:
+    plain = body(say("user", "hi"), max_output_tokens=5_000)
+    assert (plain["max_tokens"], plain["stream"], plain["stream_options"]) == (2_000, True, {"include_usage": True})
+    other = ChatWire(max_tokens_name="max_completion_tokens", stream_usage=False)
+    written = body(say("user", "hi"), wire=other)
+    assert written["max_completion_tokens"] == 2_000
+    assert not {"max_tokens", "stream_options"} & written.keys()
+
+
+@pytest.mark.req("PROVIDER-8")
+def test_no_tool_of_the_server_is_asked_for_unless_it_is_configured() -> None:
+    options = {"tools": [{"type": "web"}], "functions": [{}], "tool_choice": "auto", "web_search_options": {}}
+    assert not {key for key in body(say("user", "hi"), options=options) if key in options}
+    wire = ChatWire(provider_tools=({"type": "web"},), parallel_tools=True)
+    written = wire.write(request(say("user", "hi"), tools=(TOOL,), options=options), ABLE)
+    assert [each["type"] for each in written["tools"]] == ["function", "web"]
+    assert (written["parallel_tool_calls"], written["tool_choice"]) == (True, "auto")
+    search = {"web_search_options": {"search_context_size": "low"}}
+    assert body(say("user", "hi"), wire=PERPLEXITY, options=search).keys() >= search.keys()
+
+
+@pytest.mark.req("PROVIDER-7", "PROVIDER-1")
+def test_options_are_passed_on_but_not_what_the_engine_owns_or_a_server_would_remember() -> None:
+    options = {"temperature": 0, "stream_options": {"include_obfuscation": False}, "messages": [], "model": "x", "n": 3}
+    written = body(say("user", "hi"), options=options)
+    assert written["temperature"] == 0
+    assert written["stream_options"] == {"include_usage": True, "include_obfuscation": False}
+    assert (written["model"], len(written["messages"]), "n" in written) == ("any", 1, False)
+    with pytest.raises(ProviderError, match="previous_response_id") as caught:
+        WIRE.write(request(options={"previous_response_id": "x"}), ABLE)
+    assert caught.value.kind == "bad_request"
+
+
+def test_a_schema_for_the_answer_is_sent() -> None:
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    made = body(say("user", "hi"), response_format=schema)["response_format"]
+    assert (made["type"], made["json_schema"]["schema"], made["json_schema"]["strict"]) == ("json_schema", schema, True)
+
+
+@pytest.mark.req("LEDGER-2")
+def test_pictures_go_out_where_the_model_sees_and_a_note_where_not() -> None:
+    message = Message(role="user", blocks=(TextBlock(text="see "), PICTURE))
+    assert body(message)["messages"][0]["content"][1]["image_url"] == {"url": "data:image/png;base64,aGk="}
+    assert body(message, able=Abilities())["messages"][0]["content"] == "see " + IMAGE_NOTE
+    assert body(assistant(call()), tool(result(PICTURE)))["messages"][1]["content"] == IMAGE_NOTE
+
+
+@pytest.mark.req("PROVIDER-2")
+def test_reasoning_of_this_wire_is_replayed_where_it_came_and_any_other_is_left_out() -> None:
+    foreign = ReasoningBlock(raw={"type": "thinking", "thinking": "hm", "signature": "s"})
+    for key in ("reasoning_content", "reasoning"):
+        (message,) = WIRE.write(request(assistant(foreign, ReasoningBlock(raw={key: "hm"}), call())), ABLE)["messages"]
+        assert message.keys() == {"role", "content", "tool_calls", key}
+        assert message[key] == "hm"
+    assert body(assistant(foreign))["messages"] == []
+
+
+@pytest.mark.req("PROVIDER-2")
+def test_an_unknown_part_of_what_the_user_sent_returns_to_its_own_server_only() -> None:
+    audio = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}
+    own, foreign = (UnknownBlock(provider=name, raw=audio) for name in ("openai_chat", "anthropic"))
+    message = Message(role="user", blocks=(TextBlock(text="hear"), own, foreign, UnknownBlock(provider="x", raw=3)))
+    assert body(message)["messages"][0]["content"] == [{"type": "text", "text": "hear"}, audio]
