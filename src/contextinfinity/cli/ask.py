@@ -23,7 +23,7 @@ def ask(means: Means, question: Question, session: Session = "new", branch: Bran
         raise InvalidInput("The question is empty.", hint='Write it in quotes: cix ask "…"')
     with working(means) as work:
         thread, how = way(work, means, session, branch, model)
-        turn = Answer(work, thread, question, how).wait(_ignore if means.as_json else say)
+        turn = Answer(work, thread, question, how).wait(None if means.as_json else say)
         if means.as_json:
             print_json(turn)
         elif turn.text:
@@ -34,7 +34,3 @@ def ask(means: Means, question: Question, session: Session = "new", branch: Bran
                 remark(f"session {turn.thread_id}; continue with --session last")
     if has_failed(turn) or turn.outcome == "cancelled":
         raise typer.Exit(1)
-
-
-def _ignore(text: str) -> None:
-    """Show nothing: the whole comes at the end."""

@@ -104,7 +104,7 @@ class Chat:
 
         answer = Answer(self._work, self._thread, line, self._how)
         try:
-            turn = answer.wait(_ignore if self._as_json else say)
+            turn = answer.wait(None if self._as_json else say)
         except ContextInfinityError as error:  # the next line may do better
             return self._failed(error)
         self._interrupts = int(answer.stopped)
@@ -158,7 +158,3 @@ def _piped() -> str | None:
         return line.decode("utf-8").rstrip("\r\n") if line else None
     except UnicodeDecodeError as error:
         raise InvalidInput(f"A line is no text in UTF-8: {line[:60]!r}.", hint="It was left out.") from error
-
-
-def _ignore(text: str) -> None:
-    """Show nothing: the whole comes at the end."""

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.events import Event, FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
-from contextinfinity.domain.message import ContentBlock, Message, TextBlock
+from contextinfinity.domain.message import ContentBlock, Message, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
@@ -163,10 +163,9 @@ class Engine:
         model = self.models.named(sending.model)
         owner = Owner(user_id=sending.user_id or "local", org_id=sending.org_id or "")
         session, found = await _thread(self, thread_id, owner)
-        blocks = (TextBlock(text=content),) if isinstance(content, str) else content
         new = NewTurn(
             branch_id=await self.branch_of(session, sending.branch_id),
-            message=Message(role="user", blocks=blocks),
+            message=say("user", content) if isinstance(content, str) else Message(role="user", blocks=content),
             retry_of=sending.retry_of,
             queue_limit=QUEUE_LIMIT,
             begin=True,

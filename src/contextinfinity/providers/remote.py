@@ -77,14 +77,14 @@ class RemoteProvider:
         model_id = written.request.model_id
         reply = self._wire.accumulate()
         async with self._connection.post(self._wire.path, written.body, model_id) as arrived:
-            streamed = arrived.media_type == "text/event-stream"
+            streamed, done = arrived.media_type == "text/event-stream", False
             if streamed:
                 async for name, data in events(arrived.chunks):
-                    if data == DONE:
+                    if done := data == DONE:
                         break
                     for piece in self._take(reply, name, data):
                         yield piece
-                if not reply.ended:
+                if not (reply.ended or done):
                     return  # it was cut: whoever listens sees that the last word is missing
             whole = reply.whole() if streamed else await self._read(arrived)
         finished = self._wire.read(whole, self.abilities(model_id))
