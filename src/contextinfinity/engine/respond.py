@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import StepId
-from contextinfinity.domain.message import AssistantItem, Message, ToolOutputItem, blocks_of, say
+from contextinfinity.domain.message import AssistantItem, Message, ReasoningBlock, ToolOutputItem, blocks_of, say
 from contextinfinity.domain.prompt import Finished, Retry
 from contextinfinity.domain.turn import (
     Cancelled,
@@ -64,6 +64,7 @@ async def respond(parts: Parts, running: Running, model: Model, material: Materi
         smaller = smaller_bound(assembled) if rejections < SIZE_RETRIES and too_large(heard) else None
         if smaller is not None:
             bound, rejections = smaller, rejections + 1
+            material = replace(material, rounds=tuple(map(without_thinking, material.rounds)))
             await announce(parts, running, heard, rejections)
             closes, inputs = await going_on(running, heard), ()
         elif await run_tools(parts, running, heard):
@@ -86,6 +87,11 @@ def told(heard: Heard) -> tuple[Message, ...]:
     """Give what a step adds to the next one's prompt: what the model said, thought and called, and what came of it."""
     said = heard.finished.items if heard.finished else ()
     return render_rounds((*said, *heard.outputs), running=True)
+
+
+def without_thinking(message: Message) -> Message:
+    """Leave a model's thinking out: vendors refuse it once what stood before it has changed."""
+    return replace(message, blocks=tuple(b for b in message.blocks if not isinstance(b, ReasoningBlock)))
 
 
 async def announce(parts: Parts, running: Running, heard: Heard, attempt: int) -> None:

@@ -7,7 +7,7 @@ it counted has come.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -15,10 +15,9 @@ import msgspec
 from contextinfinity.domain.message import Json, TextBlock, blocks_of
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, TextDelta
-from contextinfinity.errors import ProviderError
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Accumulator, Wire, Written, written
-from contextinfinity.providers.failures import garbled, scrub
+from contextinfinity.providers.failures import cut_off, garbled, scrub
 from contextinfinity.providers.retrying import RetryPolicy, retrying
 from contextinfinity.providers.sdk import Arrived, Connection
 from contextinfinity.providers.sse import events
@@ -92,14 +91,15 @@ class RemoteProvider:
             yield TextDelta(text="".join(b.text for b in blocks_of(finished.items) if isinstance(b, TextBlock)))
         yield finished
 
-    def _take(self, reply: Accumulator, name: str, data: str) -> Iterator[TextDelta]:
+    def _take(self, reply: Accumulator, name: str, data: str) -> Sequence[TextDelta]:
+        data = scrub(data, self._connection.secrets)
         try:
-            yield from reply.take(name, msgspec.json.decode(data))
+            event = msgspec.json.decode(data)
         except msgspec.DecodeError as error:
-            raise garbled(self.name, f"{error}: {data[:100]}", secrets=self._connection.secrets) from None
-        except ProviderError as error:
-            error.message = scrub(error.message, self._connection.secrets)
-            raise
+            if "truncated" in str(error):  # the last event of a stream that broke off inside it
+                raise cut_off(self.name) from None
+            raise garbled(self.name, f"{error}: {data[:100]}") from None
+        return reply.take(name, event)
 
     async def _read(self, arrived: Arrived) -> Json:
         """Read the reply of a server that does not stream, or is none of the kind."""

@@ -44,7 +44,7 @@ class Tool:
         self.function = function
         self._arguments = _arguments_of(function)
         summary, _ = _documentation(function)
-        named: str = name or getattr(function, "__name__", "")
+        named = str(name or getattr(function, "__name__", ""))
         if not NAME.fullmatch(named):
             raise InvalidInput(
                 f"{named!r} cannot be the name of a tool.",

@@ -51,6 +51,8 @@ def check(body: Json) -> None:
     known(body, PARAMETERS, "")
     need(body, "model", "")
     _messages(body)
+    for index, message in enumerate(body["messages"]):
+        known(message, MESSAGES[message["role"]], f"messages[{index}]")
     _settings(body)
     _tools(body)
     _order(body["messages"])
@@ -105,7 +107,6 @@ def _message(message: Json, index: int) -> None:
     typed(message, dict, path, "an object")
     need(message, "role", path)
     one_of(message["role"], tuple(MESSAGES), f"{path}.role")
-    known(message, MESSAGES[message["role"]], path)
     if message["role"] == "tool":
         need(message, "tool_call_id", path)
     if message.get("content") is None and not message.get("tool_calls") and not message.get("refusal"):

@@ -1,0 +1,59 @@
+"""An engine whose models are at vendors, fake ones, reached through the real adapters and SDKs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from contextinfinity.domain.events import Event
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.parts import Model, Models
+from contextinfinity.providers.opening import address, overrides, wire
+from contextinfinity.providers.remote import RemoteProvider
+from contextinfinity.providers.retrying import RetryPolicy
+from contextinfinity.providers.sdk import Connection
+from contextinfinity.settings import ModelSettings, Settings
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.vendors import FakeVendors
+from contextinfinity.tools.toolbox import Toolbox
+
+AT_ONCE = RetryPolicy(attempts=3, first_wait=0.0001)
+KEYS = {
+    "OPENAI_API_KEY": "sk-open-0123456789",
+    "ANTHROPIC_API_KEY": "sk-ant-0123456789",
+    "PERPLEXITY_API_KEY": "pplx-01234",
+}
+NAMES = ("openai", "anthropic", "openai_chat", "perplexity")
+
+
+def model_settings(vendors: FakeVendors, name: str, **more: Any) -> ModelSettings:
+    """Give what config.toml would say of a model at one of the vendors."""
+    ids = {"openai": "gpt-5.5", "anthropic": "claude-sonnet-4-5", "openai_chat": "llama3.1", "perplexity": "sonar-pro"}
+    urls = {
+        "openai": vendors.openai_url,
+        "anthropic": vendors.anthropic_url,
+        "openai_chat": vendors.compatible_url,
+        "perplexity": vendors.perplexity_url,
+    }
+    return ModelSettings(provider=name, model_id=ids[name], base_url=urls[name], **more)  # type: ignore[arg-type]
+
+
+def engine_at(
+    vendors: FakeVendors, folder: Path, settings: Settings | None = None, *, tools: Toolbox | None = None, **more: Any
+) -> Engine:
+    """Put an engine together with a model at each vendor; the waits between attempts are short."""
+    by_name = {}
+    for name in NAMES:
+        said = model_settings(vendors, name, **more)
+        provider = RemoteProvider(
+            wire(said, settings or Settings()), Connection(address(said)), overrides=overrides(said), policy=AT_ONCE
+        )
+        by_name[name] = Model(name=name, provider=provider, model_id=str(said.model_id), options=said.options)
+    models = Models(by_name=by_name, default="openai")
+    return Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, tools=tools)
+
+
+async def events_of(engine: Engine, thread: str, text: str, model: str) -> list[Event]:
+    """Say something and hear all that follows."""
+    return [event async for event in engine.send(thread, text, model=model)]
