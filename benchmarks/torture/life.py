@@ -121,8 +121,8 @@ class Speaker:
 
 
 def messages(life: Life, rng: random.Random) -> list[str]:
-    """Make what is said in a life: one that is answered, one that is not, and others."""
-    kinds: list[Kind] = ["plain", rng.choice(FAILING), *rng.choices(KINDS, k=rng.randint(3, 6))]
+    """Make what is said in a life: one that is answered, one that takes tools, one that is not, and others."""
+    kinds: list[Kind] = ["plain", "tools", rng.choice(FAILING), *rng.choices(KINDS, k=rng.randint(2, 5))]
     rng.shuffle(kinds)
     return [message(kind, f"{life.name}.{number}", rng) for number, kind in enumerate(kinds)]
 

@@ -26,6 +26,8 @@ BOUNDARIES = (
     "open_step",  # TX-P
     "append text",
     "append finished",
+    "append call",  # right before a tool is run
+    "append output",
     "end journal",
     "finalise",  # TX-A
     "fail",

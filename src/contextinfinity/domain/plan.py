@@ -73,4 +73,11 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: tuple[LeftOut, ...] = ()
     shrink_steps: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
+    token_scale: float | None = None
+    """What the counts were multiplied with, as far as was learned by then."""
     request_sha256: str | None = None
+
+    @property
+    def tokens(self) -> int:
+        """What was counted in all."""
+        return sum(section.tokens for section in self.sections)

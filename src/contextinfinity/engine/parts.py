@@ -46,7 +46,7 @@ class Model:
     def learn(self, plan: Plan, finished: Finished | None) -> None:
         """Compare what we counted with what the provider says it was."""
         if finished is not None and finished.usage.input_tokens:
-            self.counter.learn(sum(section.tokens for section in plan.sections), finished.usage.input_tokens)
+            self.counter.learn(plan.tokens, finished.usage.input_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)

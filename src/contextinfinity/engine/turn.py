@@ -72,12 +72,25 @@ async def recall(parts: Parts, turn: Turn, model: Model) -> Material:
     """Read what the prompt is made from: the system text, the tools, what was said before."""
     session = await parts.store.sessions.get(turn.session_id)
     abilities = model.provider.abilities(model.model_id)
+    earlier = await read_back(parts, turn)
+    if earlier and not model.counter.taught:
+        await learn_from(parts, earlier[-1], model)
     return Material(
         turn=turn,
         system=session.system if session else None,
-        earlier=tuple(await read_back(parts, turn)),
+        earlier=tuple(earlier),
         tools=parts.tools.specs if abilities.tools else (),
     )
+
+
+async def learn_from(parts: Parts, turn: Turn, model: Model) -> None:
+    """Compare what was counted for an earlier turn of the same model with what its provider reported."""
+    same = (turn.provider, turn.model) == (model.provider.name, model.model_id)
+    if not same or turn.rounds or not turn.usage.input_tokens:
+        return
+    plan = await parts.store.turns.plan(turn.id)
+    if plan is not None and plan.token_scale:
+        model.counter.recall(plan.token_scale, plan.tokens, turn.usage.input_tokens)
 
 
 async def read_back(parts: Parts, turn: Turn) -> list[Turn]:

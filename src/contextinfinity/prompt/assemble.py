@@ -57,7 +57,8 @@ def assemble(material: Material, counter: Counter, bound: int = VERBATIM_TOKENS)
     if material.rounds:
         sections.append(PlanSection(name="steps", tokens=counter.count(material.rounds)))
     prompt = Prompt(system=(system,), messages=(*messages, turn.user_message, *material.rounds), tools=material.tools)
-    plan = Plan(sections=tuple(sections), left_out=_left_out(material.earlier, len(shown)))
+    left_out = _left_out(material.earlier, len(shown))
+    plan = Plan(sections=tuple(sections), left_out=left_out, token_scale=counter.scale)
     return Assembled(prompt=prompt, plan=plan, verbatim_tokens=verbatim)
 
 

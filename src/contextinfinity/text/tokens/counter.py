@@ -78,6 +78,16 @@ class Counter:
             self._learned += (seen - self._learned) * max(_LEAST_WEIGHT, 1 / (self._reports + 2))
             self._reports += 1
 
+    def recall(self, scale: float, counted: int, reported: int) -> None:
+        """Learn from what an earlier process counted at that scale, unless something newer was learned since."""
+        if self._reports == 0:
+            self.learn(round(counted / scale * self.scale), reported)
+
+    @property
+    def taught(self) -> bool:
+        """Whether it has learned anything yet."""
+        return self._reports > 0
+
     def _sum(self, value: Any, parts: Iterable[Piece]) -> int:
         try:
             return self._add(parts)
