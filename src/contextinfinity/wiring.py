@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from contextinfinity.storage.contract import Store
     from contextinfinity.tools.toolbox import Toolbox
 
+THINKING_TOKENS = 25_000
+"""The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
+
 
 def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None = None) -> Engine:
     """Put an engine together, to be used with ``async with``; without settings those of the machine count.
@@ -100,8 +103,8 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
     from contextinfinity.engine.parts import Model
 
     abilities = provider.abilities(model_id)
-    reserve = min(settings.budget.response_reserve_tokens, abilities.context_limit // 4)
-    longest = max(1, min(reserve, abilities.max_output_tokens))
+    wanted = max(settings.budget.response_reserve_tokens, THINKING_TOKENS if abilities.reasoning else 1)
+    longest = min(wanted, abilities.context_limit // 4, abilities.max_output_tokens)
     return Model(name=name, provider=provider, model_id=model_id, max_output_tokens=longest, options=options)
 
 

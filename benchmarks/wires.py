@@ -1,0 +1,330 @@
+"""What a vendor's wire costs: asking with a hundred messages, hearing a delta, and five hundred rounds of tools.
+
+The vendor is a server on this machine that reads a request and says what it is told to, in the words of the wire-true
+fake. CPU is that of the thread that asks; the vendor has a thread of its own there. The bare floor is the least that
+Python can do: ``json.dumps``, and a plain stream of bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import statistics
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.content import ANSWER, QUESTION
+from benchmarks.harness import Bench, Row, Series, alternate
+from benchmarks.words import text
+from contextinfinity.domain.events import Delta
+from contextinfinity.domain.message import (
+    Json,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    say,
+)
+from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.parts import Model, Models
+from contextinfinity.providers.opening import address, overrides, wire
+from contextinfinity.providers.remote import RemoteProvider
+from contextinfinity.providers.sdk import Connection
+from contextinfinity.settings import ModelSettings, Settings
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.vendors.answers import Answer, Call, Tokens
+from contextinfinity.testing.vendors.chat import Compatible
+from contextinfinity.testing.vendors.messages import Messages
+from contextinfinity.testing.vendors.responses import Responses
+from contextinfinity.testing.vendors.wire import Asked, Frame, Ids
+from contextinfinity.testing.vendors.wire import Wire as Speech
+from contextinfinity.tools.toolbox import Toolbox
+
+WRITTEN_MS = 5.0
+DELTA_MS = 1.0
+GROWTH = 1.5
+"""What a kilobyte may cost more in the second half of the rounds than in the first."""
+MESSAGES = 100
+ROUNDS = 500
+RESULT = 1000
+"""Characters that a tool gives back."""
+PAUSE_SECONDS = 0.001
+"""Between two deltas: each is heard before the next is said."""
+STAMP = "0" * 19
+"""Stands in a delta where the moment will be at which it is sent."""
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+Says = Callable[[bytes], AsyncIterator[bytes]]
+"""What a vendor says to the body of a request, piece by piece."""
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """A vendor that is measured: the name of its provider, a model, and its way to speak."""
+
+    provider: str
+    model_id: str
+    speech: Speech
+
+    def settings(self, port: int) -> ModelSettings:
+        """Give what config.toml would say of it."""
+        url = f"http://127.0.0.1:{port}" + ("" if self.provider == "anthropic" else "/v1")
+        return ModelSettings(
+            provider=self.provider,  # type: ignore[arg-type]
+            model_id=self.model_id,
+            base_url=url,
+            api_key_env="PATH",  # any variable that is set: this server asks for no key
+            context_limit=1_000_000,
+        )
+
+    def frames(self, answer: Answer) -> Iterator[Frame]:
+        """Put an answer into its words."""
+        body = {"model": self.model_id, "stream_options": {"include_usage": True}}
+        tokens = Tokens(input=0, output=0, cached=0, written=0, reasoning=0)
+        return self.speech.frames(Asked(body=body, tokens=tokens, ids=Ids()), answer)
+
+
+VENDORS = (
+    Vendor("openai", "gpt-5.5", Responses()),
+    Vendor("anthropic", "claude-sonnet-4-5", Messages()),
+    Vendor("openai_chat", "llama3.1", Compatible()),
+)
+
+
+async def run(bench: Bench) -> list[Row]:
+    """Measure the request, the delta and the rounds."""
+    rows = [await _written(bench, vendor) for vendor in VENDORS]
+    with bench.scratch() as folder:
+        rows += [await _delta(bench, vendor, folder / vendor.provider) for vendor in VENDORS]
+        rows += await _rounds(bench, folder / "rounds")
+    return rows
+
+
+@asynccontextmanager
+async def listening(says: Says) -> AsyncGenerator[int, None]:
+    """Answer requests on a port of this machine, in this event loop."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(_serve(says, reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.wait_closed()
+
+
+@contextmanager
+def listening_elsewhere(says: Says) -> Iterator[int]:
+    """Do the same in a thread of its own, whose CPU is not ours."""
+    opened: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        over = asyncio.Event()
+        async with listening(says) as port:
+            opened.set_result((port, asyncio.get_running_loop(), over))
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="vendor")
+    thread.start()
+    port, loop, over = opened.result()
+    try:
+        yield port
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+
+
+async def _serve(says: Says, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError, asyncio.IncompleteReadError):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            size = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+            body = await reader.readexactly(size)
+            writer.write(HEAD)
+            async for piece in says(body):
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                await writer.drain()
+            writer.write(b"0\r\n\r\n")
+    writer.close()
+
+
+def conversation(messages: int) -> Prompt:
+    """Make a prompt of that many messages: questions, calls, results and answers, and three tools."""
+    rng, said = random.Random(7), list[Message]()
+    for number in range(messages // 4 + 1):
+        call = ToolUseBlock(tool_use_id=f"call_{number}", name="look", input={"at": text(rng, 30), "times": number})
+        found = ToolResultBlock(tool_use_id=call.tool_use_id, content=(TextBlock(text=text(rng, RESULT)),))
+        said += [
+            say("user", text(rng, QUESTION)),
+            Message(role="assistant", blocks=(TextBlock(text=text(rng, 80)), call)),
+            Message(role="tool", blocks=(found,)),
+            say("assistant", text(rng, ANSWER)),
+        ]
+    shown = (*said[: messages - 1], say("user", text(rng, QUESTION)))
+    system = (text(rng, 2000), text(rng, 4000))
+    return Prompt(system=system, messages=shown, tools=_toolbox().specs, markers=(1, messages // 2, messages + 1))
+
+
+def _toolbox() -> Toolbox:
+    tools, answer = Toolbox(mode="enabled", max_rounds=ROUNDS + 100), text(random.Random(3), RESULT)
+
+    async def look(at: str, times: int = 1) -> str:
+        """Look at something.
+
+        Args:
+            at: What to look at.
+            times: How often.
+        """
+        return f"{times} {answer}"
+
+    for name in ("look", "look_closer", "look_away"):
+        tools.add(look, name=name)
+    return tools
+
+
+async def _written(bench: Bench, vendor: Vendor) -> Row:
+    """From a prompt to bytes that a vendor has: written, hashed, sent, and the head of the reply read."""
+    request = ProviderRequest(model_id=vendor.model_id, prompt=conversation(MESSAGES), cache_key="bench")
+    writing, ours, bare = Series(), Series(), Series()
+    with listening_elsewhere(_silence) as port:
+        said = vendor.settings(port)
+        form, line = wire(said, Settings()), Connection(address(said))
+        provider = RemoteProvider(form, line, overrides=overrides(said))
+        body = form.write(request, provider.abilities(vendor.model_id))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+        async def through_the_sdk() -> None:
+            began = time.thread_time()
+            written = provider.write(request)
+            wrote = time.thread_time()
+            async with line.post(form.path, written.body, vendor.model_id) as arrived:
+                ours.seconds.append(time.thread_time() - began)
+                writing.seconds.append(wrote - began)
+                assert [chunk async for chunk in arrived.chunks]
+
+        async def through_a_stream() -> None:
+            began = time.thread_time()
+            data = json.dumps(body).encode()
+            writer.write(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(data), data))
+            await reader.readuntil(b"\r\n\r\n")
+            bare.seconds.append(time.thread_time() - began)
+            await reader.readuntil(b"0\r\n\r\n")
+
+        await alternate(3, [through_the_sdk, through_a_stream])
+        for series in (writing, ours, bare):
+            series.seconds.clear()  # imports and connections were in there
+        await alternate(10 * bench.scale.blocks, [through_the_sdk, through_a_stream])
+        writer.close()
+        await provider.close()
+    kilobytes = len(provider.write(request).body) / 1000
+    return Row(
+        what=f"{MESSAGES} messages to bytes at the vendor, CPU: {vendor.provider} ({kilobytes:.0f} KB)",
+        figure=f"p50 ≤ {WRITTEN_MS:g} ms",
+        measured=f"{ours}, of it writing {writing.p50:.2g}",
+        floor=str(bare),
+        ratio=ours.p50 / bare.p50,
+        reached=ours.p50 <= WRITTEN_MS,
+        values={"p50_ms": ours.p50, "p95_ms": ours.p95, "writing_ms": writing.p50, "floor_ms": bare.p50},
+    )
+
+
+async def _silence(body: bytes) -> AsyncIterator[bytes]:
+    yield b": nothing to say\n\n"
+
+
+@dataclass
+class Echo:
+    """Deltas that say when they were sent, each after the one before it was heard."""
+
+    pieces: int
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def stamped(self, data: bytes) -> bytes:
+        """Wait until nothing is under way, then put the moment in."""
+        await self.heard.wait()
+        self.heard.clear()
+        await asyncio.sleep(PAUSE_SECONDS)
+        return data.replace(STAMP.encode(), b"%019d" % time.perf_counter_ns())
+
+    def hear(self, said: str, series: Series) -> None:
+        """Note how long it took to get here."""
+        series.seconds.append((time.perf_counter_ns() - int(said)) / 1e9)
+        self.heard.set()
+
+
+async def _delta(bench: Bench, vendor: Vendor, folder: Path) -> Row:
+    """From the moment a vendor writes a delta to the event that a caller hears; beside it a line on a bare stream."""
+    ours, bare, echo = Series(), Series(), Echo(pieces=5 * bench.scale.blocks)
+
+    async def says(body: bytes) -> AsyncIterator[bytes]:
+        for frame in vendor.frames(Answer(pieces=(STAMP,) * echo.pieces)):
+            yield await echo.stamped(frame.data) if frame.piece else frame.data
+
+    async def lines(body: bytes) -> AsyncIterator[bytes]:
+        for _ in range(echo.pieces):
+            yield await echo.stamped(STAMP.encode())
+
+    async with listening(says) as port, listening(lines) as plain, engine_at(vendor, port, folder) as engine:
+
+        async def through_the_engine() -> None:
+            echo.heard.set()
+            async for event in engine.send("new", "go"):
+                if isinstance(event, Delta):
+                    echo.hear(event.text, ours)
+
+        async def through_a_stream() -> None:
+            echo.heard.set()
+            reader, writer = await asyncio.open_connection("127.0.0.1", plain)
+            writer.write(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            for _ in range(echo.pieces):
+                await reader.readline()
+                echo.hear((await reader.readline()).decode(), bare)
+            writer.close()
+
+        await alternate(max(1, bench.scale.blocks // 4), [through_the_engine, through_a_stream])
+    return Row(
+        what=f"a delta from socket to event: {vendor.provider}",
+        figure=f"p95 ≤ {DELTA_MS:g} ms",
+        measured=str(ours),
+        floor=str(bare),
+        ratio=ours.p50 / bare.p50,
+        reached=ours.p95 <= DELTA_MS,
+        values={"p50_ms": ours.p50, "p95_ms": ours.p95, "floor_p50_ms": bare.p50, "floor_p95_ms": bare.p95},
+    )
+
+
+def engine_at(vendor: Vendor, port: int, folder: Path) -> Engine:
+    """Put an engine together whose only model is at a vendor."""
+    said = vendor.settings(port)
+    provider = RemoteProvider(wire(said, Settings()), Connection(address(said)), overrides=overrides(said))
+    model = Model(name="it", provider=provider, model_id=vendor.model_id)
+    models = Models(by_name={"it": model}, default="it")
+    return Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, tools=_toolbox())
+
+
+@dataclass
+class Rounds:
+    """What rounds cost: when each request had come, by two clocks, and its bytes."""
+
+    clock: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    bodies: dict[int, bytes] = field(default_factory=dict)
