@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from contextinfinity.storage.contract import Store
     from contextinfinity.tools.toolbox import Toolbox
 
-THINKING_TOKENS = 25_000
-"""The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
-
 
 def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None = None) -> Engine:
     """Put an engine together, to be used with ``async with``; without settings those of the machine count.
@@ -102,10 +99,8 @@ def _provider(model: ModelSettings, lines: Lines) -> Provider | None:
 def _model(name: str, model_id: str, provider: Provider, settings: Settings, options: Json = None) -> Model:
     from contextinfinity.engine.parts import Model
 
-    abilities = provider.abilities(model_id)
-    wanted = max(settings.budget.response_reserve_tokens, THINKING_TOKENS if abilities.reasoning else 1)
-    longest = min(wanted, abilities.context_limit // 4, abilities.max_output_tokens)
-    return Model(name=name, provider=provider, model_id=model_id, max_output_tokens=longest, options=options)
+    reserve = settings.budget.response_reserve_tokens
+    return Model(name=name, provider=provider, model_id=model_id, reserve=reserve, options=options)
 
 
 def _toolbox(settings: Settings) -> Toolbox:

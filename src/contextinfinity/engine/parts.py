@@ -25,6 +25,9 @@ from contextinfinity.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
 
+THINKING_TOKENS = 25_000
+"""The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
@@ -33,9 +36,17 @@ class Model:
     name: str
     provider: Provider
     model_id: str
-    max_output_tokens: int = 4000
+    reserve: int = 4000
+    """Tokens that are kept free for its answer."""
     options: Json = None
     """What is passed on to the provider as it is."""
+
+    @property
+    def max_output_tokens(self) -> int:
+        """How long its answer may be: as long as was reserved, as far as its window and its vendor allow."""
+        abilities = self.provider.abilities(self.model_id)
+        wanted = max(self.reserve, THINKING_TOKENS if abilities.reasoning else 1)
+        return min(wanted, abilities.context_limit // 4, abilities.max_output_tokens)
 
     @property
     def counter(self) -> Counter:

@@ -221,7 +221,7 @@ def _error(
     entry = KINDS[kind]
     model = f" {model_id}" if model_id else ""
     number = "" if status is None else f" ({status})"
-    quote = f"“{_short(said)}”" if said.strip() else _short(why)
+    quote = f"“{_short(said).rstrip('.')}”" if said.strip() else _short(why)
     message = f"{vendor}{model}: {entry.what}{number}" + (f": {quote}." if quote else ".")
     return ProviderError(message, kind=kind, hint=entry.hint, retryable=entry.retryable, retry_after=wait)
 
