@@ -20,6 +20,7 @@ from benchmarks import (
     opening,
     report,
     upkeep,
+    wires,
 )
 from benchmarks.harness import FULL, ORDINARY, Bench, Benchmark, Row, machine
 
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "opening": opening.run,
     "journal": journal.run,
     "answering": answering.run,
+    "wires": wires.run,
     "upkeep": upkeep.run,
 }
 

@@ -19,9 +19,10 @@ from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models, Parts
+from contextinfinity.engine.parts import Model, Models, Parts, Running
+from contextinfinity.engine.recall import recall
 from contextinfinity.engine.recovery import recover
-from contextinfinity.engine.turn import recall
+from contextinfinity.engine.texts import Texts
 from contextinfinity.prompt.assemble import assemble
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
@@ -50,7 +51,13 @@ def models(script: Script) -> Models:
 
 def parts(store: SqliteStore, folder: Path) -> Parts:
     """What answering needs, without an engine around it."""
-    return Parts(store=store, journals=JournalFolder(folder), models=models(lambda _: "done"), worker=new_id())
+    return Parts(
+        store=store,
+        journals=JournalFolder(folder),
+        models=models(lambda _: "done"),
+        worker=new_id(),
+        texts=Texts(store.contents),
+    )
 
 
 async def _context(bench: Bench, turns: int) -> Row:
@@ -63,7 +70,8 @@ async def _context(bench: Bench, turns: int) -> Row:
     series, shown, model = Series(), 0, means.models.named(None)
     for _ in range(bench.scale.blocks * bench.scale.reads // 5 + 1):
         with series.timed():
-            shown = len(assemble(await recall(means, asking, model), model.counter).prompt.messages)
+            recalled = await recall(means, Running(asking), model)
+            shown = len(assemble(recalled.sections, recalled.frame, recalled.measure).prompt.messages)
     await store.close()
     return Row(
         what=f"load and render, {branch.last_turn_seq:,} turns in the session ({shown} messages shown)",

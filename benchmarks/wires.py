@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import statistics
 import threading
@@ -19,21 +20,16 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.content import ANSWER, QUESTION
 from benchmarks.harness import Bench, Row, Series, alternate
 from benchmarks.words import text
 from contextinfinity.domain.events import Delta
-from contextinfinity.domain.message import (
-    Json,
-    Message,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    say,
-)
+from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock, say
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models
+from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.providers.opening import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.sdk import Connection
@@ -51,15 +47,20 @@ from contextinfinity.tools.toolbox import Toolbox
 WRITTEN_MS = 5.0
 DELTA_MS = 1.0
 GROWTH = 1.5
-"""What a kilobyte may cost more in the second half of the rounds than in the first."""
+"""How much more a kilobyte may add to a late round than to an early one."""
 MESSAGES = 100
 ROUNDS = 500
 RESULT = 1000
 """Characters that a tool gives back."""
 PAUSE_SECONDS = 0.001
 """Between two deltas: each is heard before the next is said."""
+SETTLED_SECONDS = 0.005
+"""What a round still does once its request is out is done by then."""
 STAMP = "0" * 19
 """Stands in a delta where the moment will be at which it is sent."""
+
+KEY = "BENCH_KEY"
+"""The variable of a key; it opens nothing, and is looked for in everything that comes."""
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -82,13 +83,13 @@ class Vendor:
             provider=self.provider,  # type: ignore[arg-type]
             model_id=self.model_id,
             base_url=url,
-            api_key_env="PATH",  # any variable that is set: this server asks for no key
+            api_key_env=KEY,
             context_limit=1_000_000,
         )
 
     def frames(self, answer: Answer) -> Iterator[Frame]:
         """Put an answer into its words."""
-        body = {"model": self.model_id, "stream_options": {"include_usage": True}}
+        body = {"model": self.model_id, "messages": [], "stream_options": {"include_usage": True}}
         tokens = Tokens(input=0, output=0, cached=0, written=0, reasoning=0)
         return self.speech.frames(Asked(body=body, tokens=tokens, ids=Ids()), answer)
 
@@ -102,10 +103,11 @@ VENDORS = (
 
 async def run(bench: Bench) -> list[Row]:
     """Measure the request, the delta and the rounds."""
+    os.environ.setdefault(KEY, "sk-bench-0123456789")
     rows = [await _written(bench, vendor) for vendor in VENDORS]
     with bench.scratch() as folder:
         rows += [await _delta(bench, vendor, folder / vendor.provider) for vendor in VENDORS]
-        rows += await _rounds(bench, folder / "rounds")
+        rows.append(await _rounds(bench, folder / "rounds"))
     return rows
 
 
@@ -230,7 +232,7 @@ async def _written(bench: Bench, vendor: Vendor) -> Row:
         await alternate(3, [through_the_sdk, through_a_stream])
         for series in (writing, ours, bare):
             series.seconds.clear()  # imports and connections were in there
-        await alternate(10 * bench.scale.blocks, [through_the_sdk, through_a_stream])
+        await alternate(4 * bench.scale.blocks, [through_the_sdk, through_a_stream])
         writer.close()
         await provider.close()
     kilobytes = len(provider.write(request).body) / 1000
@@ -271,7 +273,7 @@ class Echo:
 
 async def _delta(bench: Bench, vendor: Vendor, folder: Path) -> Row:
     """From the moment a vendor writes a delta to the event that a caller hears; beside it a line on a bare stream."""
-    ours, bare, echo = Series(), Series(), Echo(pieces=5 * bench.scale.blocks)
+    ours, bare, echo = Series(), Series(), Echo(pieces=3 * bench.scale.blocks)
 
     async def says(body: bytes) -> AsyncIterator[bytes]:
         for frame in vendor.frames(Answer(pieces=(STAMP,) * echo.pieces)):
@@ -285,9 +287,12 @@ async def _delta(bench: Bench, vendor: Vendor, folder: Path) -> Row:
 
         async def through_the_engine() -> None:
             echo.heard.set()
+            heard = Series()
             async for event in engine.send("new", "go"):
                 if isinstance(event, Delta):
-                    echo.hear(event.text, ours)
+                    echo.hear(event.text, heard)
+            assert len(heard.seconds) == echo.pieces
+            ours.seconds.extend(heard.seconds[1:])  # the first waits until its step is durable
 
         async def through_a_stream() -> None:
             echo.heard.set()
@@ -317,14 +322,84 @@ def engine_at(vendor: Vendor, port: int, folder: Path) -> Engine:
     provider = RemoteProvider(wire(said, Settings()), Connection(address(said)), overrides=overrides(said))
     model = Model(name="it", provider=provider, model_id=vendor.model_id)
     models = Models(by_name={"it": model}, default="it")
-    return Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, tools=_toolbox())
+    return Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, Setup(tools=_toolbox()))
 
 
-@dataclass
-class Rounds:
-    """What rounds cost: when each request had come, by two clocks, and its bytes."""
+class Looking:
+    """A turn whose model asks for a tool again and again: at once so many times, then whenever it is told to."""
 
-    clock: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    bodies: dict[int, bytes] = field(default_factory=dict)
+    def __init__(self, vendor: Vendor, free: int, told: int) -> None:
+        self.kilobytes: list[float] = []
+        self.cost, self.floor = Series(), Series()
+        self._vendor, self._free, self._last = vendor, free, free + told
+        self._came, self._go = asyncio.Event(), asyncio.Event()
+        self._asked, self._body = 0, b""
+
+    async def says(self, body: bytes) -> AsyncIterator[bytes]:
+        """Ask for the tool, or say the last word."""
+        number, self._asked, self._body = self._asked, self._asked + 1, body
+        if number >= self._free:
+            self._came.set()
+            await self._go.wait()
+            self._go.clear()
+        call = Call(name="look", arguments={"at": "the sky", "times": number}, id=f"call_{number}")
+        answer = Answer(tool_calls=(call,)) if number < self._last else Answer(text="done")
+        for frame in self._vendor.frames(answer):
+            yield frame.data
+
+    async def play(self, folder: Path) -> None:
+        """Hear the turn to its end."""
+        async with listening(self.says) as port, engine_at(self._vendor, port, folder) as engine:
+            turn = await engine.ask("new", "Look!")
+        assert (turn.text, self._asked) == ("done", self._last + 1), turn.error
+
+    async def begun(self) -> None:
+        """Wait until it does nothing more by itself."""
+        await self._came.wait()
+
+    async def round(self) -> None:
+        """From an answer that asks for a tool to the next request, and what ``json.dumps`` costs of that."""
+        began = time.process_time()
+        self._came.clear()
+        self._go.set()
+        await self._came.wait()
+        await asyncio.sleep(SETTLED_SECONDS)
+        self.cost.seconds.append(time.process_time() - began)
+        value = msgspec.json.decode(self._body)
+        with self.floor.timed():
+            json.dumps(value)
+        self.kilobytes.append(len(self._body) / 1000)
+
+    def end(self) -> None:
+        """Let it say its last word."""
+        self._go.set()
+
+
+async def _rounds(bench: Bench, folder: Path) -> Row:
+    """Three turns, at their beginning, further on and near the last round, take rounds by turns: moods hit all alike.
+
+    What a kilobyte adds from the first to the second is what it may add from there to the third.
+    """
+    told, count = (30, ROUNDS) if bench.scale.blocks > 2 else (4, 20)
+    turns = [Looking(VENDORS[-1], free, told) for free in (0, count // 5, count - told)]
+    async with asyncio.TaskGroup() as playing:
+        for place, turn in enumerate(turns):
+            playing.create_task(turn.play(folder / str(place)))
+            await turn.begun()
+        await alternate(told, [turn.round for turn in turns])
+        for turn in turns:
+            turn.end()
+    size = [statistics.median(turn.kilobytes) for turn in turns]
+    cost, bare = [turn.cost.p50 for turn in turns], [turn.floor.p50 for turn in turns]
+    added = [(cost[at + 1] - cost[at]) / (size[at + 1] - size[at]) for at in (0, 1)]
+    growth = max(added[1], 0.0) / max(added[0], 1e-6)
+    return Row(
+        what=f"{count} tool rounds in a turn, CPU of a round: what a KB adds to the late ones, by the early ones",
+        figure=f"≤ {GROWTH:g}",
+        measured=f"{growth:.2f}: "
+        + ", ".join(f"{ms:.3g} ms at {kb:.0f} KB" for ms, kb in zip(cost, size, strict=True)),
+        floor=", ".join(f"{ms:.2g}" for ms in bare) + " ms",
+        ratio=cost[-1] / bare[-1],
+        reached=growth <= GROWTH,
+        values={"growth": growth, "first_ms": cost[0], "early_ms": cost[1], "late_ms": cost[2], "late_kb": size[2]},
+    )

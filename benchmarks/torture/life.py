@@ -25,6 +25,7 @@ from benchmarks.torture.traps import Trap, guarded
 from contextinfinity.domain.events import Delta, TurnDone
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.parts import Setup
 from contextinfinity.storage.contract import Store
 
 Tell: TypeAlias = Callable[[Fact], None]
@@ -48,7 +49,7 @@ class Life(Struct, frozen=True, kw_only=True):
 async def engine_on(folder: Path, kill: Kill | None = None) -> AsyncIterator[tuple[Engine, Store]]:
     """Open an engine as ``contextinfinity.open`` does, with a trap in it."""
     store, journals = guarded(folder, Trap(kill))
-    async with Engine(store, journals, models(), tools=tools()) as engine:
+    async with Engine(store, journals, models(), Setup(tools=tools())) as engine:
         yield engine, store
 
 

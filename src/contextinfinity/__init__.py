@@ -10,8 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contextinfinity import threads as threads
+    from contextinfinity.context import ContextualMessagesResult as ContextualMessagesResult
+    from contextinfinity.context import build_contextual_messages as build_contextual_messages
     from contextinfinity.engine.engine import Engine as Engine
     from contextinfinity.errors import ContextInfinityError as ContextInfinityError
+    from contextinfinity.rewriting import rewrite_query as rewrite_query
     from contextinfinity.settings import Settings as Settings
     from contextinfinity.wiring import open_engine as open  # noqa: A004 - the public name
 
@@ -19,12 +23,27 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ContextInfinityError": ("contextinfinity.errors", "ContextInfinityError"),
+    "ContextualMessagesResult": ("contextinfinity.context", "ContextualMessagesResult"),
     "Engine": ("contextinfinity.engine.engine", "Engine"),
     "Settings": ("contextinfinity.settings", "Settings"),
+    "build_contextual_messages": ("contextinfinity.context", "build_contextual_messages"),
     "open": ("contextinfinity.wiring", "open_engine"),
+    "rewrite_query": ("contextinfinity.rewriting", "rewrite_query"),
+    "threads": ("contextinfinity.threads", ""),
 }
+"""Where each is: its module, and its name there (none: the module itself)."""
 
-__all__ = ["ContextInfinityError", "Engine", "Settings", "__version__", "open"]
+__all__ = [
+    "ContextInfinityError",
+    "ContextualMessagesResult",
+    "Engine",
+    "Settings",
+    "__version__",
+    "build_contextual_messages",
+    "open",
+    "rewrite_query",
+    "threads",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,7 +51,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'contextinfinity' has no attribute {name!r}")
     module, attribute = _HOME[name]
-    return getattr(import_module(module), attribute)
+    loaded = import_module(module)
+    return getattr(loaded, attribute) if attribute else loaded
 
 
 def __dir__() -> list[str]:

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from contextinfinity.domain.message import Json
     from contextinfinity.engine.engine import Engine
     from contextinfinity.engine.parts import Model, Models
+    from contextinfinity.prompt.budget import Ceilings
     from contextinfinity.providers.contract import Provider
     from contextinfinity.providers.opening import Lines
     from contextinfinity.settings import ModelSettings, Settings
     from contextinfinity.storage.contract import Store
+    from contextinfinity.threads.contract import ThreadLog
     from contextinfinity.tools.toolbox import Toolbox
 
 
@@ -26,6 +28,7 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
     This is ``contextinfinity.open``.
     """
     from contextinfinity.engine.engine import Engine
+    from contextinfinity.engine.parts import Setup
     from contextinfinity.settings import load_settings
     from contextinfinity.storage.journal import JournalFolder
 
@@ -40,7 +43,10 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
         fsync_ms=stream.fsync_ms,
     )
     keep = timedelta(minutes=stream.keep_journal_minutes)
-    return Engine(open_store(settings), journals, models, tools=_toolbox(settings), keep_journals=keep)
+    setup = Setup(
+        tools=_toolbox(settings), ceilings=_ceilings(settings), folds=settings.compaction.enabled, keep_journals=keep
+    )
+    return Engine(open_store(settings), journals, models, setup)
 
 
 def open_client(settings: Settings) -> Client:
@@ -61,6 +67,27 @@ def open_store(settings: Settings) -> Store:
     from contextinfinity.storage.sqlite.store import SqliteStore
 
     return SqliteStore(path)
+
+
+def open_threads(settings: Settings | None = None) -> ThreadLog:
+    """Open what ``contextinfinity.threads`` keeps its turns in; without settings those of the machine count."""
+    from contextinfinity.settings import load_settings
+    from contextinfinity.threads.in_process import IN_PROCESS
+    from contextinfinity.threads.ledger import LedgerThreads
+
+    settings = load_settings().settings if settings is None else settings
+    storage = settings.storage
+    if storage.threads == "redis":
+        raise SettingsError(
+            'storage.threads is "redis", and this release has no Redis backend yet.',
+            hint='Set it to "in_process" or "ledger".',
+        )
+    if storage.threads_shadow != "off":
+        raise SettingsError(
+            f'storage.threads_shadow is "{storage.threads_shadow}", and this release writes to one place only.',
+            hint='Set it to "off", or leave it out.',
+        )
+    return LedgerThreads(open_store(settings)) if storage.threads == "ledger" else IN_PROCESS
 
 
 def models_of(settings: Settings) -> Models:
@@ -101,6 +128,21 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
 
     reserve = settings.budget.response_reserve_tokens
     return Model(name=name, provider=provider, model_id=model_id, reserve=reserve, options=options)
+
+
+def _ceilings(settings: Settings) -> Ceilings:
+    from contextinfinity.prompt.budget import Ceilings
+
+    budget, folding = settings.budget, settings.compaction
+    return Ceilings(
+        reserve=budget.response_reserve_tokens,
+        safety=budget.safety_margin_tokens,
+        retrieval=budget.max_retrieval_tokens,
+        summary=folding.summary_budget_tokens,
+        pins=budget.pins_limit_tokens,
+        fold_trigger=folding.compaction_trigger_tokens,
+        verbatim_window=folding.verbatim_window_tokens,
+    )
 
 
 def _toolbox(settings: Settings) -> Toolbox:

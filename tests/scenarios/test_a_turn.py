@@ -13,6 +13,7 @@ from contextinfinity.domain.events import Delta, Event, FinishedTurn, StepStarte
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Phase, Problem, Turn
 from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
+from contextinfinity.engine.parts import Setup
 from contextinfinity.errors import InvalidInput, NotFound, QueueFull
 from contextinfinity.providers.scripted import Reply
 from tests.scenarios.conftest import Build, Scripted
@@ -290,7 +291,7 @@ async def test_a_journal_is_removed_when_its_time_is_over_and_the_text_stays(bui
         answer = await engine.ask("new", "say something")
     assert list((tmp_path / "streams").glob("*.jsonl"))
     reopened = build(["again"])
-    reopened.keep_journals = timedelta()
+    reopened.setup = Setup(keep_journals=timedelta())
     async with reopened:
         async with asyncio.timeout(20):
             while list((tmp_path / "streams").glob("*.jsonl")):

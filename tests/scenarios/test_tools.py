@@ -15,7 +15,7 @@ from contextinfinity.domain.message import Message, TextBlock, ToolOutputItem, T
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Completed, Paused, Phase
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models
+from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.prompt.render import render_turn
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider, ToolCall
 from contextinfinity.storage.journal import JournalFolder
@@ -43,7 +43,9 @@ class Desk:
 
         model = Model(name="m", provider=ScriptedProvider(script), model_id="m")
         models = Models(by_name={"m": model}, default="m")
-        self.engine = Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, tools=box)
+        self.engine = Engine(
+            SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, Setup(tools=box)
+        )
 
     def results(self) -> list[tuple[str, bool]]:
         """What the model was told in the last request, as (text, is_error)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from contextinfinity.domain.events import Event
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models
+from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.providers.opening import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
@@ -51,7 +51,9 @@ def engine_at(
         )
         by_name[name] = Model(name=name, provider=provider, model_id=str(said.model_id), options=said.options)
     models = Models(by_name=by_name, default="openai")
-    return Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, tools=tools)
+    return Engine(
+        SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, Setup(tools=tools or Toolbox())
+    )
 
 
 async def events_of(engine: Engine, thread: str, text: str, model: str) -> list[Event]:

@@ -16,14 +16,27 @@ LAYOUT_VERSION = 1
 """The order and wording of the prompt; old renderers stay, so that old plans can be rebuilt."""
 
 
-class Budget(Struct, frozen=True, kw_only=True):
-    """How the model's window is shared out, in tokens."""
+class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the model's window is shared out, in tokens: what the settings allow, as far as the window does.
+
+    ``base_tokens`` is what a request took without retrieved text; the other figures are ceilings.
+    """
 
     model_limit: int
     base_tokens: int
     retrieval_budget: int
     response_reserve: int
     safety_margin: int
+    summary: int = 0
+    memories: int = 0
+    pins: int = 0
+    fold_trigger: int = 0
+    verbatim_window: int = 0
+
+    @property
+    def input_limit(self) -> int:
+        """The most a request may take."""
+        return self.model_limit - self.response_reserve - self.safety_margin
 
 
 class PlanSection(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,6 +63,30 @@ class Retrieved(Struct, frozen=True, kw_only=True):
     rank: int
 
 
+class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was taken out of one request to make it fit, in the order of the steps; nothing of it is lost."""
+
+    artifacts: int | None = None
+    """How many pieces of retrieved text stayed, the best first."""
+    slice: int | None = None
+    """To how many characters the best of them was cut."""
+    trimmed: tuple[int, ...] = ()
+    """Long texts of which head and tail stayed: turn, message and block of each, one after the other."""
+    lines_to: int = 0
+    """Turns up to this one stand as a line each."""
+    summary: int | None = None
+    """To how many characters the summary was cut."""
+    memories: int | None = None
+    """The same for the standing memories."""
+    thinking: bool = True
+    """Whether the model's own thinking in this turn stayed."""
+
+    @property
+    def touches_front(self) -> bool:
+        """Whether something before the artifacts was changed, so that no cache can know it."""
+        return bool(self.trimmed or self.lines_to) or self.summary is not None or self.memories is not None
+
+
 class Front(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The part of the prompt that lasts for an epoch."""
 
@@ -71,8 +108,15 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sections: tuple[PlanSection, ...] = ()
     retrieved: tuple[Retrieved, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    shrunk: Shrunk | None = None
     shrink_steps: tuple[str, ...] = ()
+    contextualised: str | None = None
+    """The user's words made explicit, where that was added to them."""
     candidates: tuple[str, ...] = ()
+    redactions: str | None = None
+    """The hash of the spans that were blacked out, kept as a text."""
+    form: str | None = None
+    """The hash of what the provider was told beside the prompt and how it writes; kept as a text."""
     token_scale: float | None = None
     """What the counts were multiplied with, as far as was learned by then."""
     request_sha256: str | None = None

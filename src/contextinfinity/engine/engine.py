@@ -7,16 +7,11 @@ leaving finishes what runs or marks it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
-from datetime import timedelta
-from types import TracebackType
 from typing import TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from contextinfinity.domain.events import Event, FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
@@ -25,16 +20,11 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
-from contextinfinity.engine.afterwards import Afterwards
-from contextinfinity.engine.handlers import handlers
-from contextinfinity.engine.parts import Model, Models, Parts, Running
-from contextinfinity.engine.presence import Presence
-from contextinfinity.engine.recovery import recover
-from contextinfinity.engine.turn import answer, wait_for_any
+from contextinfinity.engine.parts import Asked
+from contextinfinity.engine.service import Service
 from contextinfinity.engine.watch import Stamped, finished, watch
-from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerError, NotFound, WorkerLost
-from contextinfinity.storage.contract import Store
-from contextinfinity.storage.journal import JournalFolder, parse_event_id
+from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.storage.journal import parse_event_id
 from contextinfinity.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
@@ -73,58 +63,13 @@ class _Sending(Struct, frozen=True, kw_only=True):
     retry_of: TurnId | None = None
 
 
-class Engine:
+class Engine(Service):
     """Answers messages and keeps them."""
 
-    def __init__(
-        self,
-        store: Store,
-        journals: JournalFolder,
-        models: Models,
-        *,
-        tools: Toolbox | None = None,
-        keep_journals: timedelta = timedelta(hours=1),
-    ) -> None:
-        self.store = store
-        self.tools = tools or Toolbox()
-        self._journals = journals
-        self.models = models
-        self.keep_journals = keep_journals
-        self.presence = Presence(store.workers)
-        self._running: dict[TurnId, Running] = {}
-        self.tasks: set[asyncio.Task[None]] = set()
-        self._accepting: set[asyncio.Task[Turn]] = set()
-        self._closed = False
-
-    async def __aenter__(self) -> Engine:
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(self._let_go)
-            await undo.enter_async_context(self.presence)
-            await self._start()
-            undo.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self, *, answer_seconds: float = 5.0, job_seconds: float = 2.0) -> None:
-        """Let answers and jobs finish for that long; mark what is still running then, and let go of everything.
-
-        Closing twice does nothing.
-        """
-        if self._closed:
-            return
-        self._closed = True
-        if self._accepting:
-            await asyncio.wait(self._accepting, timeout=answer_seconds)
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=answer_seconds)
-        await _stop({*self.tasks, self._housekeeping})
-        await self.afterwards.stop(drain_seconds=job_seconds)
-        await self.presence.__aexit__(None, None, None)
-        await self._let_go()
+    @property
+    def tools(self) -> Toolbox:
+        """The tools that models may call; ``engine.tools.add`` adds one."""
+        return self.setup.tools
 
     # --- talking ---
 
@@ -170,11 +115,8 @@ class Engine:
             queue_limit=QUEUE_LIMIT,
             begin=True,
         )
-        # A caller may leave while this is written: once it is durable it is answered, whoever is still there.
-        accepting = asyncio.create_task(self._accept(new, model), name="accept")
-        self._accepting.add(accepting)
-        accepting.add_done_callback(self._accepted)
-        turn = await asyncio.shield(accepting)
+        asked = Asked(use_memory=sending.use_memory, use_rewriter=sending.use_query_rewriter, attach=sending.attach)
+        turn = await self.take_on(new, model, asked)
         there, place, loaded = "found" if found else "created", turn.branch_id, turn.turn_seq - 1
         log.info("thread %s %s, branch %s, turn %d, turns loaded %d", session.id, there, place, loaded + 1, loaded)
         return turn, found
@@ -243,87 +185,6 @@ class Engine:
             raise NotFound(f"Thread {session.id} has no branch {branch_id}.", hint="`cix branches` lists them.")
         return branch.id
 
-    # --- inside ---
-
-    async def _start(self) -> None:
-        self._take_up_work()
-        await recover(self._parts, await self.presence.find_dead())
-        self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
-
-    def _take_up_work(self) -> None:
-        worker = self.presence.worker.id
-        self._parts = Parts(
-            store=self.store, journals=self._journals, models=self.models, tools=self.tools, worker=worker
-        )
-        self.afterwards = Afterwards(self.store.jobs, worker, handlers(self.store))
-        self.afterwards.start()
-
-    async def _let_go(self) -> None:
-        with suppress(LedgerError):
-            self._journals.close()
-        await self.models.close()
-        await self.store.close()
-
-    async def _accept(self, new: NewTurn, model: Model) -> Turn:
-        while True:
-            try:
-                turn = await self.store.turns.accept(replace(new, owner=self._parts.worker))
-            except WorkerLost:  # housekeeping makes us a new worker in a moment
-                if self._closed:
-                    raise
-                self.presence.lost.set()
-                await asyncio.sleep(self._parts.look_seconds)
-            else:
-                self._begin(turn, model)
-                return turn
-
-    def _accepted(self, done: asyncio.Task[Turn]) -> None:
-        self._accepting.discard(done)
-        if not done.cancelled():
-            done.exception()  # its caller hears of it, or has gone
-
-    def _begin(self, turn: Turn, model: Model) -> None:
-        running = self._running[turn.id] = Running(turn)
-        task = asyncio.create_task(answer(self._parts, running, model), name=f"turn-{turn.turn_seq}")
-        self.tasks.add(task)
-
-        def over(done: asyncio.Task[None]) -> None:
-            self.tasks.discard(done)
-            self._running.pop(turn.id, None)
-            self.afterwards.wake()
-
-        task.add_done_callback(over)
-
-    async def _keep_house(self) -> None:
-        """Every minute: remove journals whose time is over, and bring to an end what dead workers left.
-
-        A journal is needed until the turn of its step is settled, so none is removed after a recovery that failed.
-        When we ourselves were declared dead, we go on as a new worker.
-        """
-        settled = True  # the start has seen to that
-        while True:
-            try:
-                if settled:
-                    await asyncio.to_thread(self._journals.prune, self.keep_journals)
-                settled = False
-                await wait_for_any(self.presence.lost, seconds=HOUSEKEEPING_SECONDS)
-                if self.presence.lost.is_set():
-                    await self._enter_again()
-                await recover(self._parts, await self.presence.find_dead())
-                settled = True
-            except Exception as error:  # whatever it is, it must not end the housekeeping
-                log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
-                await asyncio.sleep(HOUSEKEEPING_SECONDS)
-
-    async def _enter_again(self) -> None:
-        """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""
-        await _stop(set(self.tasks))
-        await self.afterwards.stop()
-        await self.presence.__aexit__(None, None, None)
-        self.presence = Presence(self.store.workers)
-        await self.presence.__aenter__()
-        self._take_up_work()
-
 
 async def _thread(engine: Engine, thread_id: str, owner: Owner) -> tuple[Session, bool]:
     """Find a thread or make it; tell whether it was there."""
@@ -338,14 +199,3 @@ async def _thread(engine: Engine, thread_id: str, owner: Owner) -> tuple[Session
         return await engine.store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
     except AlreadyExists:  # somebody was quicker
         return await engine.session(thread_id, owner), True
-
-
-async def _stop(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait for what they still have to write; not for ever, the ledger may take nothing any more."""
-    waiting, patience = tasks, MARK_SECONDS
-    while waiting:
-        for task in waiting:
-            task.cancel()
-        _, waiting = await asyncio.wait(waiting, timeout=patience)
-        patience = 0.1
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.work import Job, JobType
 from contextinfinity.engine.afterwards import Handler
-from contextinfinity.storage.contract import Store
+from contextinfinity.engine.folding import fold
+from contextinfinity.engine.parts import Parts
 
 
-def handlers(store: Store) -> Mapping[JobType, Handler]:
+def handlers(parts: Parts) -> Mapping[JobType, Handler]:
     """Give the handler of every job."""
+    store = parts.store
 
     async def summarize_turn(job: Job) -> None:
         """Commit the next state: the head's summary and pins go on, no model is asked (TX-B)."""
@@ -24,6 +26,11 @@ def handlers(store: Store) -> Mapping[JobType, Handler]:
         if job.turn_id is not None:
             await store.chunks.index(job.turn_id, ())
 
+    async def fold_branch(job: Job) -> None:
+        """Move old turns from the word-for-word part into the summary, where that part is too long."""
+        if parts.setup.folds:
+            await fold(parts, job.branch_id)
+
     async def nothing_yet(job: Job) -> None:
         """Finish at once: what this job is for comes with a later release."""
 
@@ -31,6 +38,6 @@ def handlers(store: Store) -> Mapping[JobType, Handler]:
         "summarize_turn": summarize_turn,
         "index_turn": index_turn,
         "remember_turn": nothing_yet,
-        "fold_branch": nothing_yet,
+        "fold_branch": fold_branch,
         "reconcile_stream": nothing_yet,
     }

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
-from contextinfinity.domain.ids import StepId, TurnId, WorkerId
+from msgspec import Struct
+
+from contextinfinity.domain.ids import ChunkId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Turn
+from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
+from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.redact import Redactor
+from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.contract import Provider
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import Journal, JournalFolder
@@ -84,6 +91,34 @@ class Models:
                 log.warning("%s could not be closed", model.provider.name, exc_info=True)
 
 
+class Asked(Struct, frozen=True, kw_only=True):
+    """How a message is to be answered."""
+
+    use_memory: bool = True
+    use_rewriter: bool = True
+    attach: tuple[ChunkId, ...] = ()
+
+
+async def _no_text(*_: object) -> str | None:
+    return None
+
+
+async def _no_artifacts(*_: object) -> tuple[Artifact, ...]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Helpers:
+    """What makes a prompt better and is never needed for it; each may fail."""
+
+    rewrite: Callable[[Turn, Sequence[Turn]], Awaitable[str | None]] = _no_text
+    """Makes a follow-up explicit, from the earlier turns; None: it is explicit."""
+    retrieve: Callable[[Turn, str | None], Awaitable[tuple[Artifact, ...]]] = _no_artifacts
+    """Brings back what was said before and matters now, the best first."""
+    memories: Callable[[Turn], Awaitable[str | None]] = _no_text
+    """Gives what is known of the user, at most 2,000 characters."""
+
+
 class News:
     """Something others wait for, again and again."""
 
@@ -103,8 +138,9 @@ class News:
 class Running:
     """A turn that is being answered in this process, as its watchers see it."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, asked: Asked | None = None) -> None:
         self.turn = turn
+        self.asked = asked or Asked()
         self.steps: list[StepId] = []
         self.rounds = 0
         """How often its model was asked again after tools were run."""
@@ -127,6 +163,19 @@ class Running:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Setup:
+    """How an engine is set up beside its ledger and its models."""
+
+    tools: Toolbox = field(default_factory=Toolbox)
+    helpers: Helpers = field(default_factory=Helpers)
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    redactor: Redactor | None = None
+    folds: bool = True
+    """Whether old turns are folded into the summary."""
+    keep_journals: timedelta = timedelta(hours=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Parts:
     """The means to answer."""
 
@@ -134,7 +183,8 @@ class Parts:
     journals: JournalFolder
     models: Models
     worker: WorkerId
-    tools: Toolbox = field(default_factory=Toolbox)
+    texts: Texts
+    setup: Setup = field(default_factory=Setup)
     taken_over: dict[TurnId, None] = field(default_factory=dict)
     """Turns of dead workers that are ours now and not brought to an end yet, oldest first."""
     branches: News = field(default_factory=News)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import StepId
-from contextinfinity.domain.message import AssistantItem, Message, ReasoningBlock, ToolOutputItem, blocks_of, say
+from contextinfinity.domain.message import AssistantItem, Message, ToolOutputItem, blocks_of, say
 from contextinfinity.domain.prompt import Finished, Retry
 from contextinfinity.domain.turn import (
     Cancelled,
@@ -32,16 +32,20 @@ from contextinfinity.domain.turn import (
     TurnOutcome,
 )
 from contextinfinity.engine.parts import Model, Parts, Running
+from contextinfinity.engine.recall import Recalled
 from contextinfinity.engine.rounds import run_tools
 from contextinfinity.engine.step import INTERRUPTED, Heard, ask, take
 from contextinfinity.errors import LedgerClosed, LedgerError
-from contextinfinity.prompt.assemble import VERBATIM_TOKENS, Material, assemble, smaller_bound
+from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.render import render_rounds
+from contextinfinity.prompt.sections import Sections
 
 log = logging.getLogger(__name__)
 
 SIZE_RETRIES = 3
 """How often a prompt that was too large is sent again, smaller each time."""
+SMALLER = 75
+"""What a prompt that was refused may take the next time, in percent of what it took."""
 
 OUTCOMES: dict[type[StepOutcome], TurnOutcome] = {
     Completed: "completed",
@@ -52,30 +56,46 @@ OUTCOMES: dict[type[StepOutcome], TurnOutcome] = {
 }
 
 
-async def respond(parts: Parts, running: Running, model: Model, material: Material) -> None:
+async def respond(parts: Parts, running: Running, model: Model, recalled: Recalled) -> None:
     """Ask the model until it has said its last word, and make its answer final."""
-    bound, rejections = VERBATIM_TOKENS, 0
+    sections, limit, rejections = recalled.sections, recalled.frame.budget.input_limit, 0
     closes: StepEnd | None = None
     inputs: tuple[ToolOutputItem, ...] = ()
     while True:
-        assembled = assemble(material, model.counter, bound)
+        assembled = put_together(recalled, sections, limit)
         heard = await ask(parts, running, model, assembled, closes, inputs)
         model.learn(assembled.plan, heard.finished)
-        smaller = smaller_bound(assembled) if rejections < SIZE_RETRIES and too_large(heard) else None
-        if smaller is not None:
-            bound, rejections = smaller, rejections + 1
-            material = replace(material, rounds=tuple(map(without_thinking, material.rounds)))
+        if rejections < SIZE_RETRIES and too_large(heard):
+            limit, rejections = assembled.tokens * SMALLER // 100, rejections + 1
             await announce(parts, running, heard, rejections)
             closes, inputs = await going_on(running, heard), ()
         elif await run_tools(parts, running, heard):
             rejections, running.has_spoken = 0, running.has_spoken or bool(heard.pieces)
             closes, inputs = await going_on(running, heard), tuple(heard.outputs)
-            material = replace(material, rounds=(*material.rounds, *told(heard)))
+            sections = replace(sections, rounds=(*sections.rounds, *told(heard)))
         else:
             break
     await end(parts, running, heard)
+    await fold_if_due(parts, running, assembled)
     if heard.interrupted:
         raise heard.interrupted
+
+
+def put_together(recalled: Recalled, sections: Sections, limit: int) -> Assembled:
+    """Make a prompt within a limit, and its account."""
+    assembled = assemble(sections, recalled.frame, recalled.measure, limit=limit, reason=recalled.reason)
+    left_out = (*recalled.missing, *assembled.plan.left_out)
+    return replace(assembled, plan=replace(assembled.plan, front=recalled.front, left_out=left_out))
+
+
+async def fold_if_due(parts: Parts, running: Running, assembled: Assembled) -> None:
+    """Ask for a fold once the word-for-word part is too long, or had to be shortened; never in the answer's way."""
+    plan = assembled.plan
+    verbatim = sum(section.tokens for section in plan.sections if section.name in ("turns", "message", "steps"))
+    due = plan.budget is not None and verbatim > plan.budget.fold_trigger
+    if due or (plan.shrunk is not None and plan.shrunk.touches_front):
+        with suppress(LedgerError):
+            await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id)
 
 
 def too_large(heard: Heard) -> bool:
@@ -87,11 +107,6 @@ def told(heard: Heard) -> tuple[Message, ...]:
     """Give what a step adds to the next one's prompt: what the model said, thought and called, and what came of it."""
     said = heard.finished.items if heard.finished else ()
     return render_rounds((*said, *heard.outputs), running=True)
-
-
-def without_thinking(message: Message) -> Message:
-    """Leave a model's thinking out: vendors refuse it once what stood before it has changed."""
-    return replace(message, blocks=tuple(b for b in message.blocks if not isinstance(b, ReasoningBlock)))
 
 
 async def announce(parts: Parts, running: Running, heard: Heard, attempt: int) -> None:

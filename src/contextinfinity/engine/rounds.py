@@ -25,16 +25,16 @@ async def run_tools(parts: Parts, running: Running, heard: Heard) -> bool:
     if heard.finished is None or journal is None or not isinstance(outcome, Paused):
         return False
     calls = tuple(item for item in heard.finished.items if isinstance(item, ToolCallItem))
-    if calls and parts.tools.mode != "enabled":
-        _leave(parts.tools, heard, calls, journal)
+    if calls and parts.setup.tools.mode != "enabled":
+        _leave(parts.setup.tools, heard, calls, journal)
         return False
-    if running.rounds >= parts.tools.max_rounds:
-        heard.problem = _too_many(parts.tools.max_rounds)
+    if running.rounds >= parts.setup.tools.max_rounds:
+        heard.problem = _too_many(parts.setup.tools.max_rounds)
         return False
     running.rounds += 1
     if not calls:  # the provider paused for reasons of its own, and goes on when it is asked again
         return True
-    work = asyncio.create_task(_run(parts.tools, heard, calls, journal))
+    work = asyncio.create_task(_run(parts.setup.tools, heard, calls, journal))
     heard.interrupted = await until_done_or_cancelled(parts, running, work)
     heard.stopped = running.cancelled.is_set()
     if heard.interrupted is not None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import ToolOutputItem
+from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, Retry, TextDelta
 from contextinfinity.domain.turn import NewStep, Problem, StepEnd, Turn
 from contextinfinity.engine.parts import Model, Parts, Running
@@ -65,13 +66,14 @@ async def ask(
     inputs: tuple[ToolOutputItem, ...] = (),
 ) -> Heard:
     """Ask a model, and hear it to its end or to the moment it is stopped."""
-    written = model.provider.write(await _request(parts, running, model, assembled))
+    request = await _request(parts, running, model, assembled)
+    written = model.provider.write(request)
     step = NewStep(
         id=new_id(),
         step_index=len(running.steps),
         provider=model.provider.name,
         model_id=model.model_id,
-        plan=replace(assembled.plan, request_sha256=written.sha256),
+        plan=await _accounted(parts, assembled, written),
         inputs=inputs,
         closes=closes,
     )
@@ -100,6 +102,24 @@ async def _request(parts: Parts, running: Running, model: Model, assembled: Asse
         max_output_tokens=model.max_output_tokens,
         cache_key=running.turn.session_id,
         options=model.options,
+    )
+
+
+async def _accounted(parts: Parts, assembled: Assembled, written: Written) -> Plan:
+    """Add to the plan what it takes to write the request again; what is no row of the ledger is kept as a text."""
+    asked = written.request
+    form = {
+        "form": written.form,
+        "max_output_tokens": asked.max_output_tokens,
+        "options": asked.options,
+        "markers": asked.prompt.markers,
+    }
+    spans = msgspec.json.encode(assembled.spans).decode() if assembled.spans else None
+    return replace(
+        assembled.plan,
+        form=await parts.texts.keep(msgspec.json.encode(form).decode()),
+        redactions=None if spans is None else await parts.texts.keep(spans),
+        request_sha256=written.sha256,
     )
 
 

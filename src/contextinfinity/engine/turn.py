@@ -13,24 +13,20 @@ from contextlib import suppress
 
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.parts import Model, Parts, Running
+from contextinfinity.engine.recall import recall
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
 from contextinfinity.engine.step import problem_of
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
-from contextinfinity.prompt.assemble import VERBATIM_TOKENS, Material
-from contextinfinity.text.tokens import CHARACTERS_A_TOKEN
 
 log = logging.getLogger(__name__)
-
-PAGE = 50
-"""How many turns are read at a time until the verbatim part is full."""
 
 
 async def answer(parts: Parts, running: Running, model: Model) -> None:
     """Carry an accepted turn to its end."""
     try:
         if await take_place(parts, running):
-            await respond(parts, running, model, await recall(parts, running.turn, model))
+            await respond(parts, running, model, await recall(parts, running, model))
     except TurnLost as error:
         log.warning("turn %s was given to another worker: %s", running.turn.id, error)
     except asyncio.CancelledError:
@@ -66,45 +62,6 @@ async def take_place(parts: Parts, running: Running) -> bool:
     end = TurnEnd(outcome="cancelled", error=Problem(code="cancelled", message="Stopped before it was answered."))
     running.move(await parts.store.turns.fail(running.turn.id, parts.worker, end))
     return False
-
-
-async def recall(parts: Parts, turn: Turn, model: Model) -> Material:
-    """Read what the prompt is made from: the system text, the tools, what was said before."""
-    session = await parts.store.sessions.get(turn.session_id)
-    abilities = model.provider.abilities(model.model_id)
-    earlier = await read_back(parts, turn)
-    if earlier and not model.counter.taught:
-        await learn_from(parts, earlier[-1], model)
-    return Material(
-        turn=turn,
-        system=session.system if session else None,
-        earlier=tuple(earlier),
-        tools=parts.tools.specs if abilities.tools else (),
-    )
-
-
-async def learn_from(parts: Parts, turn: Turn, model: Model) -> None:
-    """Compare what was counted for an earlier turn of the same model with what its provider reported."""
-    same = (turn.provider, turn.model) == (model.provider.name, model.model_id)
-    if not same or turn.rounds or not turn.usage.input_tokens:
-        return
-    plan = await parts.store.turns.plan(turn.id)
-    if plan is not None and plan.token_scale:
-        model.counter.recall(plan.token_scale, plan.tokens, turn.usage.input_tokens)
-
-
-async def read_back(parts: Parts, turn: Turn) -> list[Turn]:
-    """Read the earlier turns, newest page first, until they surely fill the verbatim part or there are no more."""
-    turns: list[Turn] = []
-    room = VERBATIM_TOKENS * CHARACTERS_A_TOKEN
-    before = turn.turn_seq
-    while room > 0 and (page := await parts.store.turns.history(turn.branch_id, limit=PAGE, before=before)):
-        turns[:0] = page
-        room -= sum(len(earlier.user_message.rendered_text) + len(earlier.text) for earlier in page)
-        before = page[0].turn_seq
-        if len(page) < PAGE:
-            break
-    return turns
 
 
 async def fail(parts: Parts, running: Running, problem: Problem) -> None:

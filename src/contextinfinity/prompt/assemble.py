@@ -1,35 +1,24 @@
-"""From what was said to what the model sees.
+"""From sections to a prompt that fits, and the plan that accounts for it.
 
-In go the system text, the earlier turns, the turn to be answered and what went on in it so far; out come a prompt and
-the plan that accounts for it. For now the earlier turns are the newest that fit a bound.
+The order of things: the sections are measured; what does not fit is taken out (``shrink``); the rest is laid out
+(``layout``); every pin is there, word for word, or nothing is sent; what must not leave the machine is blacked out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
+from msgspec.structs import replace
 
-from contextinfinity.domain.message import Message
-from contextinfinity.domain.plan import LeftOut, Plan, PlanSection
-from contextinfinity.domain.prompt import Prompt, ToolSpec
-from contextinfinity.domain.turn import Turn
-from contextinfinity.prompt.render import render, render_turn
-from contextinfinity.text.tokens import Counter
-
-VERBATIM_TOKENS = 24_000
-
-SYSTEM = "You are a helpful assistant."
-
-
-class Material(Struct, frozen=True, kw_only=True):
-    """What a prompt is made from; ``rounds`` is what this turn's earlier steps said and were told."""
-
-    turn: Turn
-    system: str | None = None
-    earlier: tuple[Turn, ...] = ()
-    tools: tuple[ToolSpec, ...] = ()
-    rounds: tuple[Message, ...] = ()
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.plan import Budget, LeftOut, Plan, Retrieved, Shrunk
+from contextinfinity.domain.prompt import Prompt
+from contextinfinity.errors import ContextInfinityError
+from contextinfinity.prompt.cutting import cut
+from contextinfinity.prompt.layout import lay_out, markers
+from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.redact import Redactor, Span, redact
+from contextinfinity.prompt.sections import Sections
+from contextinfinity.prompt.shrink import describe, shrink
 
 
 class Assembled(Struct, frozen=True, kw_only=True):
@@ -37,54 +26,84 @@ class Assembled(Struct, frozen=True, kw_only=True):
 
     prompt: Prompt
     plan: Plan
-    verbatim_tokens: int
-    """What the earlier turns in it take."""
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """What it was measured to take."""
+        return self.plan.tokens
 
 
-def assemble(material: Material, counter: Counter, bound: int = VERBATIM_TOKENS) -> Assembled:
-    """Put the prompt of a step together, its earlier turns within a bound."""
-    turn, system = material.turn, material.system or SYSTEM
-    shown = newest_that_fit([*material.earlier, turn], counter, bound)
-    messages = render(shown, turn)
-    verbatim = counter.count(messages)
-    sections = [
-        PlanSection(name="system", tokens=counter.count(system)),
-        PlanSection(name="turns", tokens=verbatim, source=_range(shown)),
-        PlanSection(name="message", tokens=counter.count(turn.user_message), source=turn.turn_seq),
-    ]
-    if material.tools:
-        sections.append(PlanSection(name="tools", tokens=counter.count(material.tools)))
-    if material.rounds:
-        sections.append(PlanSection(name="steps", tokens=counter.count(material.rounds)))
-    prompt = Prompt(system=(system,), messages=(*messages, turn.user_message, *material.rounds), tools=material.tools)
-    left_out = _left_out(material.earlier, len(shown))
-    plan = Plan(sections=tuple(sections), left_out=left_out, token_scale=counter.scale)
-    return Assembled(prompt=prompt, plan=plan, verbatim_tokens=verbatim)
+class Frame(Struct, frozen=True, kw_only=True):
+    """What a prompt has to fit into."""
+
+    budget: Budget
+    abilities: Abilities
+    redactor: Redactor | None = None
 
 
-def smaller_bound(rejected: Assembled) -> int | None:
-    """Say what earlier turns may take after a prompt was too large; None when there is nothing left to leave out."""
-    return rejected.verbatim_tokens // 2 or None
+def assemble(
+    sections: Sections, frame: Frame, measure: Measure, *, limit: int | None = None, reason: str | None = None
+) -> Assembled:
+    """Put the prompt of a step together. ``limit`` is what it may take (default: what the budget leaves);
+    ``reason`` says why its front is a new one."""
+    limit = frame.budget.input_limit if limit is None else limit
+    shrunk = shrink(sections, measure, limit) if measure.total(sections) > limit else None
+    shown = cut(sections, shrunk) if shrunk else sections
+    prompt = lay_out(shown)
+    check_pins(prompt, sections)
+    prompt, spans = redact(prompt, frame.redactor) if frame.redactor else (prompt, ())
+    counted = measure.sections(shown)
+    total = sum(section.tokens for section in counted)
+    retrieved = sum(artifact.chunk.token_est for artifact in shown.artifacts)
+    plan = Plan(
+        epoch_reason="shrunk" if shrunk and shrunk.touches_front else reason,
+        budget=replace(frame.budget, base_tokens=max(0, total - retrieved)),
+        sections=counted,
+        retrieved=tuple(
+            Retrieved(chunk_id=artifact.chunk.id, similarity=artifact.score, rank=rank)
+            for rank, artifact in enumerate(sections.artifacts, start=1)
+        ),
+        left_out=_left_out(sections, shrunk),
+        shrunk=shrunk,
+        shrink_steps=describe(sections, shrunk) if shrunk else (),
+        contextualised=sections.contextualised,
+        token_scale=measure.scale,
+    )
+    return Assembled(prompt=_marked(prompt, shown, frame, measure), plan=plan, spans=spans)
 
 
-def newest_that_fit(turns: Sequence[Turn], counter: Counter, bound: int = VERBATIM_TOKENS) -> list[Turn]:
-    """Give the newest of the turns before the last that stay within the bound together, oldest first."""
-    kept: list[Turn] = []
-    for place in range(len(turns) - 2, -1, -1):
-        bound -= counter.count(render_turn(turns[place], turns[place + 1]))
-        if bound < 0:
-            break
-        kept.append(turns[place])
-    return kept[::-1]
+def check_pins(prompt: Prompt, sections: Sections) -> None:
+    """Make sure that every pinned fact stands in the prompt, word for word."""
+    for fact in sections.front.pinned_facts:
+        if not any(f"- {fact}" in text for text in prompt.system):
+            raise ContextInfinityError(f"A pinned fact is missing from the prompt: {fact!r}.", hint="Nothing was sent.")
 
 
-def _left_out(earlier: Sequence[Turn], shown: int) -> tuple[LeftOut, ...]:
-    """Account for the turns that were not shown, as one stretch."""
-    missing = earlier[: len(earlier) - shown]
-    if not missing:
+def _marked(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> Prompt:
+    """Mark the prefixes worth caching: none that is shorter than the model's caches take."""
+    places = []
+    before, tokens = 0, 0
+    systems = len(prompt.system)
+    for place in markers(shown, prompt):
+        tokens += sum(map(measure.text, prompt.system[before : place + 1]))
+        tokens += measure.messages(prompt.messages[max(0, before - systems) : max(0, place + 1 - systems)])
+        before = place + 1
+        if tokens >= frame.abilities.min_cache_tokens:
+            places.append(place)
+    return replace(prompt, markers=tuple(places))
+
+
+def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:
+    """Account for what was gathered and not shown."""
+    if shrunk is None:
         return ()
-    return (LeftOut(what=f"turns {missing[0].turn_seq}–{missing[-1].turn_seq}", reason="beyond the verbatim bound"),)
-
-
-def _range(turns: Sequence[Turn]) -> list[int] | None:
-    return [turns[0].turn_seq, turns[-1].turn_seq] if turns else None
+    left = [
+        LeftOut(what=f"artifact {artifact.chunk.id}", reason="it did not fit", tokens=artifact.chunk.token_est)
+        for artifact in sections.artifacts[shrunk.artifacts :]
+        if shrunk.artifacts is not None
+    ]
+    if shrunk.lines_to and sections.turns:
+        stretch = f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}"
+        left.append(LeftOut(what=stretch, reason="a line each in the summary; they did not fit"))
+    return tuple(left)

@@ -23,11 +23,15 @@ from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderReque
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """A request as it will be sent: the bytes, and the hash of what they say."""
+    """A request as it will be sent: the bytes, and the hash of what they say.
+
+    ``form`` is what besides the request decided how it reads: with both, ``written_again`` gives the same bytes.
+    """
 
     request: ProviderRequest
     body: bytes
     sha256: str
+    form: Json = None
 
 
 class Provider(Protocol):
@@ -105,7 +109,7 @@ def canonical(body: Json) -> bytes:
     return msgspec.json.encode(body, order="deterministic")
 
 
-def written(request: ProviderRequest, body: Json) -> Written:
+def written(request: ProviderRequest, body: Json, form: Json) -> Written:
     """Write a body down, keys in the order the wire gave them (models read schemas in order), and hash it."""
     sha256 = hashlib.sha256(canonical(body)).hexdigest()
-    return Written(request=request, body=msgspec.json.encode(body), sha256=sha256)
+    return Written(request=request, body=msgspec.json.encode(body), sha256=sha256, form=form)

@@ -5,6 +5,8 @@ Models at the same address share its connections; each has its own wire, since e
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from contextinfinity.domain.message import Json
@@ -22,6 +24,7 @@ KEYS = {
     "openai_chat": "OPENAI_API_KEY",
 }
 PERPLEXITY_URL = "https://api.perplexity.ai"
+AT_OPENAI = re.compile(r"https://([\w-]+\.)?api\.openai\.com([:/]|$)")
 OVERRIDES = (
     *("context_limit", "max_output_tokens", "tools", "images", "reasoning", "one_system", "min_cache_tokens"),
     *("price_input", "price_output", "price_cached", "price_cache_write"),
@@ -45,7 +48,7 @@ class Lines:
 
 def address(model: ModelSettings) -> Address:
     """Tell where a model is and which variable holds its key; a server of one's own needs none unless it is named."""
-    own_server = model.provider == "openai_chat" and model.base_url is not None
+    own_server = model.provider == "openai_chat" and not _at_openai(model)
     return Address(
         sdk="anthropic" if model.provider == "anthropic" else "openai",
         vendor=model.provider,
@@ -76,14 +79,18 @@ def wire(model: ModelSettings, settings: Settings) -> Wire:
         )
     from contextinfinity.providers.openai_chat import ChatWire
 
-    at_openai = model.provider == "openai_chat" and (model.base_url is None or "api.openai.com" in model.base_url)
     return ChatWire(
         vendor=model.provider,
         parallel_tools=several,
         provider_tools=own_tools,
-        max_tokens_name="max_completion_tokens" if at_openai else "max_tokens",
+        max_tokens_name="max_completion_tokens" if _at_openai(model) else "max_tokens",
         stream_usage=model.provider != "perplexity",
     )
+
+
+def _at_openai(model: ModelSettings) -> bool:
+    """Tell whether chat completions are asked of OpenAI itself."""
+    return model.provider == "openai_chat" and (model.base_url is None or bool(AT_OPENAI.match(model.base_url)))
 
 
 def overrides(model: ModelSettings) -> dict[str, Json]:

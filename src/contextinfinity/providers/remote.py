@@ -15,8 +15,9 @@ import msgspec
 from contextinfinity.domain.message import Json, TextBlock, blocks_of
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, TextDelta
+from contextinfinity.providers.again import write
 from contextinfinity.providers.catalogue import abilities_of
-from contextinfinity.providers.contract import Accumulator, Wire, Written, written
+from contextinfinity.providers.contract import Accumulator, Wire, Written
 from contextinfinity.providers.failures import cut_off, garbled, scrub
 from contextinfinity.providers.retrying import RetryPolicy, retrying
 from contextinfinity.providers.sdk import Arrived, Connection
@@ -59,7 +60,7 @@ class RemoteProvider:
 
     def write(self, request: ProviderRequest) -> Written:
         """Put a request into the vendor's form."""
-        return written(request, self._wire.write(request, self.abilities(request.model_id)))
+        return write(self.name, self._wire, self.abilities(request.model_id), request)
 
     async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
         """Ask, again if need be, and give what comes back as it comes."""
@@ -87,8 +88,9 @@ class RemoteProvider:
                     return  # it was cut: whoever listens sees that the last word is missing
             whole = reply.whole() if streamed else await self._read(arrived)
         finished = self._wire.read(whole, self.abilities(model_id))
-        if not streamed:
-            yield TextDelta(text="".join(b.text for b in blocks_of(finished.items) if isinstance(b, TextBlock)))
+        text = "".join(block.text for block in blocks_of(finished.items) if isinstance(block, TextBlock))
+        if text and not streamed:
+            yield TextDelta(text=text)
         yield finished
 
     def _take(self, reply: Accumulator, name: str, data: str) -> Sequence[TextDelta]:
@@ -108,8 +110,8 @@ class RemoteProvider:
             body += chunk
             if len(body) > LARGEST_REPLY:
                 raise garbled(self.name, f"a reply of more than {LARGEST_REPLY} bytes")
+        text = scrub(body.decode("utf-8", "replace"), self._connection.secrets)
         try:
-            return msgspec.json.decode(body)
+            return msgspec.json.decode(text)
         except msgspec.DecodeError:
-            start = body[:200].decode("utf-8", "replace")
-            raise garbled(self.name, f"{arrived.media_type}: {start}", secrets=self._connection.secrets) from None
+            raise garbled(self.name, f"{arrived.media_type or 'no content type'}: {text[:200]}") from None

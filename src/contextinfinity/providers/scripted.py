@@ -98,7 +98,7 @@ class ScriptedProvider:
 
     def write(self, request: ProviderRequest) -> Written:
         """Write a request down as it is: this provider has no wire."""
-        return written(request, msgspec.to_builtins(request))
+        return written(request, msgspec.to_builtins(request), {"provider": self.name})
 
     async def close(self) -> None:
         """Do nothing: there is nothing to let go of."""

@@ -6,6 +6,7 @@ asking; asking again is ours, where people can see it. Keys come from the enviro
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -19,6 +20,8 @@ from contextinfinity.providers.failures import connection_failure, failure
 CONNECT_SECONDS = 10.0
 NO_KEY = "none"
 """Stands for a key where a server asks for none; the SDK wants something."""
+LEFT_SECONDS = 0.25
+"""How long the end of a stream may take after the last word."""
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -63,9 +66,9 @@ class Connection:
         """Send a request; whatever keeps it from being answered becomes a ``ProviderError``."""
         import httpx2
 
-        client = self._opened()
         response = None
         try:
+            client = self._opened()  # held until the answer has come: one that nobody holds closes itself
             response = await client.post(
                 path,
                 cast_to=httpx2.Response,
@@ -74,7 +77,9 @@ class Connection:
                 stream=True,
             )
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            yield Arrived(media_type=kind, chunks=response.aiter_bytes())
+            chunks = response.aiter_bytes()
+            yield Arrived(media_type=kind, chunks=chunks)
+            await _read_to_end(chunks)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, self._sdk_error()) as error:
             raise self._told(error, model_id) from None  # the cause may hold the key
         finally:
@@ -95,6 +100,13 @@ class Connection:
                 f"{address.vendor} needs a key, and the environment variable {address.key_env} is not set.",
                 kind="authentication",
                 hint=f"Set {address.key_env}, or name another variable with api_key_env in config.toml.",
+            )
+        if not (key.isascii() and key.isprintable()):
+            raise ProviderError(
+                f"What the environment variable {address.key_env} holds cannot be a key of {address.vendor}: it has a "
+                "line break in it, or a character that no key has.",
+                kind="authentication",
+                hint=f"Set {address.key_env} to the key and nothing else.",
             )
         if self._client is not None and self._client.api_key != (key or NO_KEY):
             self._client = None  # the key was changed; requests under way keep the old client to their end
@@ -136,6 +148,14 @@ class Connection:
             return failure(vendor, status, body, headers, model_id=model_id, secrets=secrets)
         place = str(getattr(self._client, "base_url", self.address.base_url or ""))
         return connection_failure(vendor, place, error, secrets=secrets)
+
+
+async def _read_to_end(chunks: AsyncIterator[bytes]) -> None:
+    """Read what is left of an answer, so that its connection can be used again."""
+    with suppress(Exception):
+        async with asyncio.timeout(LEFT_SECONDS):
+            async for _ in chunks:
+                pass
 
 
 def _text_of(error: Exception) -> str:

@@ -47,9 +47,18 @@ class Key(Struct, frozen=True, kw_only=True):
 
         ``is_text`` takes "12" for a number, "true" for a switch and JSON for a table: the environment knows only text.
         """
-        if is_text and isinstance(value, str) and value[:1] in ("{", "["):
-            return msgspec.json.decode(value, type=self.type)
-        return msgspec.convert(value, self.type, strict=not is_text)
+        try:
+            return msgspec.convert(value, self.type, strict=not is_text)
+        except (msgspec.ValidationError, UnicodeError) as error:
+            if is_text and isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+                return self._from_json(value)
+            raise msgspec.ValidationError(str(error)) from error
+
+    def _from_json(self, text: str) -> object:
+        try:
+            return msgspec.json.decode(text, type=self.type)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise msgspec.ValidationError(str(error)) from error
 
     def complaint(self, path: str, value: object) -> str:
         """Say what is wrong with a value, without repeating a secret."""
@@ -159,7 +168,7 @@ def shown(value: object) -> str:
             return json.dumps(masked(text), ensure_ascii=False)
         case dict():
             return "a table"
-        case list():
+        case list() | tuple():
             return "an array"
         case int() if value.bit_length() > 256:  # Python refuses to print the longest ones
             return "a number of more than 70 digits"

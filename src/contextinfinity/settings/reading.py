@@ -53,14 +53,14 @@ class Reading:
             self._refuse_key(tuple(owner), name, place)
             return
         self.places[dotted(*path)] = place
-        if any(self.refuses_secret((*path, inner), place) for inner in _names_inside(value)):
-            return
         try:
             judged = key.read(value, is_text=is_text)
             if key.is_path:
                 judged = str(whole_path(str(judged), folder))
         except (msgspec.ValidationError, SettingsError):
             self.complain(place, key.complaint(dotted(*path), value))
+            return
+        if any(self.refuses_secret((*path, inner), place) for inner in _names_inside(judged)):
             return
         said = self.models[owner[1]] if owner[0] == MODELS else self.values[owner[0]]
         said[name] = judged
@@ -143,7 +143,7 @@ class Reading:
 
 def _names_inside(value: object) -> Iterator[str]:
     """The names in a table, at any depth."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     yield from value if isinstance(value, dict) else ()
     for part in parts:
         yield from _names_inside(part)

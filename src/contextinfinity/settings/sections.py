@@ -24,8 +24,8 @@ OFFLINE = "offline"
 SQLITE = "sqlite:///"
 
 Tokens = Annotated[int, Meta(ge=0, le=1_000_000)]
-Table = Annotated[dict[str, Any], Meta(extra={"form": "a table"})]
-Tables = Annotated[tuple[dict[str, Any], ...], Meta(extra={"form": "a list of tables"})]
+Table = Annotated[dict[str, Any], Meta(extra={"form": "a table", "hidden": True})]
+Tables = Annotated[tuple[dict[str, Any], ...], Meta(extra={"form": "a list of tables", "hidden": True})]
 Price = Annotated[float, Meta(ge=0, le=1_000_000)]
 Hours = Annotated[float, Meta(gt=0, le=87_600)]
 Text = Annotated[str, Meta(min_length=1, extra={"form": "a text that is not empty"})]
@@ -273,7 +273,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     reasoning: Annotated[bool | None, Meta(description="Whether it thinks before it answers.")] = None
     one_system: Annotated[bool | None, Meta(description="Whether it takes a single system message only.")] = None
     min_cache_tokens: Annotated[
-        Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="Shorter prefixes it does not cache.")
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Shorter prefixes it does not cache.")
     ] = None
     price_input: Annotated[Price | None, Meta(description="US dollars for a million tokens of input.")] = None
     price_output: Annotated[Price | None, Meta(description="US dollars for a million tokens of output.")] = None

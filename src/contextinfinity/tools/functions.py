@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
+from textwrap import dedent
 from typing import Annotated, Any, get_type_hints
 
 import msgspec
@@ -32,9 +34,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What every vendor takes as the name of a tool."""
 
 _ARGUMENTS = re.compile(r"^(?:Args|Arguments|Parameters):\s*$(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
-_ONE = re.compile(
-    r"^\s+\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s*(.+?)(?=^\s+\*{0,2}\w+(?:\s*\([^)]*\))?:|\Z)", re.MULTILINE | re.DOTALL
-)
+_ONE = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(.*)")
 
 
 class Tool:
@@ -42,15 +42,15 @@ class Tool:
 
     def __init__(self, function: Function, *, name: str | None = None, description: str | None = None) -> None:
         self.function = function
-        self._arguments = _arguments_of(function)
-        summary, _ = _documentation(function)
-        named = str(name or getattr(function, "__name__", ""))
+        named = str(name or getattr(_inner(function), "__name__", ""))
         if not NAME.fullmatch(named):
             raise InvalidInput(
                 f"{named!r} cannot be the name of a tool.",
                 hint="Letters, digits, _ and - only, at most 64; give one with name=….",
             )
-        self.spec = ToolSpec(name=named, description=description or summary, parameters=_schema(self._arguments))
+        self._arguments = _arguments_of(function, named)
+        summary = _summary(_documentation(function))
+        self.spec = ToolSpec(name=named, description=description or summary, parameters=_schema(self._arguments, named))
 
     def bind(self, arguments: Json) -> dict[str, Any]:
         """Turn what a model sent into the function's arguments. ``InvalidInput`` says what does not fit."""
@@ -65,15 +65,15 @@ class Tool:
         }
 
 
-def _arguments_of(function: Function) -> type[msgspec.Struct]:
+def _arguments_of(function: Function, name: str) -> type[msgspec.Struct]:
     """Make a type that holds a function's arguments, each with its hint, its default and what is said about it."""
-    _, about = _documentation(function)
-    hints = get_type_hints(function, include_extras=True)
+    parameters, hints = _parameters(function, name)
+    about = _about(_documentation(function), parameters)
     fields: list[tuple[str, Any, Any]] = []
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise InvalidInput(
-                f"A model cannot be told about the parameter {parameter} of {function.__name__}.",
+                f"A model cannot be told about the parameter {parameter} of {name}.",
                 hint="Give every parameter a name and a type.",
             )
         kind = hints.get(parameter.name, Any)
@@ -86,20 +86,62 @@ def _arguments_of(function: Function) -> type[msgspec.Struct]:
     return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
 
 
-def _schema(arguments: type[msgspec.Struct]) -> Json:
+def _parameters(function: Function, name: str) -> tuple[dict[str, inspect.Parameter], dict[str, Any]]:
+    """Give the parameters that are left to a model, and their types; what a partial has set by name is not."""
+    try:
+        parameters = inspect.signature(function).parameters
+        hints = get_type_hints(_code(function), include_extras=True)
+    except (TypeError, ValueError, NameError, AttributeError, SyntaxError) as error:
+        raise InvalidInput(
+            f"A model cannot be told about the parameters of {name}: {error}.",
+            hint="A tool is a Python function whose types are known in the module that defines it.",
+        ) from error
+    settled = function.keywords if isinstance(function, partial) else {}
+    return {name: parameter for name, parameter in parameters.items() if name not in settled}, hints
+
+
+def _schema(arguments: type[msgspec.Struct], name: str) -> Json:
     """Describe arguments as the JSON schema of an object."""
     try:
-        _, others = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
+        (whole,), others = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
     except TypeError as error:
-        raise InvalidInput(f"A model cannot be told about a parameter: {error}") from error
-    parameters = {key: value for key, value in others.pop("Arguments").items() if key != "title"}
+        reason = str(error).splitlines()[-1]
+        raise InvalidInput(f"A model cannot be told about the parameters of {name}: {reason}.") from error
+    own = others.pop(whole["$ref"].removeprefix("#/$defs/"))
+    parameters = {key: value for key, value in own.items() if key != "title"}
     return {**parameters, "$defs": others} if others else parameters
 
 
-def _documentation(function: Function) -> tuple[str, dict[str, str]]:
-    """Read a docstring: its first paragraph, and what it says of each parameter."""
-    text = inspect.getdoc(function) or ""
+def _inner(function: Function) -> Function:
+    return function.func if isinstance(function, partial) else function
+
+
+def _code(function: Function) -> Function:
+    """Find what holds the hints and the docstring: under a partial, or in an object that can be called."""
+    inner: Any = _inner(function)
+    return inner if inspect.isroutine(inner) or inspect.isclass(inner) else inner.__call__
+
+
+def _documentation(function: Function) -> str:
+    code = _code(function)
+    return inspect.getdoc(code if code.__doc__ else _inner(function)) or ""
+
+
+def _summary(text: str) -> str:
+    """Give the first paragraph of a docstring."""
     section = _ARGUMENTS.search(text)
-    about = {name: " ".join(said.split()) for name, said in _ONE.findall(section.group(1))} if section else {}
-    summary = " ".join(text.split("\n\n", 1)[0].split())
-    return ("" if section and text.startswith(section.group(0)) else summary), about
+    before = text[: section.start()] if section else text
+    return " ".join(before.split("\n\n", 1)[0].split())
+
+
+def _about(text: str, names: Collection[str]) -> dict[str, str]:
+    """Give what a docstring says of each parameter; lines that name none go on with what stands above them."""
+    section = _ARGUMENTS.search(text)
+    said: dict[str, list[str]] = {}
+    for line in dedent(section.group(1)).splitlines() if section else ():
+        one = _ONE.match(line)
+        if one and one.group(1) in names:
+            said[one.group(1)] = [one.group(2)]
+        elif said:
+            said[next(reversed(said))].append(line)
+    return {name: words for name, lines in said.items() if (words := " ".join(" ".join(lines).split()))}

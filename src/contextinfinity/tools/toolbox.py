@@ -71,7 +71,9 @@ class Toolbox:
             return ToolResultBlock(tool_use_id=call.call_id, content=_content(value))
         except InvalidInput as error:
             return failed(call, error.message)
-        except Exception as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_stopped():
+                raise
             if patience.expired():
                 return failed(call, f"{call.name} took longer than {self.timeout_seconds:g} s and was given up.")
             log.warning("the tool %s failed", call.name, exc_info=True)
@@ -80,7 +82,13 @@ class Toolbox:
 
 def failed(call: ToolCallItem, why: str) -> ToolResultBlock:
     """Make the result of a call that came to nothing."""
-    return ToolResultBlock(tool_use_id=call.call_id, content=(TextBlock(text=why),), is_error=True)
+    return ToolResultBlock(tool_use_id=call.call_id, content=(TextBlock(text=_text(why)),), is_error=True)
+
+
+def _is_stopped() -> bool:
+    """Tell whether it is we who are cancelled, and not something that a tool waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _called(tool: Tool, arguments: dict[str, Any]) -> object:
@@ -97,7 +105,7 @@ async def _in_thread(work: Callable[[], object]) -> object:
     done: asyncio.Future[object] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(value: object, error: BaseException | None) -> None:
+    def settle(value: object, error: Exception | None) -> None:
         if done.cancelled():
             return
         if error is None:
@@ -106,11 +114,16 @@ async def _in_thread(work: Callable[[], object]) -> object:
             done.set_exception(error)
 
     def run() -> None:
-        value, error = None, None
+        value: object = None
+        error: Exception | None = None
         try:
             value = context.run(work)
-        except BaseException as raised:  # whatever it is, it belongs to the caller
+        except StopIteration as raised:  # which no future takes
+            error = RuntimeError(repr(raised))
+        except Exception as raised:
             error = raised
+        except BaseException as raised:  # an exit or an interrupt would end more than the tool
+            error = RuntimeError(repr(raised))
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, value, error)
 
@@ -120,12 +133,18 @@ async def _in_thread(work: Callable[[], object]) -> object:
 
 def _content(value: object) -> tuple[ContentBlock, ...]:
     """Turn what a function gave into blocks: text as it is, pictures as they are, all else as JSON."""
-    if value is None or value == "":
+    if value is None:
         return (TextBlock(text=NO_RESULT),)
     if isinstance(value, str):
-        return (TextBlock(text=value),)
+        return (TextBlock(text=_text(value) or NO_RESULT),)
     if isinstance(value, TextBlock | ImageBlock):
-        return (value,)
+        value = (value,)
     if isinstance(value, Sequence) and value and all(isinstance(part, TextBlock | ImageBlock) for part in value):
+        msgspec.json.encode(value)  # what could not be kept is an error of the tool, not of the turn
         return tuple(value)
     return (TextBlock(text=msgspec.json.encode(value, enc_hook=str).decode()),)
+
+
+def _text(words: str) -> str:
+    """Give text as it can be kept: names of files, among others, may hold bytes that are none."""
+    return words.encode("utf-8", "backslashreplace").decode()

@@ -8,11 +8,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock, say
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.prompt.assemble import SYSTEM, Material, assemble, newest_that_fit
 from contextinfinity.prompt.render import render, render_turn
-from contextinfinity.text.tokens import counter_of
-
-COUNTER = counter_of("openai", "gpt-5")
 
 ASKED = Turn(
     id=new_id(),
@@ -94,31 +90,3 @@ def test_a_result_that_the_next_turn_brings_is_not_made_up() -> None:
         ASKED.user_message,
         CALL,
     )
-
-
-def test_the_prompt_is_system_then_earlier_turns_then_the_message() -> None:
-    earlier = [replace(ASKED, answer=ANSWER, outcome="completed")]
-    asking = replace(ASKED, id=new_id(), turn_seq=2, user_message=say("user", "And then?"), phase=Phase.RESPONDING)
-    assembled = assemble(Material(turn=asking, earlier=tuple(earlier)), COUNTER)
-    assert assembled.prompt.system == (SYSTEM,)
-    assert texts(assembled.prompt.messages) == [
-        ("user", "Who is Ada?"),
-        ("assistant", "A mathematician."),
-        ("user", "And then?"),
-    ]
-    assert [section.name for section in assembled.plan.sections] == ["system", "turns", "message"]
-    assert assembled.plan.sections[1].source == [1, 1]
-
-
-def test_the_oldest_turns_beyond_the_bound_are_left_out_and_named() -> None:
-    long = [
-        replace(ASKED, id=new_id(), turn_seq=seq, answer=say("assistant", "word " * 4000), outcome="completed")
-        for seq in range(1, 11)
-    ]
-    asking = replace(ASKED, id=new_id(), turn_seq=11)
-    assembled = assemble(Material(turn=asking, system="Be brief.", earlier=tuple(long)), COUNTER)
-    kept = newest_that_fit([*long, asking], COUNTER)
-    assert 1 < len(kept) < 10
-    assert kept == long[-len(kept) :]
-    assert [entry.what for entry in assembled.plan.left_out] == [f"turns 1–{10 - len(kept)}"]
-    assert len(assembled.prompt.messages) == 2 * len(kept) + 1

@@ -1,0 +1,181 @@
+"""An engine at work: it opens, takes on messages, keeps house and closes.
+
+Entering recovers what a crash left, leaving finishes what runs or marks it. Every minute journals whose time is over
+are removed and what dead workers left is brought to its end. What people do with an engine is in ``engine``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Self
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.turn import NewTurn, Turn
+from contextinfinity.engine.afterwards import Afterwards
+from contextinfinity.engine.handlers import handlers
+from contextinfinity.engine.parts import Asked, Model, Models, Parts, Running, Setup
+from contextinfinity.engine.presence import Presence
+from contextinfinity.engine.recovery import recover
+from contextinfinity.engine.texts import Texts
+from contextinfinity.engine.turn import answer, wait_for_any
+from contextinfinity.errors import LedgerError, WorkerLost
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.journal import JournalFolder
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING_SECONDS = 60.0
+MARK_SECONDS = 2.0
+"""How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
+
+
+class Service:
+    """One process's share of the work on a ledger."""
+
+    def __init__(self, store: Store, journals: JournalFolder, models: Models, setup: Setup | None = None) -> None:
+        self.store = store
+        self.models = models
+        self.setup = setup or Setup()
+        self.presence = Presence(store.workers)
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._journals = journals
+        self._running: dict[TurnId, Running] = {}
+        self._accepting: set[asyncio.Task[Turn]] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._let_go)
+            await undo.enter_async_context(self.presence)
+            self._take_up_work()
+            await recover(self._parts, await self.presence.find_dead())
+            self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
+            undo.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, *, answer_seconds: float = 5.0, job_seconds: float = 2.0) -> None:
+        """Let answers and jobs finish for that long; mark what is still running then, and let go of everything.
+
+        Closing twice does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._accepting:
+            await asyncio.wait(self._accepting, timeout=answer_seconds)
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=answer_seconds)
+        await _stop({*self.tasks, self._housekeeping})
+        await self.afterwards.stop(drain_seconds=job_seconds)
+        await self.presence.__aexit__(None, None, None)
+        await self._let_go()
+
+    async def take_on(self, new: NewTurn, model: Model, asked: Asked) -> Turn:
+        """Make a message durable (TX-0) and begin to answer it.
+
+        A caller may leave while this is written: once it is durable it is answered, whoever is still there.
+        """
+        accepting = asyncio.create_task(self._accept(new, model, asked), name="accept")
+        self._accepting.add(accepting)
+        accepting.add_done_callback(self._accepted)
+        return await asyncio.shield(accepting)
+
+    def _take_up_work(self) -> None:
+        worker = self.presence.worker.id
+        self._parts = Parts(
+            store=self.store,
+            journals=self._journals,
+            models=self.models,
+            setup=self.setup,
+            worker=worker,
+            texts=Texts(self.store.contents),
+        )
+        self.afterwards = Afterwards(self.store.jobs, worker, handlers(self._parts))
+        self.afterwards.start()
+
+    async def _let_go(self) -> None:
+        with suppress(LedgerError):
+            self._journals.close()
+        await self.models.close()
+        await self.store.close()
+
+    async def _accept(self, new: NewTurn, model: Model, asked: Asked) -> Turn:
+        while True:
+            try:
+                turn = await self.store.turns.accept(replace(new, owner=self._parts.worker))
+            except WorkerLost:  # housekeeping makes us a new worker in a moment
+                if self._closed:
+                    raise
+                self.presence.lost.set()
+                await asyncio.sleep(self._parts.look_seconds)
+            else:
+                self._begin(turn, model, asked)
+                return turn
+
+    def _accepted(self, done: asyncio.Task[Turn]) -> None:
+        self._accepting.discard(done)
+        if not done.cancelled():
+            done.exception()  # its caller hears of it, or has gone
+
+    def _begin(self, turn: Turn, model: Model, asked: Asked) -> None:
+        running = self._running[turn.id] = Running(turn, asked)
+        task = asyncio.create_task(answer(self._parts, running, model), name=f"turn-{turn.turn_seq}")
+        self.tasks.add(task)
+
+        def over(done: asyncio.Task[None]) -> None:
+            self.tasks.discard(done)
+            self._running.pop(turn.id, None)
+            self.afterwards.wake()
+
+        task.add_done_callback(over)
+
+    async def _keep_house(self) -> None:
+        """Every minute: remove journals whose time is over, and bring to an end what dead workers left.
+
+        A journal is needed until the turn of its step is settled, so none is removed after a recovery that failed.
+        When we ourselves were declared dead, we go on as a new worker.
+        """
+        settled = True  # the start has seen to that
+        while True:
+            try:
+                if settled:
+                    await asyncio.to_thread(self._journals.prune, self.setup.keep_journals)
+                settled = False
+                await wait_for_any(self.presence.lost, seconds=HOUSEKEEPING_SECONDS)
+                if self.presence.lost.is_set():
+                    await self._enter_again()
+                await recover(self._parts, await self.presence.find_dead())
+                settled = True
+            except Exception as error:  # whatever it is, it must not end the housekeeping
+                log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
+                await asyncio.sleep(HOUSEKEEPING_SECONDS)
+
+    async def _enter_again(self) -> None:
+        """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""
+        await _stop(set(self.tasks))
+        await self.afterwards.stop()
+        await self.presence.__aexit__(None, None, None)
+        self.presence = Presence(self.store.workers)
+        await self.presence.__aenter__()
+        self._take_up_work()
+
+
+async def _stop(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for what they still have to write; not for ever, the ledger may take nothing any more."""
+    waiting, patience = tasks, MARK_SECONDS
+    while waiting:
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=patience)
+        patience = 0.1
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,72 @@
+"""How a model's window is shared out.
+
+What the settings say are ceilings; a small window gets less, so that every one from 2,048 tokens works and folding
+comes before shrinking. The same figures decide when turns fold and what is sent.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from contextinfinity.domain.plan import Budget
+
+SMALLEST_WINDOW = 2048
+
+
+class Ceilings(Struct, frozen=True, kw_only=True):
+    """What the settings allow at most, in tokens."""
+
+    reserve: int = 4000
+    safety: int = 1500
+    retrieval: int = 6000
+    summary: int = 500
+    memories: int = 500
+    pins: int = 2000
+    fold_trigger: int = 24_000
+    verbatim_window: int = 4000
+
+
+def share_out(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget:
+    """Share a window of ``limit`` tokens out."""
+    reserve = min(ceilings.reserve, limit // 4)
+    safety = min(ceilings.safety, limit // 16)
+    retrieval = min(ceilings.retrieval, limit // 4)
+    rest = limit - reserve - safety - retrieval
+    trigger = min(ceilings.fold_trigger, rest * 3 // 4)
+    return Budget(
+        model_limit=limit,
+        base_tokens=base_tokens,
+        retrieval_budget=retrieval,
+        response_reserve=reserve,
+        safety_margin=safety,
+        summary=min(ceilings.summary, rest // 8),
+        memories=min(ceilings.memories, rest // 8),
+        pins=min(ceilings.pins, rest // 8),
+        fold_trigger=trigger,
+        verbatim_window=min(ceilings.verbatim_window, trigger // 4),
+    )
+
+
+class BudgetReport(Struct, frozen=True, kw_only=True):
+    """How full a conversation is."""
+
+    history_tokens: int
+    max_history_tokens: int
+    max_input_tokens: int
+    max_output_tokens: int
+    remaining: int
+    needs_summary: bool
+
+
+def report(history_tokens: int, budget: Budget, max_output_tokens: int) -> BudgetReport:
+    """Tell how much of a window a history takes, and whether it is time to fold."""
+    largest = budget.model_limit
+    remaining = largest - history_tokens - budget.response_reserve - budget.safety_margin
+    return BudgetReport(
+        history_tokens=history_tokens,
+        max_history_tokens=largest // 16,
+        max_input_tokens=largest,
+        max_output_tokens=max_output_tokens,
+        remaining=max(0, remaining),
+        needs_summary=history_tokens > budget.fold_trigger,
+    )

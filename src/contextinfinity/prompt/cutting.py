@@ -1,0 +1,114 @@
+"""What a prompt looks like once something was taken out of it.
+
+``cut`` follows a ``Shrunk`` to the letter, and asks nobody: the same sections and the same ``Shrunk`` always give the
+same prompt, so that a request can be written again years later. Which cuts are needed is decided in ``shrink``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.message import ContentBlock, Message, ReasoningBlock, TextBlock, ToolResultBlock
+from contextinfinity.domain.plan import Shrunk
+from contextinfinity.prompt.sections import Artifact, Sections, Shown
+
+HEAD, TAIL = 2000, 1000
+"""How many characters stay of a long text at its two ends."""
+WORDS = 60
+"""How many characters of a question and of an answer a line quotes."""
+
+Place = tuple[int, int, int]
+"""Where a block stands: its turn, the message in it, the block in that."""
+
+
+def cut(sections: Sections, shrunk: Shrunk) -> Sections:
+    """Take out what is to be taken out."""
+    places = set(zip(*[iter(shrunk.trimmed)] * 3, strict=True))
+    turns = tuple(_trimmed(shown, places) for shown in sections.turns)
+    rounds = _trimmed(Shown(turn_seq=sections.turn_seq, messages=sections.rounds), places).messages
+    if not shrunk.thinking:
+        rounds = tuple(map(without_thinking, rounds))
+    lines = [line(shown) for shown in turns if shown.turn_seq <= shrunk.lines_to]
+    front = replace(
+        sections.front,
+        summary=_summary(sections.front.summary, lines, shrunk.summary),
+        memories=sections.front.memories[: shrunk.memories],
+    )
+    return replace(
+        sections,
+        front=front,
+        turns=tuple(shown for shown in turns if shown.turn_seq > shrunk.lines_to),
+        artifacts=_artifacts(sections.artifacts, shrunk),
+        rounds=rounds,
+    )
+
+
+def line(shown: Shown) -> str:
+    """Say in a line what was said in a turn: its number, the first words of the question and of the answer."""
+    question, *others = [message.rendered_text for message in shown.messages if message.role != "tool"] or [""]
+    return f"#{shown.turn_seq} {_first_words(question)} → {_first_words(others[-1] if others else '')}"
+
+
+def trim(block: ContentBlock) -> ContentBlock:
+    """Leave head and tail of a long text, with a mark between."""
+    if isinstance(block, TextBlock):
+        return replace(block, text=_ends(block.text), annotations=())
+    if isinstance(block, ToolResultBlock):
+        text = "".join(part.text for part in block.content if isinstance(part, TextBlock))
+        others = tuple(part for part in block.content if not isinstance(part, TextBlock))
+        return replace(block, content=(TextBlock(text=_ends(text)), *others))
+    return block
+
+
+def without_thinking(message: Message) -> Message:
+    """Leave a model's thinking out: vendors refuse it once what stood before it has changed."""
+    return replace(message, blocks=tuple(b for b in message.blocks if not isinstance(b, ReasoningBlock)))
+
+
+def _trimmed(shown: Shown, places: set[Place]) -> Shown:
+    if not any(turn == shown.turn_seq for turn, _, _ in places):
+        return shown
+    return replace(
+        shown,
+        messages=tuple(
+            replace(
+                message,
+                blocks=tuple(
+                    trim(block) if (shown.turn_seq, number, place) in places else block
+                    for place, block in enumerate(message.blocks)
+                ),
+            )
+            for number, message in enumerate(shown.messages)
+        ),
+    )
+
+
+def _artifacts(artifacts: Sequence[Artifact], shrunk: Shrunk) -> tuple[Artifact, ...]:
+    kept = tuple(artifacts[: shrunk.artifacts])
+    if shrunk.slice is None or not kept:
+        return kept
+    best = kept[0].chunk
+    return (replace(kept[0], chunk=replace(best, rendered_text=best.rendered_text[: shrunk.slice])), *kept[1:])
+
+
+def _summary(summary: str, lines: Sequence[str], longest: int | None) -> str:
+    """Put the summary and the lines together; where that is too long, its beginning and the newest lines stay."""
+    listed = "\n".join(lines)
+    whole = "\n".join(part for part in (summary, listed) if part)
+    if longest is None or len(whole) <= longest:
+        return whole
+    tail = listed[max(0, len(listed) - longest // 2) :]
+    head = summary[: longest - len(tail)]
+    return "\n".join(part for part in (head, "[…]", tail) if part)
+
+
+def _ends(text: str) -> str:
+    left_out = len(text) - HEAD - TAIL
+    return text if left_out <= 0 else f"{text[:HEAD]}\n[… {left_out} characters left out …]\n{text[-TAIL:]}"
+
+
+def _first_words(text: str) -> str:
+    words = " ".join(text[: WORDS * 4].split())
+    return words if len(words) <= WORDS else f"{words[: WORDS - 1]}…"

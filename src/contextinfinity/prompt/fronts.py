@@ -1,0 +1,49 @@
+"""The part of the prompt that stands still, and when it may change.
+
+A front is replaced only for a reason. What else changes meanwhile (a memory that was learned) waits for the next one,
+so that a provider's cache keeps knowing the beginning.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from msgspec import Struct
+
+from contextinfinity.domain.plan import Front, Plan
+
+SILENCE = timedelta(hours=1)
+"""After so long no cache remembers anything."""
+
+
+class Last(Struct, frozen=True, kw_only=True):
+    """The request before this one on the branch."""
+
+    front: Front
+    plan: Plan
+    silence: timedelta
+    same_branch: bool = True
+
+
+def choose_front(candidate: Front, last: Last | None) -> tuple[Front, str | None]:
+    """Keep the front of the last request, or take the new one for a reason; gives (front, reason for a new epoch)."""
+    if last is None:
+        return candidate, "first"
+    reason = _reason(candidate, last)
+    if reason is None:
+        return last.front, "shrunk" if last.plan.shrunk and last.plan.shrunk.touches_front else None
+    return candidate, reason if candidate != last.front else None
+
+
+def _reason(candidate: Front, last: Last) -> str | None:
+    before = last.front
+    changed = {
+        "fold": candidate.summary != before.summary,
+        "pin": candidate.pinned_facts != before.pinned_facts,
+        "system": candidate.system != before.system,
+        "tools": candidate.tools != before.tools,
+        "format": candidate.response_format != before.response_format,
+        "branch": not last.same_branch,
+        "silence": last.silence > SILENCE,
+    }
+    return next((reason for reason, is_so in changed.items() if is_so), None)

@@ -1,0 +1,58 @@
+"""How large a prompt is, section by section. One measure decides what is sent, what is shrunk and what folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.plan import PlanSection
+from contextinfinity.prompt.layout import current_message, summary_pair, system_texts, tools_of
+from contextinfinity.prompt.sections import Sections
+from contextinfinity.text.tokens import Counter
+
+
+class Measure:
+    """Counts as one model does."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self.scale = counter.scale
+
+    def text(self, text: str) -> int:
+        """Count a text."""
+        return self._counter.count(text)
+
+    def message(self, message: Message) -> int:
+        """Count a message with its borders."""
+        return self._counter.count(message)
+
+    def messages(self, messages: Sequence[Message]) -> int:
+        """Count messages."""
+        return sum(map(self._counter.count, messages))
+
+    def sections(self, sections: Sections) -> tuple[PlanSection, ...]:
+        """Count a prompt, section by section, in its order."""
+        front, counted = sections.front, self._counter.count
+        instructions, *facts = system_texts(front)
+        turns = sections.turns
+        found = [
+            PlanSection(name="system", tokens=counted(instructions)),
+            PlanSection(name="pins and memories", tokens=sum(map(counted, facts))),
+            PlanSection(name="tools", tokens=counted(tools_of(front)) if front.tools else 0),
+            PlanSection(name="format", tokens=counted(str(front.response_format)) if front.response_format else 0),
+            PlanSection(
+                name="summary", tokens=self.messages(summary_pair(front.summary)), source=sections.covers or None
+            ),
+            PlanSection(
+                name="turns",
+                tokens=sum(self.messages(shown.messages) for shown in turns),
+                source=[turns[0].turn_seq, turns[-1].turn_seq] if turns else None,
+            ),
+            PlanSection(name="message", tokens=counted(current_message(sections)), source=sections.turn_seq),
+            PlanSection(name="steps", tokens=self.messages(sections.rounds)),
+        ]
+        return tuple(section for section in found if section.tokens)
+
+    def total(self, sections: Sections) -> int:
+        """Count a prompt."""
+        return sum(section.tokens for section in self.sections(sections))

@@ -1,0 +1,52 @@
+"""What a prompt is made of, before it is laid out: plain values, gathered once a turn.
+
+Only ``rounds`` grows from step to step of a turn; all else stays the same in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from contextinfinity.domain.chunk import Chunk
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.plan import Front
+from contextinfinity.domain.turn import Turn
+from contextinfinity.prompt.render import render_turn
+
+
+class Artifact(Struct, frozen=True, kw_only=True):
+    """A piece of the past brought back for this question."""
+
+    chunk: Chunk
+    score: float = 1.0
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """An earlier turn as the model reads it."""
+
+    turn_seq: int
+    messages: tuple[Message, ...]
+
+
+class Sections(Struct, frozen=True, kw_only=True):
+    """The material of a prompt."""
+
+    front: Front
+    turn_seq: int
+    message: Message
+    covers: int = 0
+    """The last turn that the summary stands for."""
+    turns: tuple[Shown, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    contextualised: str | None = None
+    rounds: tuple[Message, ...] = ()
+
+
+def shown_turns(turns: Sequence[Turn], then: Turn) -> tuple[Shown, ...]:
+    """Render the turns before the one to be answered, oldest first."""
+    return tuple(
+        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, after)) for turn, after in pairwise([*turns, then])
+    )

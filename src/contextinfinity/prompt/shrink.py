@@ -1,0 +1,153 @@
+"""What to take out of a prompt that is too large, in a fixed order, without asking a model.
+
+    1  retrieved text, the lowest score first, down to the best
+    2  that one: a slice of it, then nothing
+    3  files, the largest first (in a workspace)
+    4  long texts and tool results: head and tail, the oldest first
+    5  the oldest exchanges: a line each in the summary
+    6  the summary, shorter
+    7  standing memories
+    8  an error that says what to change
+
+Pins and the user's words are never touched. It acts on one request; nothing that is kept is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock
+from contextinfinity.domain.plan import Shrunk
+from contextinfinity.errors import ProviderError
+from contextinfinity.prompt.cutting import HEAD, TAIL, Place, cut, line, trim
+from contextinfinity.prompt.layout import artifact_text, current_message
+from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.sections import Sections, Shown
+
+LONG = 2000
+"""Tokens from which a text counts as long."""
+SLICE = 400
+"""Characters that stay of the best artifact before it goes."""
+SHORTEST_SUMMARY = 200
+
+
+def shrink(sections: Sections, measure: Measure, limit: int) -> Shrunk:
+    """Find the first cuts with which a prompt fits; the same input always gives the same."""
+    total = measure.total(sections)
+    for shrunk, saved in _cuts(sections, measure):
+        if total - saved <= limit and measure.total(cut(sections, shrunk)) <= limit:
+            return shrunk
+    raise _too_large(sections, measure, limit)
+
+
+def _cuts(sections: Sections, measure: Measure) -> Iterator[tuple[Shrunk, int]]:
+    """Give ever deeper cuts, each with about what it saves in all."""
+    shrunk, saved = Shrunk(thinking=False), 0
+    steps = (_fewer_artifacts, _shorter_texts, _fewer_turns, _shorter_summary, _fewer_memories)
+    for step in steps:
+        for shrunk, more in step(sections, measure, shrunk):  # noqa: B020 - each step goes on from the last cut
+            saved += more
+            yield shrunk, saved
+
+
+def _fewer_artifacts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
+    costs = [measure.text(artifact_text(artifact)) for artifact in sections.artifacts]
+    for count in range(len(costs) - 1, 0, -1):
+        yield (shrunk := replace(shrunk, artifacts=count)), costs[count]
+    if costs:
+        sliced = measure.text(sections.artifacts[0].chunk.rendered_text[:SLICE])
+        yield (shrunk := replace(shrunk, artifacts=1, slice=SLICE)), max(0, costs[0] - sliced)
+        yield replace(shrunk, artifacts=0, slice=None), min(costs[0], sliced)
+
+
+def _shorter_texts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
+    here = Shown(turn_seq=sections.turn_seq, messages=sections.rounds)
+    trimmed: tuple[int, ...] = ()
+    for shown in (*sections.turns, here):
+        for place, saved in _long_texts(shown, measure):
+            trimmed += place
+            yield replace(shrunk, trimmed=trimmed), saved
+
+
+def _long_texts(shown: Shown, measure: Measure) -> Iterator[tuple[Place, int]]:
+    for number, message in enumerate(shown.messages):
+        for place, block in enumerate(message.blocks):
+            if isinstance(block, TextBlock | ToolResultBlock):
+                tokens = measure.message(Message(role=message.role, blocks=(block,)))
+                if tokens > LONG and (
+                    saved := tokens - measure.message(Message(role=message.role, blocks=(trim(block),)))
+                ):
+                    yield (shown.turn_seq, number, place), saved
+
+
+def _fewer_turns(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
+    """Turns become lines, the oldest first; a call and the turn that brings its results go together."""
+    after = [*sections.turns[1:], Shown(turn_seq=sections.turn_seq, messages=(current_message(sections),))]
+    waiting = 0
+    for shown, following in zip(sections.turns, after, strict=True):
+        places = _places(shrunk.trimmed, shown.turn_seq)
+        messages = cut(replace(sections, turns=(shown,)), Shrunk(trimmed=places)).turns[0].messages
+        waiting += measure.messages(messages) - measure.text(line(shown))
+        if not _brings_results(following):
+            yield (shrunk := replace(shrunk, lines_to=shown.turn_seq)), waiting
+            waiting = 0
+
+
+def _places(trimmed: Sequence[int], turn_seq: int) -> tuple[int, ...]:
+    triples = zip(*[iter(trimmed)] * 3, strict=True)
+    return tuple(number for triple in triples if triple[0] == turn_seq for number in triple)
+
+
+def _brings_results(shown: Shown) -> bool:
+    return bool(shown.messages) and any(isinstance(block, ToolResultBlock) for block in shown.messages[0].blocks)
+
+
+def _shorter_summary(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
+    whole = cut(sections, shrunk).front.summary
+    lengths = [
+        len(whole),
+        *(max(SHORTEST_SUMMARY, len(whole) * share // 8) for share in (6, 4, 2, 1)),
+        SHORTEST_SUMMARY,
+    ]
+    for longer, shorter in pairwise(lengths):
+        if shorter < longer:
+            saved = measure.text(whole[:longer]) - measure.text(whole[:shorter])
+            yield (shrunk := replace(shrunk, summary=shorter)), saved
+
+
+def _fewer_memories(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
+    memories = sections.front.memories
+    if memories:
+        half = len(memories) // 2
+        yield (shrunk := replace(shrunk, memories=half)), measure.text(memories[half:])
+        yield replace(shrunk, memories=0), measure.text(memories[:half])
+
+
+def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderError:
+    words = measure.message(sections.message)
+    return ProviderError(
+        f"The prompt does not fit: the window leaves {limit} tokens, and the message alone takes about {words}.",
+        kind="size",
+        hint="Say less at once, choose a model with a larger window, or lower budget.response_reserve_tokens.",
+    )
+
+
+def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:
+    """Say in words what was taken out, in the order of the steps."""
+    steps = []
+    if shrunk.artifacts is not None:
+        steps.append(f"artifacts: {shrunk.artifacts} of {len(sections.artifacts)} kept")
+    if shrunk.slice is not None:
+        steps.append(f"the best artifact: {shrunk.slice} characters of it")
+    if shrunk.trimmed:
+        steps.append(f"{len(shrunk.trimmed) // 3} long texts: {HEAD} + {TAIL} characters of each")
+    if shrunk.lines_to and sections.turns:
+        steps.append(f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}: a line each")
+    if shrunk.summary is not None:
+        steps.append(f"summary: {shrunk.summary} characters of it")
+    if shrunk.memories is not None:
+        steps.append(f"standing memories: {shrunk.memories} characters of them")
+    return tuple(steps)

@@ -1,0 +1,41 @@
+"""What a rewriter is given and what it gives."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from contextinfinity.domain.message import Json
+from contextinfinity.threads.values import Turn
+
+
+class FollowUp(Struct, frozen=True, kw_only=True):
+    """A message, and all it may refer to: the turns before it, oldest first, and what is remembered."""
+
+    latest_user_message: str
+    recent_history: tuple[Turn, ...] = ()
+    memory_snippet: str | None = None
+    thread_id: str | None = None
+    user_id: str | None = None
+
+
+class Rewritten(Struct, frozen=True, kw_only=True):
+    """The message made explicit.
+
+    ``entities`` are the things spoken of. With several candidates for one reference ``is_ambiguous`` is set, and
+    ``disambiguation_data`` holds the candidates and the question to ask.
+    """
+
+    query: str
+    entities: tuple[Json, ...] = ()
+    is_ambiguous: bool = False
+    disambiguation_data: Json = None
+
+
+class Rewriter(Protocol):
+    """Makes follow-ups explicit."""
+
+    async def rewrite(self, follow_up: FollowUp) -> Rewritten:
+        """Say what is meant, with nothing that is neither in the message nor in what it may refer to."""
+        ...

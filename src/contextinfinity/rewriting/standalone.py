@@ -1,0 +1,57 @@
+"""Asking a rewriter, so that a failure never costs more than the rewriting."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from contextinfinity.rewriting.contract import FollowUp, Rewriter, Rewritten
+from contextinfinity.threads.values import Turn
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 10.0
+
+
+class Unchanged:
+    """``Rewriter`` that gives every message back as it is."""
+
+    async def rewrite(self, follow_up: FollowUp) -> Rewritten:
+        """Give the words back."""
+        return Rewritten(query=follow_up.latest_user_message)
+
+
+async def rewrite(rewriter: Rewriter, follow_up: FollowUp, *, patience: float = PATIENCE_SECONDS) -> Rewritten:
+    """Ask a rewriter; the original words on any failure, when it says nothing, and when it takes too long."""
+    original = Rewritten(query=follow_up.latest_user_message)
+    try:
+        async with asyncio.timeout(patience):
+            rewritten = await rewriter.rewrite(follow_up)
+        return rewritten if rewritten.query.strip() else original
+    except Exception as error:  # whatever it is; its text is not logged, it may hold what was said
+        log.warning("thread %r: the rewriter was left out after %s", follow_up.thread_id, type(error).__name__)
+        return original
+
+
+async def rewrite_query(
+    latest_user_message: str,
+    recent_history: Sequence[Turn | Mapping[str, str]],
+    memory_snippet: str | None = None,
+    *,
+    thread_id: str | None = None,
+    user_id: str | None = None,
+) -> str:
+    """Make a message explicit in view of the turns before it and of what is remembered.
+
+    A turn is a ``Turn``, or a mapping with ``role`` and ``content``.
+    """
+    turns = (one if isinstance(one, Turn) else Turn(one["role"], one["content"]) for one in recent_history)
+    follow_up = FollowUp(
+        latest_user_message=latest_user_message,
+        recent_history=tuple(turns),
+        memory_snippet=memory_snippet,
+        thread_id=thread_id,
+        user_id=user_id,
+    )
+    return (await rewrite(Unchanged(), follow_up)).query

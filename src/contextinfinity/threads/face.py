@@ -1,0 +1,99 @@
+"""The functions, and the place they write to.
+
+The place is chosen when it is first needed: the one that ``use`` was given, or else the one the settings name.
+"""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from contextinfinity.threads.contract import ThreadLog
+from contextinfinity.threads.values import Thread, Turn, can_be_a_thread, check_thread_id, check_turn
+from contextinfinity.threads.window import DEFAULT
+
+if TYPE_CHECKING:
+    from contextinfinity.settings import Settings
+
+WIRING = "contextinfinity.wiring"
+"""Who opens a place by its settings. It stands above this module, so it is named, not imported."""
+
+
+class _Choice:
+    """The place in use. What was opened here is closed here; what was given belongs to its giver."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._settings: Settings | None = None
+        self._given: ThreadLog | None = None
+        self._opened: ThreadLog | None = None
+
+    def change(self, *, given: ThreadLog | None = None, settings: Settings | None = None) -> None:
+        with self._lock:
+            former, self._opened = self._opened, None
+            self._given, self._settings = given, settings
+        if former is not None:
+            former.close()
+
+    def log(self) -> ThreadLog:
+        with self._lock:
+            if self._given is not None:
+                return self._given
+            if self._opened is None:
+                self._opened = import_module(WIRING).open_threads(self._settings)
+            return self._opened
+
+
+_choice = _Choice()
+
+
+def use(place: ThreadLog | Settings | None) -> None:
+    """Keep threads there from now on: in a backend, or in the one that settings name; None: the machine's settings.
+
+    Threads stay where they are; those of the place used before are not seen in the new one.
+    """
+    from contextinfinity.settings import Settings
+
+    if isinstance(place, Settings):
+        _choice.change(settings=place)
+    else:
+        _choice.change(given=place)
+
+
+def get_thread(thread_id: str) -> Thread | None:
+    """Give a thread; None if there is none."""
+    return _choice.log().get(thread_id) if can_be_a_thread(thread_id) else None
+
+
+def get_or_create_thread(thread_id: str) -> Thread:
+    """Give a thread, the one that is there or else a new one."""
+    check_thread_id(thread_id)
+    return _choice.log().get_or_create(thread_id)
+
+
+def get_history(thread_id: str, max_turns: int = DEFAULT) -> list[Turn]:
+    """Give a copy of the newest turns, oldest first; an empty list if there is no such thread.
+
+    ``max_turns`` under 2 counts as 2. A window begins with a user turn and holds the last answered one with its
+    answer, and is longer than ``max_turns`` where it has to be.
+    """
+    return _choice.log().history(thread_id, max_turns) if can_be_a_thread(thread_id) else []
+
+
+def add_turn(thread_id: str, turn: Turn) -> None:
+    """Append one turn to a thread, to a new one if there is none."""
+    check_thread_id(thread_id)
+    check_turn(turn)
+    _choice.log().add(thread_id, turn)
+
+
+def clear_thread(thread_id: str) -> None:
+    """Go on with no turns: in process the list is emptied, in the ledger an empty branch becomes the active one."""
+    if can_be_a_thread(thread_id):
+        _choice.log().clear(thread_id)
+
+
+def identity(thread_id: str) -> str | None:
+    """Name what a thread is kept in, for the log: its object, or its branch; None if there is no such thread."""
+    return _choice.log().identity(thread_id) if can_be_a_thread(thread_id) else None

@@ -1,0 +1,159 @@
+"""Threads in the ledger: durable, and the same for every worker on it.
+
+A thread is the session whose ``external_id`` (or id) is the thread id, among the owner's own; its turns are those
+of the active branch. What is logged is recorded as it is: final from the start, nobody's, outside recovery. Each turn
+of the log is a recorded message of its own role, so that all four roles come back in any order; turns that the
+engine answered are read as what was asked and what was answered. Clearing makes an empty branch active, and what was
+said stays in the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+from weakref import WeakValueDictionary
+
+from contextinfinity.domain.ids import is_id
+from contextinfinity.domain.message import say
+from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.domain.turn import Exchange
+from contextinfinity.domain.turn import Turn as LedgerTurn
+from contextinfinity.errors import AlreadyExists, NotFound, OutOfOrder
+from contextinfinity.storage.contract import Store
+from contextinfinity.threads.values import ROLES, Thread, Turn
+from contextinfinity.threads.waiting import LoopThread
+from contextinfinity.threads.window import window_start
+
+ALL = 2**31 - 1
+LARGEST_PAGE = 4096
+FORM = 1
+"""The version of the stored form."""
+
+PATIENCE_SECONDS = 5.0
+LOOK_SECONDS = 0.02
+
+
+class LedgerThread(Thread):
+    """A thread that is read where it is: ``turns`` is a copy of what the ledger says at that moment."""
+
+    def __init__(self, thread_id: str, read: Callable[[], list[Turn]]) -> None:
+        super().__init__(thread_id)
+        self._read = read
+
+    @property
+    def turns(self) -> list[Turn]:
+        """What was said; changing the copy changes nothing."""
+        return self._read()
+
+
+class LedgerThreads:
+    """``ThreadLog`` on a ledger, which it closes when it is closed.
+
+    ``patience``: how many seconds to wait for a turn of the same branch that is being answered or committed.
+    """
+
+    def __init__(self, store: Store, *, owner: Owner | None = None, patience: float = PATIENCE_SECONDS) -> None:
+        self._store = store
+        self._owner = owner or Owner()
+        self._patience = patience
+        self._loop = LoopThread("threads")
+        self._given: WeakValueDictionary[str, LedgerThread] = WeakValueDictionary()
+        self._giving = threading.Lock()
+
+    def get(self, thread_id: str) -> Thread | None:
+        """Give a thread, the same object as long as anybody has it."""
+        session = self._loop.wait(lambda: self._find(thread_id))
+        return None if session is None else self._view(thread_id)
+
+    def get_or_create(self, thread_id: str) -> Thread:
+        """Give a thread, an empty one if there was none."""
+        self._loop.wait(lambda: self._find_or_create(thread_id))
+        return self._view(thread_id)
+
+    def history(self, thread_id: str, max_turns: int) -> list[Turn]:
+        """Give the newest turns."""
+        return self._loop.wait(lambda: self._history(thread_id, max_turns))
+
+    def add(self, thread_id: str, turn: Turn) -> None:
+        """Record one turn; when this returns it is durable."""
+        self._loop.wait(lambda: self._add(thread_id, turn))
+
+    def clear(self, thread_id: str) -> None:
+        """Make an empty branch the active one."""
+        self._loop.wait(lambda: self._clear(thread_id))
+
+    def identity(self, thread_id: str) -> str | None:
+        """Name the branch."""
+        session = self._loop.wait(lambda: self._find(thread_id))
+        return None if session is None else f"branch {session.active_branch}"
+
+    def close(self) -> None:
+        """Finish what was asked for, then close the ledger."""
+        self._loop.close(self._store.close)
+
+    def _view(self, thread_id: str) -> LedgerThread:
+        with self._giving:
+            view = self._given.get(thread_id)
+            if view is None:
+                view = self._given[thread_id] = LedgerThread(thread_id, partial(self.history, thread_id, ALL))
+            return view
+
+    # --- on the loop ---
+
+    async def _find(self, thread_id: str) -> Session | None:
+        session = await self._store.sessions.get(thread_id) if is_id(thread_id) else None
+        if session is None:
+            return await self._store.sessions.find(self._owner, thread_id)
+        return session if session.owner == self._owner else None
+
+    async def _find_or_create(self, thread_id: str) -> Session:
+        while (session := await self._find(thread_id)) is None:
+            if is_id(thread_id) and await self._store.sessions.get(thread_id) is not None:
+                raise NotFound(f"There is no thread {thread_id}.")  # it is somebody else's
+            try:
+                return await self._store.sessions.create(NewSession(owner=self._owner, external_id=thread_id))
+            except AlreadyExists:  # somebody was quicker: it is found now
+                continue
+        return session
+
+    async def _history(self, thread_id: str, most: int) -> list[Turn]:
+        """Read back, page by page, until it is clear where the window begins."""
+        session = await self._find(thread_id)
+        turns: list[Turn] = []
+        before, size, whole = None, min(max(most, 2), LARGEST_PAGE), session is None
+        while session is not None and not whole and window_start(turns, most, whole=False) is None:
+            page = await self._store.turns.history(session.active_branch, limit=size, before=before)
+            turns[:0] = [said for turn in page for said in logged(turn)]
+            whole = len(page) < size
+            before = page[0].turn_seq if page else before
+            size = min(2 * size, LARGEST_PAGE)
+        return turns[window_start(turns, most, whole=whole) :]
+
+    async def _add(self, thread_id: str, turn: Turn) -> None:
+        said = Exchange(message=say(ROLES[turn.role], turn.content), metadata={"threads": FORM})
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._patience
+        while True:
+            branch = (await self._find_or_create(thread_id)).active_branch
+            try:
+                await self._store.turns.record(branch, [said])
+                return
+            except OutOfOrder:  # the engine is at a turn of this branch; its end is a matter of moments, as a rule
+                if clock() > end:
+                    raise
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _clear(self, thread_id: str) -> None:
+        session = await self._find(thread_id)
+        if session is not None and await self._store.turns.history(session.active_branch, limit=1):
+            await self._store.branches.rollback(session.active_branch, to=0)
+
+
+def logged(turn: LedgerTurn) -> list[Turn]:
+    """Give a turn of the ledger as turns of the log: what was said, and the answer where there is one."""
+    said = [Turn(role=turn.user_message.role, content=turn.user_message.rendered_text)]
+    if turn.answer is not None:
+        said.append(Turn(role=turn.answer.role, content=turn.text))
+    return said

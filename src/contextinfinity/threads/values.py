@@ -1,0 +1,75 @@
+"""A thread and its turns as callers see them, and what may be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from contextinfinity.domain.message import Role
+from contextinfinity.errors import InvalidInput
+
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "tool"}
+
+LONGEST_ID = 128
+"""No backend takes a longer thread id: a conversation can move from any of them to any other."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One thing said by one role: user, assistant, system or tool."""
+
+    role: str
+    content: str
+
+
+class Thread:
+    """One conversation. ``turns`` are as they stand now, the oldest first."""
+
+    def __init__(self, thread_id: str, turns: Iterable[Turn] = ()) -> None:
+        self._thread_id = thread_id
+        self._turns = list(turns)
+
+    @property
+    def thread_id(self) -> str:
+        """Its name, for good."""
+        return self._thread_id
+
+    @property
+    def turns(self) -> list[Turn]:
+        """What was said; ``add_turn`` and ``clear_thread`` change it, nothing else."""
+        return self._turns
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._thread_id!r})"
+
+
+def can_be_a_thread(thread_id: str) -> bool:
+    """Tell whether there can be a thread of that id at all."""
+    return 1 <= len(thread_id) <= LONGEST_ID and _is_unicode(thread_id)
+
+
+def check_thread_id(thread_id: str) -> None:
+    """Refuse an id that no backend could keep."""
+    if not can_be_a_thread(thread_id):
+        raise InvalidInput(
+            f"A thread id of {len(thread_id)} characters cannot be used.",
+            hint=f"It has 1 to {LONGEST_ID} characters of valid Unicode.",
+        )
+
+
+def check_turn(turn: Turn) -> None:
+    """Refuse a turn that could not come back as it was given."""
+    if turn.role not in ROLES:
+        raise InvalidInput(f"The role of a turn is {turn.role!r}; it may be {', '.join(ROLES)}.")
+    if not isinstance(turn.content, str):
+        raise InvalidInput(f"The content of a turn is of type {type(turn.content).__name__}; it has to be a text.")
+    if not _is_unicode(turn.content):
+        raise InvalidInput("The content of a turn holds a lone surrogate: it is not valid Unicode.")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

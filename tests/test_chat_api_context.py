@@ -1,0 +1,127 @@
+"""A follow-up through the door: it lands in its thread, and the model sees what was said. On every store there is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.client.local import LocalClient
+from contextinfinity.domain.events import TurnStarted
+from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.parts import Model, Models
+from contextinfinity.providers.scripted import ScriptedProvider
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.in_memory import InMemoryStore
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.threads import Turn
+from contextinfinity.threads.ledger import LedgerThreads
+
+pytestmark = pytest.mark.req("CTX-12")
+
+WHO = "Who is Donald Trump?"
+FOLLOW_UP = "who are his children"
+IS = "Donald Trump is the 45th and 47th president of the United States."
+CHILDREN = "Donald Trump has five children: Donald Jr., Ivanka, Eric, Tiffany and Barron."
+LOST = "Do you mean John Doe or John Smith?"
+
+
+class Attentive:
+    """A model that knows whose children are meant only if it was shown; it keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.saw: list[Prompt] = []
+
+    def __call__(self, request: ProviderRequest) -> str:
+        self.saw.append(request.prompt)
+        *earlier, current = [message.rendered_text for message in request.prompt.messages]
+        if FOLLOW_UP not in current:
+            return IS
+        return CHILDREN if any(WHO in text for text in earlier) and any(IS in text for text in earlier) else LOST
+
+
+@pytest.fixture(params=["sqlite", "in_memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return SqliteStore(tmp_path / "ledger.db") if request.param == "sqlite" else InMemoryStore()
+
+
+@pytest.fixture
+def model() -> Attentive:
+    return Attentive()
+
+
+@pytest.fixture
+def log(store: Store) -> Iterator[LedgerThreads]:
+    """The small log on the same ledger; it goes after the client, and the ledger is closed once more then."""
+    log = LedgerThreads(store)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+async def client(store: Store, log: LedgerThreads, model: Attentive, tmp_path: Path) -> AsyncIterator[LocalClient]:
+    named = Model(name="built-in", provider=ScriptedProvider(model), model_id="attentive")
+    engine = Engine(store, JournalFolder(tmp_path / "streams"), Models(by_name={"built-in": named}, default="built-in"))
+    async with LocalClient(engine) as client:
+        yield client
+
+
+@pytest.mark.req("CTX-1", "CTX-2", "CTX-4", "THREAD-1", "THREAD-11")
+async def test_the_prompt_of_a_follow_up_shows_both_earlier_turns(
+    client: LocalClient, model: Attentive, log: LedgerThreads
+) -> None:
+    first = await client.conversations.ask("my-chat", WHO)
+    second = await client.conversations.ask("my-chat", FOLLOW_UP)
+
+    assert (first.text, second.text) == (IS, CHILDREN)
+    assert "John" not in second.text
+    assert len(model.saw) == 2
+    shown = [(message.role, message.rendered_text) for message in model.saw[1].messages]
+    assert shown[:2] == [("user", WHO), ("assistant", IS)]
+    assert len(shown) == 3
+    assert shown[-1][0] == "user"
+    assert FOLLOW_UP in shown[-1][1]
+
+    assert log.history("my-chat", 20) == [
+        Turn("user", WHO),
+        Turn("assistant", IS),
+        Turn("user", FOLLOW_UP),
+        Turn("assistant", CHILDREN),
+    ]
+
+
+@pytest.mark.req("CTX-9", "THREAD-1", "THREAD-9")
+async def test_a_follow_up_lands_in_the_same_thread_and_the_log_says_so(
+    client: LocalClient, model: Attentive, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="contextinfinity.engine")
+
+    async def said(thread_id: str, text: str) -> TurnStarted:
+        events = [stamped.event async for stamped in client.conversations.send(thread_id, text)]
+        assert isinstance(events[0], TurnStarted)
+        return events[0]
+
+    first = await said("new", WHO)
+    second = await said(first.thread_id, FOLLOW_UP)
+    third = await said(first.thread_id, FOLLOW_UP)
+    other = await said("new", FOLLOW_UP)
+
+    assert {second.thread_id, third.thread_id} == {first.thread_id}
+    assert {second.branch_id, third.branch_id} == {first.branch_id}
+    assert [(turn.found, turn.turns_loaded) for turn in (first, second, third)] == [(False, 0), (True, 1), (True, 2)]
+    assert other.thread_id != first.thread_id
+    assert [len(prompt.messages) for prompt in model.saw] == [1, 3, 5, 1]
+    assert len(await client.threads.list()) == 2
+
+    lines = [record.message for record in caplog.records if f"thread {first.thread_id}" in record.message]
+    assert len(lines) == 3
+    for line, (there, loaded) in zip(lines, [("created", 0), ("found", 1), ("found", 2)], strict=True):
+        assert there in line
+        assert first.branch_id in line
+        assert f"turns loaded {loaded}" in line
+    assert WHO not in caplog.text
+    assert FOLLOW_UP not in caplog.text
