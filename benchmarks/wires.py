@@ -154,7 +154,7 @@ def listening_elsewhere(says: Says) -> Iterator[int]:
 
 
 async def _serve(says: Says, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError, asyncio.IncompleteReadError):
+    try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             size = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
@@ -164,7 +164,16 @@ async def _serve(says: Says, reader: asyncio.StreamReader, writer: asyncio.Strea
                 writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                 await writer.drain()
             writer.write(b"0\r\n\r\n")
+    except (ConnectionError, asyncio.IncompleteReadError):
+        pass  # the client has gone
+    finally:
+        await _close(writer)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 def conversation(messages: int) -> Prompt:
@@ -233,7 +242,7 @@ async def _written(bench: Bench, vendor: Vendor) -> Row:
         for series in (writing, ours, bare):
             series.seconds.clear()  # imports and connections were in there
         await alternate(4 * bench.scale.blocks, [through_the_sdk, through_a_stream])
-        writer.close()
+        await _close(writer)
         await provider.close()
     kilobytes = len(provider.write(request).body) / 1000
     return Row(
@@ -302,7 +311,7 @@ async def _delta(bench: Bench, vendor: Vendor, folder: Path) -> Row:
             for _ in range(echo.pieces):
                 await reader.readline()
                 echo.hear((await reader.readline()).decode(), bare)
-            writer.close()
+            await _close(writer)
 
         await alternate(max(1, bench.scale.blocks // 4), [through_the_engine, through_a_stream])
     return Row(
@@ -326,22 +335,25 @@ def engine_at(vendor: Vendor, port: int, folder: Path) -> Engine:
 
 
 class Looking:
-    """A turn whose model asks for a tool again and again: at once so many times, then whenever it is told to."""
+    """A turn whose model asks for a tool again and again: at once so many times, then whenever it is told to.
+
+    ``came`` is set when a request waits for ``go``.
+    """
 
     def __init__(self, vendor: Vendor, free: int, told: int) -> None:
         self.kilobytes: list[float] = []
         self.cost, self.floor = Series(), Series()
         self._vendor, self._free, self._last = vendor, free, free + told
-        self._came, self._go = asyncio.Event(), asyncio.Event()
+        self.came, self.go = asyncio.Event(), asyncio.Event()
         self._asked, self._body = 0, b""
 
     async def says(self, body: bytes) -> AsyncIterator[bytes]:
         """Ask for the tool, or say the last word."""
         number, self._asked, self._body = self._asked, self._asked + 1, body
         if number >= self._free:
-            self._came.set()
-            await self._go.wait()
-            self._go.clear()
+            self.came.set()
+            await self.go.wait()
+            self.go.clear()
         call = Call(name="look", arguments={"at": "the sky", "times": number}, id=f"call_{number}")
         answer = Answer(tool_calls=(call,)) if number < self._last else Answer(text="done")
         for frame in self._vendor.frames(answer):
@@ -353,26 +365,18 @@ class Looking:
             turn = await engine.ask("new", "Look!")
         assert (turn.text, self._asked) == ("done", self._last + 1), turn.error
 
-    async def begun(self) -> None:
-        """Wait until it does nothing more by itself."""
-        await self._came.wait()
-
     async def round(self) -> None:
         """From an answer that asks for a tool to the next request, and what ``json.dumps`` costs of that."""
         began = time.process_time()
-        self._came.clear()
-        self._go.set()
-        await self._came.wait()
+        self.came.clear()
+        self.go.set()
+        await self.came.wait()
         await asyncio.sleep(SETTLED_SECONDS)
         self.cost.seconds.append(time.process_time() - began)
         value = msgspec.json.decode(self._body)
         with self.floor.timed():
             json.dumps(value)
         self.kilobytes.append(len(self._body) / 1000)
-
-    def end(self) -> None:
-        """Let it say its last word."""
-        self._go.set()
 
 
 async def _rounds(bench: Bench, folder: Path) -> Row:
@@ -385,10 +389,10 @@ async def _rounds(bench: Bench, folder: Path) -> Row:
     async with asyncio.TaskGroup() as playing:
         for place, turn in enumerate(turns):
             playing.create_task(turn.play(folder / str(place)))
-            await turn.begun()
+            await turn.came.wait()
         await alternate(told, [turn.round for turn in turns])
         for turn in turns:
-            turn.end()
+            turn.go.set()
     size = [statistics.median(turn.kilobytes) for turn in turns]
     cost, bare = [turn.cost.p50 for turn in turns], [turn.floor.p50 for turn in turns]
     added = [(cost[at + 1] - cost[at]) / (size[at + 1] - size[at]) for at in (0, 1)]

@@ -21,6 +21,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.engine.engine import Content, How
+from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.watch import Stamped
 
 __all__ = ["LOCAL", "Client", "Content", "Conversations", "How", "PinnedFacts", "Stamped", "Threads"]
@@ -56,6 +57,10 @@ class Conversations(Protocol):
         self, thread_id: str, *, branch_id: BranchId | None = None, limit: int = 50, before: int | None = None
     ) -> Conversation:
         """Read the newest ``limit`` turns a branch sees (those under turn_seq ``before``), oldest first."""
+        ...
+
+    async def explain(self, turn_id: TurnId, *, compare: TurnId | None = None) -> Explained:
+        """Write the turn's last request again, and tell how much of it repeats the one before, or another's."""
         ...
 
     async def context(self, turn_id: TurnId) -> Plan:

@@ -32,6 +32,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId, is_id
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.explain import Explained
 from contextinfinity.errors import NotFound
 
 PAGE = 500
@@ -95,6 +96,10 @@ class LocalConversations:
         branch = await self._engine.branch_of(session, branch_id)
         turns = await self._engine.store.turns.history(branch, limit=limit, before=before)
         return Conversation(thread_id=session.id, branch_id=branch, turns=tuple(map(shown_turn, turns)))
+
+    async def explain(self, turn_id: TurnId, *, compare: TurnId | None = None) -> Explained:
+        """Write the turn's last request again."""
+        return await self._engine.explain(turn_id, compare=compare)
 
     async def context(self, turn_id: TurnId) -> Plan:
         """Give the account of what the model saw."""

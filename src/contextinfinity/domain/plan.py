@@ -106,6 +106,8 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch_reason: str | None = None
     budget: Budget | None = None
     sections: tuple[PlanSection, ...] = ()
+    gathered: tuple[int, int] | None = None
+    """The earlier turns it was made from: the first and the last; ``shrunk`` says which of them gave way."""
     retrieved: tuple[Retrieved, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     shrunk: Shrunk | None = None

@@ -20,6 +20,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
+from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.service import Service
 from contextinfinity.engine.watch import Stamped, finished, watch
@@ -143,6 +144,12 @@ class Engine(Service):
         if (plan := await self.store.turns.plan(turn_id)) is None:
             raise NotFound(f"There is no plan of a turn {turn_id}.")
         return plan
+
+    async def explain(
+        self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
+    ) -> Explained:
+        """Write what the model saw again, part by part, and hold it against the hash of what was sent."""
+        return await explain(self._parts, turn_id, step_index, compare)
 
     # --- branches and pins ---
 

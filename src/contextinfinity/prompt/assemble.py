@@ -60,6 +60,7 @@ def assemble(
         epoch_reason="shrunk" if shrunk and shrunk.touches_front else reason,
         budget=replace(frame.budget, base_tokens=max(0, total - retrieved)),
         sections=counted,
+        gathered=(sections.turns[0].turn_seq, sections.turns[-1].turn_seq) if sections.turns else None,
         retrieved=tuple(
             Retrieved(chunk_id=artifact.chunk.id, similarity=artifact.score, rank=rank)
             for rank, artifact in enumerate(sections.artifacts, start=1)

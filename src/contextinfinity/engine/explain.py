@@ -1,0 +1,183 @@
+"""What the model saw: the request of any past step, written again from the ledger and held against its hash.
+
+A plan holds references; this follows them. What was deleted since cannot come back: it is named, and the body is
+then no longer the one that was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.plan import Front, Plan
+from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.domain.turn import Step, Turn, Usage
+from contextinfinity.domain.wire import loads
+from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.pictures import with_pictures
+from contextinfinity.errors import NotFound
+from contextinfinity.prompt.cutting import cut
+from contextinfinity.prompt.layout import lay_out
+from contextinfinity.prompt.prefix import shared
+from contextinfinity.prompt.redact import apply
+from contextinfinity.prompt.render import render_rounds
+from contextinfinity.prompt.sections import Artifact, Sections, shown_turns
+from contextinfinity.providers.again import written_again
+
+
+class Explained(Struct, frozen=True, kw_only=True):
+    """One request, accounted for and written again."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    turn_id: TurnId
+    step_index: int
+    provider: str
+    model: str
+    usage: Usage
+    plan: Plan
+    system: tuple[str, ...]
+    messages: tuple[Message, ...]
+    body: Json
+    matches: bool
+    """Whether the body is what was sent, by its hash."""
+    removed: tuple[str, ...] = ()
+    """What it was made from and is gone."""
+    shared_bytes: int = 0
+    """How much of it repeats the request before, from the beginning on."""
+    total_bytes: int = 0
+
+
+async def explain(
+    parts: Parts, turn_id: TurnId, step_index: int | None = None, compare: TurnId | None = None
+) -> Explained:
+    """Account for a turn's last request, or for that of one of its steps.
+
+    What it repeats is told in view of the request before it, or of the last one of ``compare``.
+    """
+    turn, steps = await _turn(parts, turn_id)
+    index = len(steps) - 1 if step_index is None else step_index
+    if not 0 <= index < len(steps):
+        raise NotFound(f"Turn {turn_id} has no request {index}; it has {len(steps)}.")
+    told = await rebuilt(parts, turn, steps, index)
+    before = await _body_before(parts, turn, steps, index) if compare is None else await _last_body(parts, compare)
+    common, total = shared(before, told.body)
+    return replace(told, shared_bytes=common, total_bytes=total)
+
+
+async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -> Explained:
+    """Write the request of a step again."""
+    step, plan = steps[index], steps[index].plan
+    front, form = await _kept(parts, plan.front), await _kept(parts, plan.form)
+    if front is None or form is None:
+        raise NotFound(f"What request {index} of turn {turn.id} was made from is no longer kept.")
+    removed: list[str] = []
+    sections = Sections(
+        front=loads(Front, front),
+        turn_seq=turn.turn_seq,
+        message=turn.user_message,
+        turns=shown_turns(await _gathered(parts, turn, plan, removed), turn),
+        artifacts=await _artifacts(parts, plan, removed),
+        contextualised=plan.contextualised,
+        rounds=rounds_before(steps, index),
+    )
+    how = msgspec.json.decode(form)
+    prompt = lay_out(cut(sections, plan.shrunk) if plan.shrunk else sections)
+    prompt = await _as_sent(parts, prompt, plan, how)
+    request = ProviderRequest(
+        model_id=step.model_id,
+        prompt=prompt,
+        max_output_tokens=how["max_output_tokens"],
+        cache_key=turn.session_id,
+        options=how["options"],
+    )
+    written = written_again(how["form"], request)
+    return Explained(
+        thread_id=turn.session_id,
+        branch_id=turn.branch_id,
+        turn_id=turn.id,
+        step_index=index,
+        provider=step.provider,
+        model=step.model_id,
+        usage=step.usage,
+        plan=plan,
+        system=prompt.system,
+        messages=prompt.messages,
+        body=msgspec.json.decode(written.body),
+        matches=written.sha256 == plan.request_sha256,
+        removed=tuple(removed),
+    )
+
+
+def rounds_before(steps: Sequence[Step], index: int) -> tuple[Message, ...]:
+    """Write what a turn's steps said and were told before the one at ``index``."""
+    messages: list[Message] = []
+    for step, after in pairwise(steps[: index + 1]):
+        messages.extend(render_rounds((*step.items, *after.inputs), running=True))
+    return tuple(messages)
+
+
+async def _turn(parts: Parts, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
+    turn = await parts.store.turns.get(turn_id)
+    if turn is None:
+        raise NotFound(f"There is no turn {turn_id}.", hint="`cix show --json` names them.")
+    steps = await parts.store.turns.steps(turn_id)
+    if not steps:
+        raise NotFound(f"No model was asked in turn {turn_id}.", hint="It failed or was answered before that.")
+    return turn, steps
+
+
+async def _kept(parts: Parts, sha256: str | None) -> str | None:
+    return None if sha256 is None else await parts.texts.read(sha256)
+
+
+async def _gathered(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Turn, ...]:
+    if plan.gathered is None:
+        return ()
+    first, last = plan.gathered
+    turns = await parts.store.turns.history(turn.branch_id, limit=last - first + 1, before=last + 1)
+    missing = {*range(first, last + 1)} - {found.turn_seq for found in turns}
+    removed.extend(f"turn {seq}" for seq in sorted(missing))
+    return tuple(found for found in turns if found.turn_seq >= first)
+
+
+async def _artifacts(parts: Parts, plan: Plan, removed: list[str]) -> tuple[Artifact, ...]:
+    found = []
+    for placed in plan.retrieved:
+        chunk = await parts.store.chunks.get(placed.chunk_id)
+        if chunk is None:
+            removed.append(f"artifact {placed.chunk_id}")
+        else:
+            found.append(Artifact(chunk=chunk, score=placed.similarity))
+    return tuple(found)
+
+
+async def _as_sent(parts: Parts, prompt: Prompt, plan: Plan, how: Json) -> Prompt:
+    """Black out what was blacked out, put pictures in their places, and mark what was marked."""
+    spans = await _kept(parts, plan.redactions)
+    if spans is not None:
+        prompt = apply(prompt, msgspec.json.decode(spans, type=tuple[tuple[int, int, int], ...]))
+    prompt = await with_pictures(parts.store.contents, prompt)
+    return replace(prompt, markers=tuple(how["markers"]))
+
+
+async def _body_before(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -> Json:
+    """Write the request before this one again: of the same turn, or of the one before; None where there was none."""
+    if index > 0:
+        return (await rebuilt(parts, turn, steps, index - 1)).body
+    before = await parts.store.turns.history(turn.branch_id, limit=1, before=turn.turn_seq)
+    return await _last_body(parts, before[0].id) if before else None
+
+
+async def _last_body(parts: Parts, turn_id: TurnId) -> Json:
+    try:
+        turn, steps = await _turn(parts, turn_id)
+        return (await rebuilt(parts, turn, steps, len(steps) - 1)).body
+    except NotFound:
+        return None

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.turn import Phase
+from contextinfinity.errors import LedgerClosed, NotFound, OutOfOrder
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import answer_turn, commit_turn, final_turn, new_turn
+from contextinfinity.threads import Turn
+from contextinfinity.threads.ledger import LedgerThreads
+
+Q, A = Turn("user", "Q"), Turn("assistant", "A")
+
+
+@pytest.fixture
+def log(ledger_path: Path) -> Iterator[LedgerThreads]:
+    """A log on the same file as the ``ledger``, as another worker has it."""
+    log = LedgerThreads(SqliteStore(ledger_path), patience=0)
+    yield log
+    log.close()
+
+
+@pytest.mark.req("THREAD-1")
+def test_a_thread_outlasts_its_process(ledger_path: Path) -> None:
+    for count in range(3):
+        log = LedgerThreads(SqliteStore(ledger_path))
+        assert log.history("a", 20) == [Q, A] * count
+        log.add("a", Q)
+        log.add("a", A)
+        log.close()
+
+
+@pytest.mark.req("THREAD-1", "THREAD-4")
+def test_another_worker_reads_a_turn_at_once(log: LedgerThreads, ledger_path: Path) -> None:
+    other = LedgerThreads(SqliteStore(ledger_path))
+    thread = other.get_or_create("a")
+    for turn in (Q, A, Q):
+        log.add("a", turn)
+        assert other.history("a", 20)[-1] == turn
+    assert thread.turns == [Q, A, Q]
+    other.clear("a")
+    assert log.history("a", 20) == []
+    other.close()
+
+
+@pytest.mark.req("THREAD-13")
+async def test_what_is_logged_is_final_nobodys_and_outside_recovery(log: LedgerThreads, ledger: SqliteStore) -> None:
+    log.add("a", Q)
+    session = await ledger.sessions.find(Owner(), "a")
+    assert session is not None
+    (turn,) = await ledger.turns.history(session.active_branch)
+    assert (turn.phase, turn.owner, turn.metadata) == (Phase.DONE, None, {"threads": 1})
+    assert await ledger.workers.dead() == ()
+    assert await ledger.jobs.list() == ()
+
+
+@pytest.mark.req("THREAD-6")
+async def test_clearing_deletes_nothing(log: LedgerThreads, ledger: SqliteStore) -> None:
+    log.add("a", Q)
+    before = log.identity("a")
+    log.clear("a")
+    log.clear("a")
+    assert log.identity("a") != before
+    session = await ledger.sessions.find(Owner(), "a")
+    assert session is not None
+    old, new = await ledger.branches.list(session.id)
+    assert (f"branch {old.id}", f"branch {new.id}") == (before, log.identity("a"))
+    assert [turn.user_message.rendered_text for turn in await ledger.turns.history(old.id)] == ["Q"]
+
+
+@pytest.mark.req("THREAD-9")
+async def test_somebody_elses_thread_is_not_there(log: LedgerThreads, ledger: SqliteStore) -> None:
+    theirs = await ledger.sessions.create(NewSession(owner=Owner(user_id="anna"), external_id="a"))
+    log.add("a", Q)
+    assert log.get(theirs.id) is None
+    assert log.history(theirs.id, 20) == []
+    for write in (lambda: log.add(theirs.id, Q), lambda: log.get_or_create(theirs.id)):
+        with pytest.raises(NotFound):
+            write()
+    log.clear(theirs.id)
+    assert await ledger.turns.history(theirs.active_branch) == ()
+    assert len(await ledger.sessions.list(Owner())) == 1
+
+
+async def test_a_session_is_found_by_its_own_id_too(log: LedgerThreads, ledger: SqliteStore) -> None:
+    log.add("a", Q)
+    session = await ledger.sessions.find(Owner(), "a")
+    assert session is not None
+    log.add(session.id, A)
+    assert log.history("a", 20) == [Q, A]
+
+
+async def test_turns_of_the_engine_are_read_as_question_and_answer(log: LedgerThreads, ledger: SqliteStore) -> None:
+    log.add("a", Q)
+    session = await ledger.sessions.find(Owner(), "a")
+    assert session is not None
+    await answer_turn(ledger, session.active_branch, "one", "two")
+    await ledger.turns.accept(new_turn(session.active_branch, "three"))
+    assert log.history("a", 20) == [Q, Turn("user", "one"), Turn("assistant", "two"), Turn("user", "three")]
+    with pytest.raises(OutOfOrder):
+        log.add("a", A)
+
+
+async def test_a_turn_waits_until_the_engine_has_committed_its_own(ledger: SqliteStore, ledger_path: Path) -> None:
+    log = LedgerThreads(SqliteStore(ledger_path), patience=60)
+    log.get_or_create("a")
+    session = await ledger.sessions.find(Owner(), "a")
+    assert session is not None
+    turn = await final_turn(ledger, session.active_branch, "one", "two")
+    adding = asyncio.create_task(asyncio.to_thread(log.add, "a", Q))
+    await asyncio.sleep(0)
+    await commit_turn(ledger, turn)
+    await adding
+    assert log.history("a", 20) == [Turn("user", "one"), Turn("assistant", "two"), Q]
+    log.close()
+
+
+def test_a_long_thread_is_read_in_pages(log: LedgerThreads) -> None:
+    said = [Turn("user" if number % 7 else "assistant", str(number)) for number in range(300)]
+    with ThreadPoolExecutor(1) as pool:
+        for turn in said:
+            pool.submit(log.add, "a", turn).result()
+    thread = log.get("a")
+    assert thread is not None
+    assert thread.turns == said
+    for most in (2, 3, 50, 299):
+        window = log.history("a", most)
+        assert window == said[-len(window) :]
+        assert len(window) >= most
+
+
+def test_a_thread_nobody_has_takes_no_room(log: LedgerThreads) -> None:
+    held = log.get_or_create("held")
+    for number in range(20):
+        log.get_or_create(str(number))
+    gc.collect()
+    assert len(log._given) == 1
+    assert log.get("held") is held
+
+
+def test_after_it_was_closed_it_refuses(ledger_path: Path) -> None:
+    log = LedgerThreads(SqliteStore(ledger_path))
+    thread = log.get_or_create("a")
+    log.close()
+    log.close()
+    for use in (lambda: log.add("a", Q), lambda: log.history("a", 20), lambda: thread.turns, lambda: log.get(new_id())):
+        with pytest.raises(LedgerClosed):
+            use()
