@@ -58,10 +58,8 @@ SETTLED_SECONDS = 0.005
 """What a round still does once its request is out is done by then."""
 STAMP = "0" * 19
 """Stands in a delta where the moment will be at which it is sent."""
-
 KEY = "BENCH_KEY"
 """The variable of a key; it opens nothing, and is looked for in everything that comes."""
-
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 Says = Callable[[bytes], AsyncIterator[bytes]]
@@ -79,13 +77,8 @@ class Vendor:
     def settings(self, port: int) -> ModelSettings:
         """Give what config.toml would say of it."""
         url = f"http://127.0.0.1:{port}" + ("" if self.provider == "anthropic" else "/v1")
-        return ModelSettings(
-            provider=self.provider,  # type: ignore[arg-type]
-            model_id=self.model_id,
-            base_url=url,
-            api_key_env=KEY,
-            context_limit=1_000_000,
-        )
+        said = {"model_id": self.model_id, "base_url": url, "api_key_env": KEY, "context_limit": 1_000_000}
+        return msgspec.convert({"provider": self.provider, **said}, ModelSettings)
 
     def frames(self, answer: Answer) -> Iterator[Frame]:
         """Put an answer into its words."""
@@ -182,12 +175,9 @@ def conversation(messages: int) -> Prompt:
     for number in range(messages // 4 + 1):
         call = ToolUseBlock(tool_use_id=f"call_{number}", name="look", input={"at": text(rng, 30), "times": number})
         found = ToolResultBlock(tool_use_id=call.tool_use_id, content=(TextBlock(text=text(rng, RESULT)),))
-        said += [
-            say("user", text(rng, QUESTION)),
-            Message(role="assistant", blocks=(TextBlock(text=text(rng, 80)), call)),
-            Message(role="tool", blocks=(found,)),
-            say("assistant", text(rng, ANSWER)),
-        ]
+        asks = Message(role="assistant", blocks=(TextBlock(text=text(rng, 80)), call))
+        is_told = Message(role="tool", blocks=(found,))
+        said += [say("user", text(rng, QUESTION)), asks, is_told, say("assistant", text(rng, ANSWER))]
     shown = (*said[: messages - 1], say("user", text(rng, QUESTION)))
     system = (text(rng, 2000), text(rng, 4000))
     return Prompt(system=system, messages=shown, tools=_toolbox().specs, markers=(1, messages // 2, messages + 1))
@@ -374,8 +364,9 @@ class Looking:
         await asyncio.sleep(SETTLED_SECONDS)
         self.cost.seconds.append(time.process_time() - began)
         value = msgspec.json.decode(self._body)
-        with self.floor.timed():
-            json.dumps(value)
+        began = time.process_time()
+        json.dumps(value)
+        self.floor.seconds.append(time.process_time() - began)
         self.kilobytes.append(len(self._body) / 1000)
 
 
@@ -396,12 +387,12 @@ async def _rounds(bench: Bench, folder: Path) -> Row:
     size = [statistics.median(turn.kilobytes) for turn in turns]
     cost, bare = [turn.cost.p50 for turn in turns], [turn.floor.p50 for turn in turns]
     added = [(cost[at + 1] - cost[at]) / (size[at + 1] - size[at]) for at in (0, 1)]
+    shown = [f"{ms:.3g} ms at {kb:.0f} KB" for ms, kb in zip(cost, size, strict=True)]
     growth = max(added[1], 0.0) / max(added[0], 1e-6)
     return Row(
         what=f"{count} tool rounds in a turn, CPU of a round: what a KB adds to the late ones, by the early ones",
         figure=f"≤ {GROWTH:g}",
-        measured=f"{growth:.2f}: "
-        + ", ".join(f"{ms:.3g} ms at {kb:.0f} KB" for ms, kb in zip(cost, size, strict=True)),
+        measured=f"{growth:.2f}: {', '.join(shown)}",
         floor=", ".join(f"{ms:.2g}" for ms in bare) + " ms",
         ratio=cost[-1] / bare[-1],
         reached=growth <= GROWTH,

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contextinfinity import threads as threads
+    import contextinfinity.threads as threads
     from contextinfinity.context import ContextualMessagesResult as ContextualMessagesResult
     from contextinfinity.context import build_contextual_messages as build_contextual_messages
     from contextinfinity.engine.engine import Engine as Engine

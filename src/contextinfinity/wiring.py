@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from contextinfinity.engine.engine import Engine
     from contextinfinity.engine.parts import Model, Models
     from contextinfinity.prompt.budget import Ceilings
+    from contextinfinity.prompt.redact import Redactor
     from contextinfinity.providers.contract import Provider
     from contextinfinity.providers.opening import Lines
     from contextinfinity.settings import ModelSettings, Settings
@@ -44,7 +47,11 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
     )
     keep = timedelta(minutes=stream.keep_journal_minutes)
     setup = Setup(
-        tools=_toolbox(settings), ceilings=_ceilings(settings), folds=settings.compaction.enabled, keep_journals=keep
+        tools=_toolbox(settings),
+        ceilings=_ceilings(settings),
+        redactor=_redactor(settings),
+        folds=settings.compaction.enabled,
+        keep_journals=keep,
     )
     return Engine(open_store(settings), journals, models, setup)
 
@@ -128,6 +135,25 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
 
     reserve = settings.budget.response_reserve_tokens
     return Model(name=name, provider=provider, model_id=model_id, reserve=reserve, options=options)
+
+
+def _redactor(settings: Settings) -> Redactor | None:
+    """Put together what blacks text out; None where nothing is to be hidden."""
+    from contextinfinity.prompt.redact import all_of, by_patterns
+
+    general, found = settings.general, []
+    if general.redact_patterns:
+        try:
+            found.append(by_patterns(general.redact_patterns))
+        except re.error as error:
+            raise SettingsError(f"general.redact_patterns: {error.pattern!r} is no pattern: {error}.") from error
+    if general.redact_with is not None:
+        module, _, name = general.redact_with.partition(":")
+        try:
+            found.append(getattr(import_module(module), name))
+        except (ImportError, AttributeError) as error:
+            raise SettingsError(f"general.redact_with: {general.redact_with} cannot be loaded: {error}.") from error
+    return all_of(found) if found else None
 
 
 def _ceilings(settings: Settings) -> Ceilings:

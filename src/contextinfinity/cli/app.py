@@ -16,6 +16,7 @@ from contextinfinity.cli.ask import ask
 from contextinfinity.cli.branches import branches, fork, rollback, switch
 from contextinfinity.cli.chat import chat
 from contextinfinity.cli.config import config
+from contextinfinity.cli.context import context
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.sessions import sessions, show
@@ -25,7 +26,7 @@ from contextinfinity.errors import ContextInfinityError
 app = typer.Typer(
     name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-for command in (chat, ask, sessions, show, branches, switch, fork, rollback, pin, pins, unpin, config, doctor):
+for command in (chat, ask, sessions, show, context, branches, switch, fork, rollback, pin, pins, unpin, config, doctor):
     app.command()(command)
 
 

@@ -15,16 +15,17 @@ from msgspec import Struct
 
 from contextinfinity.domain.events import Event, FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
-from contextinfinity.domain.message import ContentBlock, Message, say
+from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.engine.explain import Explained, explain
+from contextinfinity.engine.lifecycle import Lifecycle
 from contextinfinity.engine.parts import Asked
-from contextinfinity.engine.service import Service
 from contextinfinity.engine.watch import Stamped, finished, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.prompt.budget import check_pins_limit
 from contextinfinity.storage.journal import parse_event_id
 from contextinfinity.tools.toolbox import Toolbox
 
@@ -64,7 +65,7 @@ class _Sending(Struct, frozen=True, kw_only=True):
     retry_of: TurnId | None = None
 
 
-class Engine(Service):
+class Engine(Lifecycle):
     """Answers messages and keeps them."""
 
     @property
@@ -104,7 +105,7 @@ class Engine(Service):
     async def accept(self, thread_id: str, content: Content, **how: Unpack[How]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
         sending = _Sending(**how)
-        if isinstance(content, str) and not content.strip():
+        if not _says_something(content):
             raise InvalidInput("The message is empty.", hint="Say something.")
         model = self.models.named(sending.model)
         owner = Owner(user_id=sending.user_id or "local", org_id=sending.org_id or "")
@@ -168,8 +169,11 @@ class Engine(Service):
         return await self.store.branches.rollback(branch, to=to, state=state)
 
     async def pin(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> State:
-        """Keep a fact in every prompt, word for word."""
-        return await self.store.states.pin(await self.branch_of(await self.session(thread_id), branch_id), fact)
+        """Keep a fact in every prompt, word for word; refused beyond ``budget.pins_limit_tokens``."""
+        branch = await self.branch_of(await self.session(thread_id), branch_id)
+        pinned = (await self.store.states.head(branch)).pinned_facts
+        check_pins_limit(pinned, fact, self.models.named(None).counter, self.setup.ceilings.pins)
+        return await self.store.states.pin(branch, fact)
 
     async def unpin(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> State:
         """Let go of the fact of that number."""
@@ -191,6 +195,12 @@ class Engine(Service):
         if branch is None or branch.session_id != session.id:
             raise NotFound(f"Thread {session.id} has no branch {branch_id}.", hint="`cix branches` lists them.")
         return branch.id
+
+
+def _says_something(content: Content) -> bool:
+    if isinstance(content, str):
+        return bool(content.strip())
+    return any(not isinstance(block, TextBlock) or block.text.strip() for block in content)
 
 
 async def _thread(engine: Engine, thread_id: str, owner: Owner) -> tuple[Session, bool]:

@@ -18,6 +18,9 @@ from contextinfinity.engine.step import INTERRUPTED, Heard, until_done_or_cancel
 from contextinfinity.storage.journal import Journal
 from contextinfinity.tools.toolbox import Toolbox
 
+GOES_ON = "pause_turn"
+"""The provider paused for reasons of its own, and goes on when it is asked again."""
+
 
 async def run_tools(parts: Parts, running: Running, heard: Heard) -> bool:
     """Do what a call asks for by the tools' mode; tell whether the model is to be asked again."""
@@ -28,11 +31,13 @@ async def run_tools(parts: Parts, running: Running, heard: Heard) -> bool:
     if calls and parts.setup.tools.mode != "enabled":
         _leave(parts.setup.tools, heard, calls, journal)
         return False
+    if not calls and outcome.reason != GOES_ON:
+        return False
     if running.rounds >= parts.setup.tools.max_rounds:
         heard.problem = _too_many(parts.setup.tools.max_rounds)
         return False
     running.rounds += 1
-    if not calls:  # the provider paused for reasons of its own, and goes on when it is asked again
+    if not calls:
         return True
     work = asyncio.create_task(_run(parts.setup.tools, heard, calls, journal))
     heard.interrupted = await until_done_or_cancelled(parts, running, work)

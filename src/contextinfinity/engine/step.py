@@ -151,6 +151,8 @@ async def listen(model: Model, written: Written, heard: Heard, show: Callable[[]
 def take(event: ProviderEvent, heard: Heard, journal: Journal) -> None:
     """Keep one thing the provider said."""
     match event:
+        case TextDelta(text=""):
+            pass
         case TextDelta(text=text):
             journal.append("text", {"text": text}, shown=len(text.encode()))
             heard.pieces.append(text)

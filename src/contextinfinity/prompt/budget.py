@@ -6,9 +6,13 @@ comes before shrinking. The same figures decide when turns fold and what is sent
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from contextinfinity.domain.plan import Budget
+from contextinfinity.errors import Refused
+from contextinfinity.text.tokens import Counter
 
 SMALLEST_WINDOW = 2048
 
@@ -45,6 +49,16 @@ def share_out(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget
         fold_trigger=trigger,
         verbatim_window=min(ceilings.verbatim_window, trigger // 4),
     )
+
+
+def check_pins_limit(pinned: Sequence[str], fact: str, counter: Counter, limit: int) -> None:
+    """Refuse a fact that would make the pinned ones too many; the figures say by how much."""
+    there, more = sum(map(counter.count, pinned)), counter.count(fact)
+    if fact not in pinned and there + more > limit:
+        raise Refused(
+            f"Pinned facts may take {limit} tokens; those there are take {there}, this one {more}.",
+            hint="Unpin one, say it in fewer words, or raise budget.pins_limit_tokens.",
+        )
 
 
 class BudgetReport(Struct, frozen=True, kw_only=True):

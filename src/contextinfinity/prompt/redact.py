@@ -34,6 +34,11 @@ def by_patterns(patterns: Sequence[str]) -> Redactor:
     return find
 
 
+def all_of(redactors: Sequence[Redactor]) -> Redactor:
+    """Hide what any of them names."""
+    return lambda text: [span for redactor in redactors for span in redactor(text)]
+
+
 def redact(prompt: Prompt, redactor: Redactor) -> tuple[Prompt, tuple[Span, ...]]:
     """Hide what the redactor names; gives the prompt and what was hidden where."""
     spans: list[Span] = []

@@ -26,6 +26,10 @@ SQLITE = "sqlite:///"
 Tokens = Annotated[int, Meta(ge=0, le=1_000_000)]
 Table = Annotated[dict[str, Any], Meta(extra={"form": "a table", "hidden": True})]
 Tables = Annotated[tuple[dict[str, Any], ...], Meta(extra={"form": "a list of tables", "hidden": True})]
+Patterns = Annotated[tuple[str, ...], Meta(extra={"form": "a list of regular expressions"})]
+EntryPoint = Annotated[
+    str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", extra={"form": 'a function, written as "module:function"'})
+]
 Price = Annotated[float, Meta(ge=0, le=1_000_000)]
 Hours = Annotated[float, Meta(gt=0, le=87_600)]
 Text = Annotated[str, Meta(min_length=1, extra={"form": "a text that is not empty"})]
@@ -62,6 +66,13 @@ class General(Struct, frozen=True, kw_only=True):
         BUILT_IN
     )
     data_dir: Annotated[FilePath, Meta(description="The folder that holds everything.")] = "~/.contextinfinity"
+    redact_patterns: Annotated[
+        Patterns, Meta(description="What never leaves the machine: matches are sent as [redacted], and kept as said.")
+    ] = ()
+    redact_with: Annotated[
+        EntryPoint | None,
+        Meta(description="A Python function that names what to hide: it is given a text and gives (start, end) pairs."),
+    ] = None
 
 
 class Budget(Struct, frozen=True, kw_only=True):

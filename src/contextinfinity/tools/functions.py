@@ -82,7 +82,7 @@ def _arguments_of(function: Function, name: str) -> type[msgspec.Struct]:
         if parameter.default is parameter.empty:
             fields.append((parameter.name, kind, msgspec.NODEFAULT))
         else:  # left out: the function's own default counts, whatever it is
-            fields.append((parameter.name, kind | msgspec.UnsetType if kind is not Any else Any, msgspec.UNSET))
+            fields.append((parameter.name, kind | msgspec.UnsetType, msgspec.UNSET))
     return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
 
 

@@ -29,7 +29,7 @@ def back_to_the_default() -> Iterator[None]:
 @pytest.mark.parametrize("storage", [Storage(threads="redis"), Storage(threads="redis", threads_shadow="ledger")])
 def test_a_backend_that_is_not_built_yet_is_named(storage: Storage) -> None:
     threads.use(Settings(storage=storage))
-    with pytest.raises(SettingsError, match="storage.threads is .redis."):
+    with pytest.raises(SettingsError, match=r"storage\.threads is .redis."):
         threads.get_thread("a")
 
 
@@ -37,7 +37,7 @@ def test_a_backend_that_is_not_built_yet_is_named(storage: Storage) -> None:
 def test_a_shadow_is_refused_rather_than_ignored(shadow: str) -> None:
     settings = Settings(storage=Storage(threads_shadow=shadow))  # type: ignore[arg-type]
     threads.use(settings)
-    with pytest.raises(SettingsError, match="storage.threads_shadow"):
+    with pytest.raises(SettingsError, match=r"storage\.threads_shadow"):
         threads.add_turn("a", Q)
 
 

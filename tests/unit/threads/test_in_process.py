@@ -40,7 +40,7 @@ def test_at_the_bound_a_new_thread_is_refused_and_nothing_is_lost() -> None:
     log, registry = small(threads=3)
     for name in "abc":
         log.add(name, HELLO)
-    with pytest.raises(Refused, match="3 threads already.*ledger"):
+    with pytest.raises(Refused, match=r"3 threads already.*ledger"):
         log.add("d", HELLO)
     with pytest.raises(Refused):
         log.get_or_create("d")

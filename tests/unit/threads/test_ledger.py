@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import BranchId, new_id
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.turn import Phase
+from contextinfinity.domain.turn import Exchange, Phase
+from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.errors import LedgerClosed, NotFound, OutOfOrder
+from contextinfinity.storage.contract import Turns
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import answer_turn, commit_turn, final_turn, new_turn
 from contextinfinity.threads import Turn
@@ -109,14 +114,35 @@ async def test_turns_of_the_engine_are_read_as_question_and_answer(log: LedgerTh
         log.add("a", A)
 
 
+class Telling:
+    """The turns of a store; it tells when one could not be recorded."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self.refused = threading.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._turns, name)
+
+    async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[LedgerTurn, ...]:
+        try:
+            return await self._turns.record(branch_id, exchanges)
+        except OutOfOrder:
+            self.refused.set()
+            raise
+
+
 async def test_a_turn_waits_until_the_engine_has_committed_its_own(ledger: SqliteStore, ledger_path: Path) -> None:
-    log = LedgerThreads(SqliteStore(ledger_path), patience=60)
+    store = SqliteStore(ledger_path)
+    telling = Telling(store.turns)
+    store.turns = cast("Turns", telling)
+    log = LedgerThreads(store, patience=60)
     log.get_or_create("a")
     session = await ledger.sessions.find(Owner(), "a")
     assert session is not None
     turn = await final_turn(ledger, session.active_branch, "one", "two")
     adding = asyncio.create_task(asyncio.to_thread(log.add, "a", Q))
-    await asyncio.sleep(0)
+    assert await asyncio.to_thread(telling.refused.wait, 30)
     await commit_turn(ledger, turn)
     await adding
     assert log.history("a", 20) == [Turn("user", "one"), Turn("assistant", "two"), Q]
@@ -137,12 +163,11 @@ def test_a_long_thread_is_read_in_pages(log: LedgerThreads) -> None:
         assert len(window) >= most
 
 
+@pytest.mark.req("THREAD-14")
 def test_a_thread_nobody_has_takes_no_room(log: LedgerThreads) -> None:
-    held = log.get_or_create("held")
-    for number in range(20):
-        log.get_or_create(str(number))
+    held, dropped = log.get_or_create("held"), weakref.ref(log.get_or_create("dropped"))
     gc.collect()
-    assert len(log._given) == 1
+    assert dropped() is None
     assert log.get("held") is held
 
 

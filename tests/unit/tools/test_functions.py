@@ -205,7 +205,7 @@ def test_a_function_without_a_docstring_is_described_by_nothing_or_by_what_is_gi
         ),
         ("Args:\n        city: Its name.\n            Note: in English.", {"city": "Its name. Note: in English."}),
         ("Args:\n        city: Its name,\n            days: no number.", {"city": "Its name, days: no number."}),
-        ("Args:\n        city: Its name\n        such as: Paris.", {"city": "Its name such as: Paris."}),
+        ("Args:\n        city: Its name\n        example: Paris.", {"city": "Its name example: Paris."}),
         ("Args:\n        city: A\n        *days: B\n        **unit: C", {"city": "A", "days": "B", "unit": "C"}),
         ("Args:\n        unit: C or F: one of them.", {"unit": "C or F: one of them."}),
         ("Args:\n        city: Its name.\n\n    Returns:\n        days: none.", {"city": "Its name."}),

@@ -238,19 +238,26 @@ async def test_a_tool_is_given_up_when_its_time_is_over_whatever_it_says_then() 
     assert (text_of(result), result.is_error) == ("tool took longer than 0.01 s and was given up.", True)
 
 
-async def test_what_comes_after_the_time_is_over_is_passed_over() -> None:
-    go_on, gone = threading.Event(), threading.Event()
+@pytest.mark.parametrize("late", [None, ValueError("too late")])
+async def test_what_comes_after_the_time_is_over_is_passed_over(late: Exception | None) -> None:
+    go_on, running = threading.Event(), []
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
 
     def stuck() -> None:
+        running.append(threading.current_thread())
         go_on.wait()
-        gone.set()
-        raise ValueError("too late")
+        if late is not None:
+            raise late
 
     assert (await run(stuck, timeout_seconds=0.01)).is_error
     go_on.set()
-    async with asyncio.timeout(30):
-        while not gone.is_set():
-            await asyncio.sleep(0)
+    await asyncio.to_thread(running[0].join)
+    heard = asyncio.Event()
+    loop.call_soon(heard.set)  # behind what the thread has told the loop
+    await heard.wait()
+    assert not complaints
 
 
 async def test_a_turn_that_is_stopped_takes_its_tool_along() -> None:
@@ -320,6 +327,18 @@ async def test_an_async_function_runs_where_everything_else_does() -> None:
     assert text_of(await run(look, who="Ada", times="2")) == "Ada 2 True"
     assert text_of(await run(functools.partial(look, "Ada"), times=1)) == "Ada 1 True"
     assert text_of(await run(Looker(), who="Ada")) == "Ada 0 True"
+
+
+async def test_an_async_function_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("no thread is left")
+
+    async def look() -> str:
+        return "seen"
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert text_of(await run(look)) == "seen"
+    assert text_of(await run(lambda: "seen")) == "RuntimeError: no thread is left"
 
 
 # --- the tools there are

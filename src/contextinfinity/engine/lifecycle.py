@@ -34,7 +34,7 @@ MARK_SECONDS = 2.0
 """How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
 
 
-class Service:
+class Lifecycle:
     """One process's share of the work on a ledger."""
 
     def __init__(self, store: Store, journals: JournalFolder, models: Models, setup: Setup | None = None) -> None:

@@ -1,0 +1,90 @@
+"""``cix context``: what the model saw in a turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.options import Means, command
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.working import Work
+    from contextinfinity.engine.explain import Explained
+
+LAST = "last"
+
+TurnRef = Annotated[str, typer.Argument(metavar="TURN_ID", help="A turn's id, or last.", show_default=False)]
+Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Compare with this turn's request.")]
+Whole = Annotated[bool, typer.Option("--body", help="Print the whole request as it was sent.")]
+
+
+@command
+def context(means: Means, turn: TurnRef, compare: Other = None, body: Whole = False) -> None:
+    """Show what the model saw in a turn, part by part, and whether that is what was sent."""
+    from contextinfinity.cli.printing import print_json
+    from contextinfinity.cli.working import working
+
+    with working(means) as work:
+        told = work.do(
+            work.client.conversations.explain(
+                _turn(work, means, turn), compare=None if compare is None else _turn(work, means, compare)
+            )
+        )
+    if means.as_json:
+        print_json(told)
+    elif body:
+        print_json(told.body)
+    else:
+        _print(told, compared=compare is not None)
+
+
+def _turn(work: Work, means: Means, reference: str) -> str:
+    """Give a turn's id; ``last`` is the last turn of the conversation spoken in last."""
+    from contextinfinity.cli.places import place
+    from contextinfinity.errors import NotFound
+
+    if reference != LAST:
+        return reference
+    thread_id, branch_id = place(work, means, LAST, None)
+    shown = work.do(work.client.conversations.show(thread_id, branch_id=branch_id, limit=1))
+    if not shown.turns:
+        raise NotFound("Nothing was said in the last conversation yet.")
+    return shown.turns[-1].turn_id
+
+
+def _print(told: Explained, *, compared: bool) -> None:
+    from contextinfinity.cli.printing import print_table, remark
+
+    plan = told.plan
+    rows = [(section.name, str(section.tokens), _source(section.source)) for section in plan.sections]
+    print_table(("section", "tokens", "from"), [*rows, ("all", str(plan.tokens), "")])
+    for placed in plan.retrieved:
+        remark(f"artifact {placed.chunk_id}, score {placed.similarity:.2f}, place {placed.rank}")
+    for left in plan.left_out:
+        remark(f"left out: {left.what}: {left.reason}")
+    for step in plan.shrink_steps:
+        remark(f"shrunk: {step}")
+    remark(_facts(told, compared))
+
+
+def _source(source: object) -> str:
+    if isinstance(source, list | tuple):
+        return f"turns {source[0]}–{source[-1]}"
+    return "" if source is None else f"turn {source}"
+
+
+def _facts(told: Explained, compared: bool) -> str:
+    usage, other = told.usage, "the other request" if compared else "the request before"
+    share = 100 * told.shared_bytes / told.total_bytes if told.total_bytes else 0
+    cost = "unknown" if usage.cost is None else f"${usage.cost:.6f}"
+    facts = [
+        f"turn {told.turn_id}, request {told.step_index}, {told.provider} {told.model}",
+        f"{usage.input_tokens} tokens in, {usage.cached_tokens} of them cached, {usage.output_tokens} out, cost {cost}",
+        f"{share:.0f}% repeat the beginning of {other}",
+    ]
+    if told.plan.epoch_reason:
+        facts.append(f"a new front: {told.plan.epoch_reason}")
+    facts.extend(f"gone since: {what}" for what in told.removed)
+    facts.append("written again: the same as was sent" if told.matches else "written again: NOT what was sent")
+    return "\n".join(facts)

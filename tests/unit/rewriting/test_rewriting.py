@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from contextinfinity.rewriting import FollowUp, Rewritten, rewrite, rewrite_query
+from contextinfinity.threads import Turn
+
+ASKED = FollowUp(latest_user_message="who are his children", thread_id="a")
+
+
+class Failing:
+    async def rewrite(self, follow_up: FollowUp) -> Rewritten:
+        raise ValueError(follow_up.latest_user_message)
+
+
+class Hanging:
+    async def rewrite(self, follow_up: FollowUp) -> Rewritten:
+        await asyncio.Event().wait()
+        return Rewritten(query="too late")
+
+
+@pytest.mark.req("REWRITE-6")
+@pytest.mark.parametrize(
+    "history", [[], [Turn("user", "Who is Donald Trump?")], [{"role": "user", "content": "Who is Donald Trump?"}]]
+)
+async def test_a_message_comes_back_in_its_own_words(history: list[Turn | dict[str, str]]) -> None:
+    words = "  who are\nhis children "
+    assert await rewrite_query(words, history, "Likes politics.", thread_id="a", user_id="anna") == words
+
+
+@pytest.mark.req("REWRITE-2")
+@pytest.mark.parametrize(("rewriter", "reason"), [(Failing(), "ValueError"), (Hanging(), "TimeoutError")])
+async def test_on_any_failure_the_original_words_go_on(
+    rewriter: Failing | Hanging, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="contextinfinity.rewriting")
+    assert await rewrite(rewriter, ASKED, patience=0.01) == Rewritten(query="who are his children")
+    assert caplog.messages == [f"thread 'a': the rewriter was left out after {reason}"]
+
+
+async def test_a_caller_that_stops_waiting_stops_the_rewriter() -> None:
+    rewriting = asyncio.create_task(rewrite(Hanging(), ASKED))
+    await asyncio.sleep(0)
+    rewriting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await rewriting
