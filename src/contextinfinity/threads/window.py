@@ -26,7 +26,7 @@ def window_start(turns: Sequence[Turn], most: int, *, whole: bool) -> int | None
     opening = _last_of("user", turns, cut)
     answer = _last_of("assistant", turns, len(turns) - 1)
     asked = None if answer is None else _last_of("user", turns, answer)
-    if not whole and opening is None:
+    if not whole and (opening is None or asked is None):
         return None
     return min(cut if opening is None else opening, cut if asked is None else asked)
 

@@ -74,4 +74,6 @@ def check_blobs(tables: Tables, *messages: Message | None) -> set[str]:
 def _texts_in_use(tables: Tables) -> set[str]:
     systems = (session.system for session in tables.sessions.values() if session.system is not None)
     summaries = (state.summary for state in tables.states.values())
-    return {wire.text_hash(text).hex() for text in (*systems, *summaries)}
+    plans = (*(step.plan for step in tables.steps.values()), *tables.questions.values())
+    named = {name for plan in plans for name in (plan.front, plan.form, plan.redactions) if name is not None}
+    return named | {wire.text_hash(text).hex() for text in (*systems, *summaries)}

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import ImageBlock, Message, ToolResultBlock
+from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.work import Backlog, Job
 from contextinfinity.errors import InvalidInput, JobLost, NotFound, TurnLost, WorkerLost
@@ -24,6 +25,7 @@ from contextinfinity.testing.builders import (
     final_turn,
     later_than,
     new_branch,
+    new_step,
     new_turn,
     turn_in,
 )
@@ -279,6 +281,18 @@ class WorkSuite:
         assert await store.contents.collect(older_than=SOON) == 1
         assert await store.contents.blob(shown) == (b"shown", "image/png")
         assert await store.contents.blob(idle) is None
+
+    @pytest.mark.req("CTX-10")
+    async def test_what_a_plan_refers_to_is_never_collected(self, store: Store) -> None:
+        branch = await new_branch(store)
+        turn = await turn_in(store, branch.id, Phase.CONTEXT_PREPARED)
+        front, form, spans, idle = [await store.contents.keep_text(text) for text in ("front", "form", "spans", "idle")]
+        step = replace(new_step(), plan=Plan(front=front, form=form, redactions=spans))
+        turn = await store.turns.open_step(turn.id, WORKER, step)
+        await later_than(turn.updated_at)
+        assert await store.contents.collect(older_than=SOON) == 1
+        assert [await store.contents.text(name) for name in (front, form, spans)] == ["front", "form", "spans"]
+        assert await store.contents.text(idle) is None
 
     async def test_a_message_cannot_show_a_blob_that_is_not_kept(self, store: Store) -> None:
         branch = await new_branch(store)
