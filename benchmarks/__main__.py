@@ -11,6 +11,7 @@ from rich.console import Console
 
 from benchmarks import (
     answering,
+    assembly,
     branching,
     disk,
     exchange,
@@ -18,6 +19,7 @@ from benchmarks import (
     journal,
     many_writers,
     opening,
+    prefix,
     report,
     upkeep,
     wires,
@@ -34,6 +36,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "journal": journal.run,
     "answering": answering.run,
     "wires": wires.run,
+    "prefix": prefix.run,
+    "assembly": assembly.run,
     "upkeep": upkeep.run,
 }
 

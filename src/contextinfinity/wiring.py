@@ -180,4 +180,5 @@ def _toolbox(settings: Settings) -> Toolbox:
         allow_parallel=tools.allow_parallel,
         timeout_seconds=tools.timeout_seconds,
         max_rounds=tools.max_rounds,
+        max_result_chars=tools.max_result_chars,
     )

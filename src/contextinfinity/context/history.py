@@ -10,6 +10,8 @@ from contextinfinity.threads.window import DEFAULT, window_start
 
 MOST_CHARACTERS = 96_000
 """About 24,000 tokens; the newest ``DEFAULT`` turns are there whatever they take."""
+MESSAGE_CHARACTERS = 16
+"""What a message takes besides its words."""
 FIRST_LOOK = 64
 
 
@@ -26,8 +28,8 @@ def load_history(thread_id: str) -> History:
     """Read the earlier turns; nothing is made and nothing is changed."""
     most = FIRST_LOOK
     turns = threads.get_history(thread_id, most)
-    while len(turns) >= most and sum(len(turn.content) for turn in turns) <= MOST_CHARACTERS:
-        most *= 4
+    while len(turns) >= most and (size := sum(map(_size, turns))) <= MOST_CHARACTERS:
+        most = max(2 * most, len(turns) * MOST_CHARACTERS // size + DEFAULT)  # as many as these let expect
         turns = threads.get_history(thread_id, most)
     shown = turns[window_start(turns, _that_fit(turns), whole=True) :]
     is_cut = len(shown) < len(turns) or len(turns) >= most
@@ -38,8 +40,12 @@ def _that_fit(turns: list[Turn]) -> int:
     """Count the newest turns that stay within the bound together."""
     room, count = MOST_CHARACTERS, 0
     for turn in reversed(turns):
-        room -= len(turn.content)
+        room -= _size(turn)
         if room < 0:
             break
         count += 1
     return max(count, DEFAULT)
+
+
+def _size(turn: Turn) -> int:
+    return len(turn.content) + MESSAGE_CHARACTERS

@@ -6,6 +6,8 @@ The order of things: the sections are measured; what does not fit is taken out (
 
 from __future__ import annotations
 
+from itertools import accumulate, chain
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -48,12 +50,16 @@ def assemble(
     """Put the prompt of a step together. ``limit`` is what it may take (default: what the budget leaves);
     ``reason`` says why its front is a new one."""
     limit = frame.budget.input_limit if limit is None else limit
-    shrunk = shrink(sections, measure, limit) if measure.total(sections) > limit else None
-    shown = cut(sections, shrunk) if shrunk else sections
+    counted = measure.sections(sections)
+    shrunk = shrink(sections, measure, limit) if sum(section.tokens for section in counted) > limit else None
+    if shrunk is None:
+        shown = sections
+    else:
+        shown = cut(sections, shrunk)
+        counted = measure.sections(shown)
     prompt = lay_out(shown)
     check_pins(prompt, sections)
     prompt, spans = redact(prompt, frame.redactor) if frame.redactor else (prompt, ())
-    counted = measure.sections(shown)
     total = sum(section.tokens for section in counted)
     retrieved = sum(artifact.chunk.token_est for artifact in shown.artifacts)
     plan = Plan(
@@ -83,15 +89,10 @@ def check_pins(prompt: Prompt, sections: Sections) -> None:
 
 def _marked(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> Prompt:
     """Mark the prefixes worth caching: none that is shorter than the model's caches take."""
-    places = []
-    before, tokens = 0, 0
-    systems = len(prompt.system)
-    for place in markers(shown, prompt):
-        tokens += sum(map(measure.text, prompt.system[before : place + 1]))
-        tokens += measure.messages(prompt.messages[max(0, before - systems) : max(0, place + 1 - systems)])
-        before = place + 1
-        if tokens >= frame.abilities.min_cache_tokens:
-            places.append(place)
+    sizes = chain(map(measure.text, prompt.system), map(measure.message, prompt.messages))
+    least = frame.abilities.min_cache_tokens
+    first = next((place for place, tokens in enumerate(accumulate(sizes)) if tokens >= least), None)
+    places = [place for place in markers(shown, prompt) if first is not None and place >= first]
     return replace(prompt, markers=tuple(places))
 
 
@@ -99,11 +100,11 @@ def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:
     """Account for what was gathered and not shown."""
     if shrunk is None:
         return ()
-    left = [
-        LeftOut(what=f"artifact {artifact.chunk.id}", reason="it did not fit", tokens=artifact.chunk.token_est)
-        for artifact in sections.artifacts[shrunk.artifacts :]
-        if shrunk.artifacts is not None
-    ]
+    left = []
+    if shrunk.artifacts is not None and (gone := sections.artifacts[shrunk.artifacts :]):
+        tokens = sum(artifact.chunk.token_est for artifact in gone)
+        what = f"artifacts from place {shrunk.artifacts + 1} on"
+        left.append(LeftOut(what=what, reason="they did not fit", tokens=tokens))
     if shrunk.lines_to and sections.turns:
         stretch = f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}"
         left.append(LeftOut(what=stretch, reason="a line each in the summary; they did not fit"))

@@ -16,6 +16,8 @@ sent can be written again.
 
 from __future__ import annotations
 
+import re
+
 from contextinfinity.domain.message import Json, Message, TextBlock, ToolResultBlock, say
 from contextinfinity.domain.plan import Front
 from contextinfinity.domain.prompt import Prompt, ToolSpec
@@ -32,6 +34,8 @@ MEMORIES = "What is known from earlier conversations:"
 SUMMARY = "[Summary of the conversation up to here]"
 UNDERSTOOD = "[I have read the summary and go on from there.]"
 CONTEXTUALISED = "[The same, made explicit]"
+
+_WRAPPING = re.compile(r"<(?=\s*/?\s*artifact)", re.IGNORECASE)
 
 
 def lay_out(sections: Sections) -> Prompt:
@@ -88,9 +92,7 @@ def current_message(sections: Sections) -> Message:
 
 def artifact_text(artifact: Artifact) -> str:
     """Wrap a retrieved piece so that nothing in it can end the wrapping."""
-    body = artifact.chunk.rendered_text.replace("<artifact", "<\u200bartifact").replace(
-        "</artifact", "<\u200b/artifact"
-    )
+    body = _WRAPPING.sub("<\u200b", artifact.chunk.rendered_text)
     return f'<artifact said-by="{artifact.chunk.side}">\n{body}\n</artifact>'
 
 

@@ -9,6 +9,7 @@
     7  standing memories
     8  an error that says what to change
 
+Before all of them goes the model's own thinking in this turn: no vendor takes it back once anything before it changed.
 Pins and the user's words are never touched. It acts on one request; nothing that is kept is changed.
 """
 
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock
 from contextinfinity.domain.plan import Shrunk
 from contextinfinity.errors import ProviderError
-from contextinfinity.prompt.cutting import HEAD, TAIL, Place, cut, line, trim
+from contextinfinity.prompt.cutting import HEAD, TAIL, Place, cut, line, trim, without_thinking
 from contextinfinity.prompt.layout import artifact_text, current_message
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Sections, Shown
@@ -32,20 +33,25 @@ LONG = 2000
 SLICE = 400
 """Characters that stay of the best artifact before it goes."""
 SHORTEST_SUMMARY = 200
+NEARLY = 64
+"""Tokens by which the savings of a cut may be guessed too low; borders and rounding make one more with each cut."""
 
 
 def shrink(sections: Sections, measure: Measure, limit: int) -> Shrunk:
     """Find the first cuts with which a prompt fits; the same input always gives the same."""
     total = measure.total(sections)
-    for shrunk, saved in _cuts(sections, measure):
-        if total - saved <= limit and measure.total(cut(sections, shrunk)) <= limit:
+    for unsure, (shrunk, saved) in enumerate(_cuts(sections, measure), start=NEARLY):
+        if total - saved - unsure <= limit and measure.total(cut(sections, shrunk)) <= limit:
             return shrunk
     raise _too_large(sections, measure, limit)
 
 
 def _cuts(sections: Sections, measure: Measure) -> Iterator[tuple[Shrunk, int]]:
     """Give ever deeper cuts, each with about what it saves in all."""
-    shrunk, saved = Shrunk(thinking=False), 0
+    shrunk, rounds = Shrunk(thinking=False), sections.rounds
+    saved = measure.messages(rounds) - measure.messages([*map(without_thinking, rounds)])
+    if saved:
+        yield shrunk, saved
     steps = (_fewer_artifacts, _shorter_texts, _fewer_turns, _shorter_summary, _fewer_memories)
     for step in steps:
         for shrunk, more in step(sections, measure, shrunk):  # noqa: B020 - each step goes on from the last cut
@@ -85,20 +91,22 @@ def _long_texts(shown: Shown, measure: Measure) -> Iterator[tuple[Place, int]]:
 
 def _fewer_turns(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
     """Turns become lines, the oldest first; a call and the turn that brings its results go together."""
-    after = [*sections.turns[1:], Shown(turn_seq=sections.turn_seq, messages=(current_message(sections),))]
-    waiting = 0
-    for shown, following in zip(sections.turns, after, strict=True):
-        places = _places(shrunk.trimmed, shown.turn_seq)
+    here = Shown(turn_seq=sections.turn_seq, messages=(current_message(sections),))
+    trimmed, waiting = shrunk.trimmed, 0
+    for shown, following in pairwise([*sections.turns, here]):
+        seq = shown.turn_seq
+        places = _places(trimmed, range(seq, seq + 1))
         messages = cut(replace(sections, turns=(shown,)), Shrunk(trimmed=places)).turns[0].messages
         waiting += measure.messages(messages) - measure.text(line(shown))
         if not _brings_results(following):
-            yield (shrunk := replace(shrunk, lines_to=shown.turn_seq)), waiting
+            later = _places(trimmed, range(seq + 1, here.turn_seq + 1))
+            yield (shrunk := replace(shrunk, lines_to=seq, trimmed=later)), waiting
             waiting = 0
 
 
-def _places(trimmed: Sequence[int], turn_seq: int) -> tuple[int, ...]:
+def _places(trimmed: Sequence[int], turns: range) -> tuple[int, ...]:
     triples = zip(*[iter(trimmed)] * 3, strict=True)
-    return tuple(number for triple in triples if triple[0] == turn_seq for number in triple)
+    return tuple(number for triple in triples if triple[0] in turns for number in triple)
 
 
 def _brings_results(shown: Shown) -> bool:
@@ -112,18 +120,18 @@ def _shorter_summary(sections: Sections, measure: Measure, shrunk: Shrunk) -> It
         *(max(SHORTEST_SUMMARY, len(whole) * share // 8) for share in (6, 4, 2, 1)),
         SHORTEST_SUMMARY,
     ]
+    saved = measure.text(whole)  # at most; these cuts are so few that each may be measured
     for longer, shorter in pairwise(lengths):
         if shorter < longer:
-            saved = measure.text(whole[:longer]) - measure.text(whole[:shorter])
             yield (shrunk := replace(shrunk, summary=shorter)), saved
+            saved = 0
 
 
 def _fewer_memories(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
     memories = sections.front.memories
     if memories:
-        half = len(memories) // 2
-        yield (shrunk := replace(shrunk, memories=half)), measure.text(memories[half:])
-        yield replace(shrunk, memories=0), measure.text(memories[:half])
+        yield (shrunk := replace(shrunk, memories=len(memories) // 2)), measure.text(memories)
+        yield replace(shrunk, memories=0), 0
 
 
 def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderError:
@@ -138,6 +146,8 @@ def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderErro
 def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:
     """Say in words what was taken out, in the order of the steps."""
     steps = []
+    if not shrunk.thinking and any(without_thinking(message) != message for message in sections.rounds):
+        steps.append("the model's thinking in this turn: left out")
     if shrunk.artifacts is not None:
         steps.append(f"artifacts: {shrunk.artifacts} of {len(sections.artifacts)} kept")
     if shrunk.slice is not None:

@@ -73,5 +73,7 @@ class _Naming:
             count += 1
             digest = hashlib.sha256(f"{count}:{given}".encode(errors="surrogatepass")).hexdigest()
             name = f"call_{digest}"[: min(self._longest, 29)]
+            if not self._fits(name):  # some take no underscore
+                name = digest[: self._longest]
         self._used.add(name)
         return name

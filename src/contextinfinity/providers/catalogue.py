@@ -227,11 +227,8 @@ def _overridden(found: Abilities, model_id: str, overrides: Mapping[str, Json]) 
     prices = {PRICE_FIELDS[key]: given.pop(key) for key in PRICE_FIELDS if key in given}
     if prices:
         known = {} if found.prices is None else msgspec.structs.asdict(found.prices)
-        if not {"input", "output"} <= {*known, *prices}:
-            raise SettingsError(
-                f"The prices of the model {model_id} are not complete.", hint="Give both price_input and price_output."
-            )
-        given["prices"] = Prices(**{**known, **prices})
+        both = {**known, **prices}
+        given["prices"] = Prices(**both) if {"input", "output"} <= both.keys() else None  # the cost is then unknown
     return msgspec.structs.replace(found, **given) if given else found
 
 
@@ -239,8 +236,9 @@ def _checked(key: str, value: Json, model_id: str) -> Json:
     wanted = FIELDS[key]
     number = isinstance(value, int | float) and not isinstance(value, bool)
     fits = isinstance(value, bool) if wanted is bool else number and (wanted is float or isinstance(value, int))
-    if not fits or (number and value < (1 if wanted is int else 0)):
-        words = {bool: "true or false", int: "a whole number above zero", float: "a price, not below zero"}
+    least = 1 if wanted is int and key != "min_cache_tokens" else 0
+    if not fits or (number and value < least):
+        words = {bool: "true or false", int: f"a whole number, at least {least}", float: "a price, not below zero"}
         raise SettingsError(
             f"{key} of the model {model_id} is {value!r}.", hint=f"Give {words[wanted]} in config.toml."
         )

@@ -23,6 +23,8 @@ from contextinfinity.providers.waits import retry_after
 
 LONGEST_QUOTE = 300
 LONGEST_BODY = 20_000
+SOMEBODY = "The provider"
+"""Stands for the vendor's name where it is not known."""
 SHORTEST_SECRET = 8
 """What stands for a key where none is needed ("none", "ollama") is an ordinary word; a key is longer."""
 
@@ -54,6 +56,8 @@ KINDS: dict[str, Kind] = {
     "garbled": Kind("the answer cannot be understood", "Check that base_url speaks the vendor's protocol."),
     "provider": Kind("the request failed", "Try again, or choose another model."),
 }
+
+KEY_HINT = "Check the environment variable {}, and what its key is allowed to use."
 
 BY_CODE: dict[str, str] = {
     # Anthropic: error.type, error.details.error_code
@@ -147,13 +151,16 @@ def failure(
     *,
     model_id: str = "",
     secrets: Iterable[str] = (),
+    key_env: str = "",
 ) -> ProviderError:
-    """Tell what an answer that is none means."""
+    """Tell what an answer that is none means; ``key_env`` is the variable that holds the key."""
     error = _error_in(body)
     kind = _kind(status, error)
     sent = {name.lower(): value for name, value in (headers or {}).items()}
     wait = retry_after(sent) if KINDS[kind].retryable else None
-    failed = _error(kind, vendor, status=status, said=scrub(_said(error), secrets), model_id=model_id, wait=wait)
+    said = _quoted(scrub(_said(error), secrets))
+    hint = KEY_HINT.format(key_env) if kind == "authentication" and key_env else ""
+    failed = _error(kind, vendor, status=status, why=said, model_id=model_id, wait=wait, hint=hint)
     failed.retryable = failed.retryable and sent.get("x-should-retry") != "false"
     return failed
 
@@ -163,7 +170,7 @@ def failure_in_stream(vendor: str, error: Json, *, model_id: str = "", secrets: 
     inner = _error_in(error)
     kind = _kind(None, inner)
     kind = "server" if kind == "provider" else kind
-    return _error(kind, vendor, said=scrub(_said(inner), secrets), model_id=model_id)
+    return _error(kind, vendor, why=_quoted(scrub(_said(inner), secrets)), model_id=model_id)
 
 
 def connection_failure(
@@ -172,9 +179,9 @@ def connection_failure(
     """Tell why nobody was reached, or why the connection broke."""
     causes = list(_causes(error))
     if any(isinstance(cause, TimeoutError) or "Timeout" in type(cause).__name__ for cause in causes):
-        return timed_out(vendor, address)
+        return _error("time_out", f"{vendor} at {_place(address)}")
     words = next((str(cause) for cause in reversed(causes) if str(cause)), type(error).__name__)
-    failed = _error("connection", f"{vendor} at {_place(address)}", said=scrub(words, secrets))
+    failed = _error("connection", f"{vendor} at {_place(address)}", why=_quoted(scrub(words, secrets)))
     # A certificate or an address that is wrong now is wrong the next time too.
     wrong = any(
         isinstance(cause, ssl.SSLError) or type(cause).__name__ in ("UnsupportedProtocol", "InvalidURL")
@@ -184,20 +191,14 @@ def connection_failure(
     return failed
 
 
-def timed_out(vendor: str, address: str, seconds: float | None = None) -> ProviderError:
-    """Say that nothing came for too long."""
-    waited = "" if seconds is None else f"waited {seconds:g} seconds"
-    return _error("time_out", f"{vendor} at {_place(address)}", why=waited)
-
-
-def cut_off(vendor: str = "The provider") -> ProviderError:
+def cut_off(vendor: str = SOMEBODY) -> ProviderError:
     """Say that a stream ended before the provider's last word."""
     return _error("connection", vendor, why="the answer was cut off before it was complete")
 
 
 def garbled(vendor: str, what: str, *, secrets: Iterable[str] = ()) -> ProviderError:
     """Say that an answer is not in the vendor's form; ``what`` says where."""
-    return _error("garbled", vendor, why=scrub(what, secrets))
+    return _error("garbled", vendor, why=_short(scrub(what, secrets)))
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
@@ -212,18 +213,17 @@ def _error(
     kind: str,
     vendor: str,
     *,
-    said: str = "",
     why: str = "",
     status: int | None = None,
     model_id: str = "",
     wait: float | None = None,
+    hint: str = "",
 ) -> ProviderError:
     entry = KINDS[kind]
     model = f" {model_id}" if model_id else ""
     number = "" if status is None else f" ({status})"
-    quote = f"“{_short(said).rstrip('.')}”" if said.strip() else _short(why)
-    message = f"{vendor}{model}: {entry.what}{number}" + (f": {quote}." if quote else ".")
-    return ProviderError(message, kind=kind, hint=entry.hint, retryable=entry.retryable, retry_after=wait)
+    message = f"{vendor}{model}: {entry.what}{number}" + (f": {why}." if why else ".")
+    return ProviderError(message, kind=kind, hint=hint or entry.hint, retryable=entry.retryable, retry_after=wait)
 
 
 def _kind(status: int | None, error: Mapping[str, Json] | str) -> str:
@@ -296,6 +296,10 @@ def _said(error: Mapping[str, Json] | str) -> str:
         if words and isinstance(words, str | list | dict):
             return words if isinstance(words, str) else msgspec.json.encode(words).decode()
     return ""
+
+
+def _quoted(said: str) -> str:
+    return f"“{_short(said).rstrip('.')}”" if said.strip() else ""
 
 
 def _short(said: str) -> str:

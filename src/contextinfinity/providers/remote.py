@@ -7,8 +7,9 @@ it counted has come.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import msgspec
 
@@ -25,6 +26,8 @@ from contextinfinity.providers.sse import events
 from contextinfinity.text.tokens import counter_of
 
 DONE = "[DONE]"
+REST_SECONDS = 2.0
+"""How long to wait for what may follow the last word."""
 LARGEST_REPLY = 64 * 1024 * 1024
 
 
@@ -77,35 +80,54 @@ class RemoteProvider:
         model_id = written.request.model_id
         reply = self._wire.accumulate()
         async with self._connection.post(self._wire.path, written.body, model_id) as arrived:
-            streamed, done = arrived.media_type == "text/event-stream", False
-            if streamed:
-                async for name, data in events(arrived.chunks):
+            if arrived.streams:
+                stream, done = events(arrived.chunks), False
+                async for name, data in stream:
                     if done := data == DONE:
                         break
                     for piece in self._take(reply, name, data):
                         yield piece
+                    if reply.ended:
+                        await self._rest(reply, stream)
+                        break
                 if not (reply.ended or done):
                     return  # it was cut: whoever listens sees that the last word is missing
-            whole = reply.whole() if streamed else await self._read(arrived)
-        finished = self._wire.read(whole, self.abilities(model_id))
+            whole = reply.whole() if arrived.streams else await self._read(arrived)
+        finished = self._wire.read(self._scrubbed(whole), self.abilities(model_id))
         text = "".join(block.text for block in blocks_of(finished.items) if isinstance(block, TextBlock))
-        if text and not streamed:
+        if text and not arrived.streams:
             yield TextDelta(text=text)
         yield finished
 
+    async def _rest(self, reply: Accumulator, stream: AsyncIterator[tuple[str, str]]) -> None:
+        """Take what comes after the last word, a count of tokens perhaps; nothing that goes wrong there counts."""
+        with suppress(Exception):
+            async with asyncio.timeout(REST_SECONDS):
+                async for name, data in stream:
+                    if data == DONE:
+                        return
+                    self._take(reply, name, data)
+
     def _take(self, reply: Accumulator, name: str, data: str) -> Sequence[TextDelta]:
-        data = scrub(data, self._connection.secrets)
+        secrets = self._connection.secrets
+        data = scrub(data, secrets)
         try:
             event = msgspec.json.decode(data)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             if "truncated" in str(error):  # the last event of a stream that broke off inside it
                 raise cut_off(self.name) from None
             raise garbled(self.name, f"{error}: {data[:100]}") from None
-        return reply.take(name, event)
+        return [TextDelta(text=scrub(piece.text, secrets)) for piece in reply.take(name, event)]
+
+    def _scrubbed(self, whole: Json) -> Json:
+        """Take keys out of a reply, however they were written."""
+        text = msgspec.json.encode(whole).decode()
+        clean = scrub(text, self._connection.secrets)
+        return whole if clean == text else msgspec.json.decode(clean)
 
     async def _read(self, arrived: Arrived) -> Json:
         """Read the reply of a server that does not stream, or is none of the kind."""
-        body = b""
+        body = bytearray()
         async for chunk in arrived.chunks:
             body += chunk
             if len(body) > LARGEST_REPLY:
@@ -113,5 +135,5 @@ class RemoteProvider:
         text = scrub(body.decode("utf-8", "replace"), self._connection.secrets)
         try:
             return msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             raise garbled(self.name, f"{arrived.media_type or 'no content type'}: {text[:200]}") from None

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from contextinfinity.domain.prompt import Finished, ProviderEvent, Retry, TextDelta
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.failures import cut_off
+from contextinfinity.providers.failures import SOMEBODY, cut_off
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
@@ -29,13 +29,14 @@ async def retrying(
     attempt: Callable[[], AsyncIterator[ProviderEvent]],
     policy: RetryPolicy,
     *,
+    vendor: str = SOMEBODY,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     random: Callable[[], float] = random.random,
 ) -> AsyncIterator[ProviderEvent]:
     """Ask until an answer begins, at most ``policy.attempts`` times.
 
     An attempt that ends before its first word without ``Finished`` was cut, and counts as failed. One that is cut
-    after it ends the stream, as a cut stream ends.
+    after it ends the stream, as a cut stream ends. ``vendor`` is who is asked, for what people are told.
     """
     tried = 0
     while True:
@@ -50,7 +51,7 @@ async def retrying(
                     return
             if said:
                 return
-            failed = cut_off()
+            failed = cut_off(vendor)
         except ProviderError as error:
             if said or not error.retryable:
                 raise

@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ from contextinfinity.errors import ProviderError
 from contextinfinity.providers.failures import connection_failure, failure
 
 CONNECT_SECONDS = 10.0
+EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""How a stream of events begins."""
 NO_KEY = "none"
 """Stands for a key where a server asks for none; the SDK wants something."""
 LEFT_SECONDS = 0.25
@@ -42,6 +45,8 @@ class Arrived(Struct, frozen=True, kw_only=True):
 
     media_type: str
     chunks: AsyncIterator[bytes]
+    streams: bool = True
+    """Whether it comes as a stream of events; not what a server says counts, but what it sends."""
 
 
 class Connection:
@@ -67,6 +72,8 @@ class Connection:
         import httpx2
 
         response = None
+        if self._client is None:  # importing takes a second; others go on meanwhile
+            await asyncio.to_thread(import_module, self.address.sdk)
         try:
             client = self._opened()  # held until the answer has come: one that nobody holds closes itself
             response = await client.post(
@@ -78,7 +85,9 @@ class Connection:
             )
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             chunks = response.aiter_bytes()
-            yield Arrived(media_type=kind, chunks=chunks)
+            first = await anext(chunks, b"")
+            streams = kind == "text/event-stream" or first.lstrip().startswith(EVENTS)
+            yield Arrived(media_type=kind, chunks=_again(first, chunks), streams=streams)
             await _read_to_end(chunks)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, self._sdk_error()) as error:
             raise self._told(error, model_id) from None  # the cause may hold the key
@@ -122,11 +131,17 @@ class Connection:
             from anthropic import AsyncAnthropic
 
             return AsyncAnthropic(api_key=key, base_url=self.address.base_url, max_retries=0, timeout=patience)
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, Omit
 
-        client = AsyncOpenAI(api_key=key, base_url=self.address.base_url, max_retries=0, timeout=patience)
-        if self.address.vendor != "openai":  # whose account it is there is nobody else's business
-            client.organization = client.project = None
+        if self.address.vendor == "openai":
+            return AsyncOpenAI(api_key=key, base_url=self.address.base_url, max_retries=0, timeout=patience)
+        # What the environment says for OpenAI is nobody else's business.
+        lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
+        unsent: Any = {line.partition(":")[0].strip(): Omit() for line in lines if ":" in line}
+        client = AsyncOpenAI(
+            api_key=key, base_url=self.address.base_url, max_retries=0, timeout=patience, default_headers=unsent
+        )
+        client.organization = client.project = None
         return client
 
     def _sdk_error(self) -> type[Exception]:
@@ -148,6 +163,13 @@ class Connection:
             return failure(vendor, status, body, headers, model_id=model_id, secrets=secrets)
         place = str(getattr(self._client, "base_url", self.address.base_url or ""))
         return connection_failure(vendor, place, error, secrets=secrets)
+
+
+async def _again(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Give what was read already, then what follows."""
+    yield first
+    async for chunk in rest:
+        yield chunk
 
 
 async def _read_to_end(chunks: AsyncIterator[bytes]) -> None:

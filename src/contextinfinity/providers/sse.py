@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from contextinfinity.providers.failures import garbled
+from contextinfinity.providers.failures import SOMEBODY, garbled
 
 LONGEST_EVENT = 64 * 1024 * 1024
 _MARK = b"\xef\xbb\xbf"
@@ -17,8 +17,9 @@ _MARK = b"\xef\xbb\xbf"
 class SseDecoder:
     """Takes bytes, gives events. What is left when the stream ends comes with ``close``."""
 
-    def __init__(self, longest: int = LONGEST_EVENT) -> None:
+    def __init__(self, longest: int = LONGEST_EVENT, vendor: str = SOMEBODY) -> None:
         self._longest = longest
+        self._vendor = vendor
         self._rest: list[bytes] = []  # pieces of a line whose end has not come: joined once, however many there are
         self._rest_size = 0
         self._after_return = False  # a line feed that comes next belongs to the line end before
@@ -47,7 +48,7 @@ class SseDecoder:
             self._rest.append(tail)
             self._rest_size += len(tail)
         if self._rest_size + self._data_size > self._longest:
-            raise garbled("The provider", f"an event of more than {self._longest} bytes")
+            raise garbled(self._vendor, f"an event of more than {self._longest} bytes")
         return found
 
     def close(self) -> list[tuple[str, str]]:
@@ -79,9 +80,9 @@ class SseDecoder:
         return found
 
 
-async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, str]]:
-    """Give the events of a stream as they come."""
-    decoder = SseDecoder()
+async def events(chunks: AsyncIterator[bytes], vendor: str = SOMEBODY) -> AsyncIterator[tuple[str, str]]:
+    """Give the events of a stream of that vendor as they come."""
+    decoder = SseDecoder(vendor=vendor)
     async for chunk in chunks:
         for event in decoder.feed(chunk):
             yield event

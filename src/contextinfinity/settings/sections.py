@@ -118,6 +118,9 @@ class Tools(Struct, frozen=True, kw_only=True):
     max_rounds: Annotated[
         int, Meta(ge=1, le=10_000, description="How often one turn may run tools before it is ended.")
     ] = 25
+    max_result_chars: Annotated[
+        int, Meta(ge=100, le=100_000_000, description="A longer result of a tool is cut to its two ends.")
+    ] = 200_000
 
 
 class Retrieval(Struct, frozen=True, kw_only=True):

@@ -68,6 +68,7 @@ class InProcessThreads:
             if self._characters + size > self._most_characters:
                 raise Refused(f"The threads of this process hold {self._characters:,} characters already.", hint=ROOM)
             self.get_or_create(thread_id).turns.append(turn)
+            self._empty.pop(thread_id, None)
             self._count(thread_id, size)
 
     def clear(self, thread_id: str) -> None:

@@ -44,6 +44,8 @@ class Toolbox:
     allow_parallel: bool = False
     timeout_seconds: float = 60.0
     max_rounds: int = 25
+    max_result_chars: int = 200_000
+    """A longer result is cut: its two ends stay."""
     _tools: dict[str, Tool] = field(default_factory=dict)
 
     def add(self, function: Function, *, name: str | None = None, description: str | None = None) -> Function:
@@ -61,23 +63,23 @@ class Toolbox:
 
     async def run(self, call: ToolCallItem) -> ToolResultBlock:
         """Run one call; always gives a result."""
-        patience = asyncio.timeout(self.timeout_seconds)
         try:
             tool = self._tools.get(call.name)
             if tool is None:
                 raise InvalidInput(f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.")
-            async with patience:
-                value = await _called(tool, tool.bind(call.arguments))
-            return ToolResultBlock(tool_use_id=call.call_id, content=_content(value))
+            arguments = tool.bind(
+                msgspec.json.decode(msgspec.json.encode(call.arguments))
+            )  # what was said stays as it is
         except InvalidInput as error:
             return failed(call, error.message)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _is_stopped():
-                raise
-            if patience.expired():
-                return failed(call, f"{call.name} took longer than {self.timeout_seconds:g} s and was given up.")
-            log.warning("the tool %s failed", call.name, exc_info=True)
-            return failed(call, f"{type(error).__name__}: {error}")
+        running = asyncio.create_task(_outcome(call, tool, arguments, self.max_result_chars), name=f"tool-{call.name}")
+        try:
+            done, _ = await asyncio.wait({running}, timeout=self.timeout_seconds)
+        finally:
+            running.cancel()  # one that does not care for it is left behind
+        if not done:
+            return failed(call, f"{call.name} took longer than {self.timeout_seconds:g} s and was given up.")
+        return running.result()
 
 
 def failed(call: ToolCallItem, why: str) -> ToolResultBlock:
@@ -85,10 +87,31 @@ def failed(call: ToolCallItem, why: str) -> ToolResultBlock:
     return ToolResultBlock(tool_use_id=call.call_id, content=(TextBlock(text=_text(why)),), is_error=True)
 
 
-def _is_stopped() -> bool:
-    """Tell whether it is we who are cancelled, and not something that a tool waited for."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+async def _outcome(call: ToolCallItem, tool: Tool, arguments: dict[str, Any], longest: int) -> ToolResultBlock:
+    """Call a function and make a result of whatever comes of it."""
+    try:
+        content = _content(await _called(tool, arguments))
+        return ToolResultBlock(tool_use_id=call.call_id, content=tuple(_cut(block, longest) for block in content))
+    except BaseException as error:  # an exit, an interrupt, anything: it ends the tool and nothing else
+        log.warning("the tool %s failed", call.name, exc_info=True)
+        return failed(call, f"{type(error).__name__}: {_words_of(error)}"[:longest])
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(it cannot say what)"
+
+
+def _cut(block: ContentBlock, longest: int) -> ContentBlock:
+    """Leave the two ends of a text that is too long."""
+    if not isinstance(block, TextBlock) or len(block.text) <= longest:
+        return block
+    half = longest // 2
+    left_out = len(block.text) - 2 * half
+    text = f"{block.text[:half]}\n[… {left_out} characters left out …]\n{block.text[-half:]}"
+    return msgspec.structs.replace(block, text=text)
 
 
 async def _called(tool: Tool, arguments: dict[str, Any]) -> object:

@@ -8,7 +8,7 @@ import pytest
 
 from contextinfinity import context
 from contextinfinity.context import ContextBuilder, build_contextual_messages
-from contextinfinity.context.history import FIRST_LOOK, MOST_CHARACTERS
+from contextinfinity.context.history import FIRST_LOOK, MESSAGE_CHARACTERS, MOST_CHARACTERS
 from contextinfinity.context.memories import LONGEST_SNIPPET
 from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.testing.threads import unused, using
@@ -56,7 +56,7 @@ async def test_of_a_very_long_thread_the_newest_that_fill_the_bound_are_shown(ca
     caplog.set_level(logging.INFO, logger="contextinfinity.context")
     result = await build_contextual_messages(filled(1000, size=1000), "and now?")
     history = result.short_term_history
-    assert len(history) == MOST_CHARACTERS // 1000
+    assert len(history) == MOST_CHARACTERS // (1000 + MESSAGE_CHARACTERS)
     assert (history[0]["role"], history[-1]["content"].rstrip(".")) == ("user", "999")
     assert caplog.messages[0].endswith(f"turns loaded {len(history)}, older ones left out")
 

@@ -122,6 +122,18 @@ def test_prices_of_the_config_win_one_by_one() -> None:
     assert own == Prices(input=1, output=2.5)
 
 
+def test_a_price_without_the_other_leaves_the_cost_unknown() -> None:
+    for half in ({"price_input": 1}, {"price_output": 1}, {"price_cached": 1}):
+        assert abilities_of("openai_chat", "mine", {"context_limit": 9, **half}).prices is None
+    assert abilities_of("openai", "gpt-5", {"price_input": 7}).prices is not None, "the other is in its row"
+
+
+def test_a_cache_without_a_least_size_can_be_configured() -> None:
+    assert abilities_of("anthropic", "claude-opus-5", {"min_cache_tokens": 0}).min_cache_tokens == 0
+    with pytest.raises(SettingsError, match="min_cache_tokens"):
+        abilities_of("anthropic", "claude-opus-5", {"min_cache_tokens": -1})
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -131,7 +143,6 @@ def test_prices_of_the_config_win_one_by_one() -> None:
         {"max_output_tokens": 1.5},
         {"tools": 1},
         {"price_input": -1},
-        {"price_input": 1},
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_name(wrong: dict[str, Any]) -> None:

@@ -152,3 +152,11 @@ async def test_a_cancel_while_waiting_ends_it() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert attempts.begun == attempts.closed == 1
+
+
+async def test_who_was_cut_off_is_named() -> None:
+    attempts = Attempts([])
+    with pytest.raises(ProviderError, match="^acme: .*cut off.*4 times"):
+        await all_of(retrying(attempts, POLICY, vendor="acme", sleep=attempts.wait))
+    with pytest.raises(ProviderError, match="^The provider: "):
+        await all_of(attempts.run())

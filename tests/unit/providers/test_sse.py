@@ -94,3 +94,13 @@ async def test_events_come_from_pieces_as_they_arrive() -> None:
         yield b"data: tail"
 
     assert [event async for event in events(chunks())] == [*EXPECTED, ("", "tail")]
+
+
+async def test_who_sent_something_unreadable_is_named() -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 1_000_000
+
+    with pytest.raises(ProviderError, match="^acme: ") as caught:
+        [event async for event in events(endless(), vendor="acme")]
+    assert caught.value.kind == "garbled"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from contextinfinity.domain.message import say
-from contextinfinity.text.tokens import CHARACTERS_A_TOKEN, Counter, counter_of, estimate, estimate_message
+from contextinfinity.text.tokens import Counter, counter_of
 from contextinfinity.text.tokens.encodings import Encoding, load_tokenizer
 from contextinfinity.text.tokens.families import Family
 from contextinfinity.text.tokens.images import OTHERS
@@ -150,11 +152,42 @@ def test_a_long_text_counts_as_the_sum_of_its_words() -> None:
     assert counter_of("openai", "gpt-5").count("hello" + " world" * 200_000) == 200_001
 
 
-@pytest.mark.parametrize("name", ["o200k_base", "cl100k_base"])
-def test_a_long_text_counts_in_slices_as_it_does_whole(name: str) -> None:
-    lines = ["你好，世界。", "  indented - and dashed --", "", "It's 12,345.67 there!", "\tx = {'a': 1}  ", "\r"]
-    text = "\n".join(lines * 3_000)
-    assert Encoding(name).count(text) == load_tokenizer(name)(text)
+WHOLE = {name: load_tokenizer(name) for name in ("o200k_base", "cl100k_base")}
+BASE64 = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=120_003))
+HAN = "".join(map(chr, random.Random(1).choices(range(0x4E00, 0x9FA5), k=60_001)))
+LINES = "你好，世界。\n  indented - and dashed --\n\nIt's 12,345.67 there!\n\tx = {'a': 1}  \n\r\n"
+LONG = {
+    "lines": LINES * 3_000,
+    "comments": "foo();\n// bar\n" * 6_000,
+    "slashes": "})\n/x\n" * 12_000,
+    "blanks": " " * 130_001 + "x",
+    "one letter": "a" * 150_001,
+    "digits": "1234567" * 12_001,
+    "Russian": "слово за словом, " * 5_000,
+    "emoji": "😀👨\u200d👩\u200d👧" * 12_001,
+    "returns": "abc;\r\n\r\n/def\r\n" * 5_000,
+    "base64": BASE64,
+    "Han": HAN,
+}
+
+
+@pytest.mark.req("BUDGET-4")
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("kind", LONG)
+def test_a_long_text_counts_in_slices_as_it_does_whole(name: str, kind: str) -> None:
+    assert Encoding(name).count(LONG[kind]) == WHOLE[name](LONG[kind])
+
+
+SNIPPETS = st.text(st.sampled_from("aZé\u0301 \t\r\n/;'-_09²你。😀\u00a0\x1c"), min_size=1, max_size=40)
+
+
+@pytest.mark.req("BUDGET-4")
+@pytest.mark.parametrize("name", WHOLE)
+@settings(deadline=None, max_examples=25)
+@given(snippets=st.lists(SNIPPETS, min_size=1, max_size=3))
+def test_any_long_text_counts_in_slices_as_it_does_whole(name: str, snippets: list[str]) -> None:
+    text = "".join(snippet * (30_000 // len(snippet)) for snippet in [*snippets, *snippets])
+    assert Encoding(name).count(text) == WHOLE[name](text)
 
 
 @pytest.mark.req("BUDGET-4")
@@ -202,13 +235,28 @@ def test_an_exact_count_is_not_bent_by_small_differences() -> None:
     assert counter.scale == 1.0
 
 
+@pytest.mark.req("BUDGET-4")
 def test_an_encoding_that_proves_wrong_is_no_longer_called_exact() -> None:
     counter = fresh(exact=True)
-    for _ in range(50):
+    for _ in range(4):
+        counter.learn(1000, 1400)
+    assert counter.exact, "four reports are not enough"
+    for _ in range(10):
         counter.learn(round(1000 * counter.scale), 1400)
     assert not counter.exact
     assert counter.error > 0
     assert counter.scale == pytest.approx(1.4, rel=0.02)
+    for _ in range(5):
+        counter.learn(round(1000 * counter.scale), 1010)
+    assert counter.exact, "it was a spell of something else"
+
+
+@pytest.mark.req("BUDGET-4")
+def test_an_exact_count_is_not_bent_by_what_a_provider_adds_to_some_requests() -> None:
+    counter = fresh(exact=True)
+    for reported in (1900, 1010, 2400, 1350, 1900, 1400, 1900, 1700, 1020, 3000) * 5:
+        counter.learn(1000, reported)
+    assert (counter.exact, counter.scale, counter.error) == (True, 1.0, 0)
 
 
 def test_many_threads_count_and_learn_at_once() -> None:
@@ -234,10 +282,3 @@ def test_counts_are_remembered_without_the_texts_and_within_a_bound() -> None:
     assert len(kept) <= 100_000
     assert all(isinstance(key, int) for key in kept)
     assert encoding.count("119999") == counter_of("openai", "gpt-5").count("119999")
-
-
-def test_lengths_serve_where_no_model_is_known() -> None:
-    assert estimate("") == 0
-    assert estimate("x") == 1
-    assert estimate("x" * 4 * CHARACTERS_A_TOKEN) == 4
-    assert estimate_message(say("user", "x" * 400)) == 104

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -26,6 +27,10 @@ _BOUNDS = (0.5, 2.0)
 _LEAST_WEIGHT = 0.1
 _DRIFT = 0.1
 """An exact encoding that is this far off all the time is not the model's."""
+_AGREEING = 5
+_ALIKE = 0.02
+"""All the time: in that many reports on end, which differ from each other by no more than this. What a provider adds
+to some requests (what a search found, say) makes them differ."""
 
 
 class Counter:
@@ -37,12 +42,13 @@ class Counter:
         self._encoding = encoding(family.encoding)
         self._learned = 1.0
         self._reports = 0
+        self._latest: deque[float] = deque(maxlen=_AGREEING)
         self._lock = threading.Lock()
 
     @property
     def exact(self) -> bool:
         """Whether texts are counted as the model counts them. Borders, schemas and pictures are always estimates."""
-        return self._family.exact and not self._encoding.broken and self._correction == 1.0
+        return self._family.exact and not self._encoding.broken and self._learned == 1.0
 
     @property
     def error(self) -> float:
@@ -54,12 +60,7 @@ class Counter:
     @property
     def scale(self) -> float:
         """What the tokens of the encoding are multiplied with."""
-        return self._family.factor * self._correction
-
-    @property
-    def _correction(self) -> float:
-        learned = self._learned
-        return 1.0 if self._family.exact and abs(learned - 1.0) <= _DRIFT else learned
+        return self._family.factor * self._learned
 
     def count(self, value: Any) -> int:
         """Count a text, a message, a block, a dictionary of either, a tool, or a list of them."""
@@ -74,9 +75,19 @@ class Counter:
         if counted < _LEAST_COUNTED or not counted <= _BELIEVED * reported <= _BELIEVED**2 * counted:
             return
         with self._lock:
-            seen = min(max(self._correction * reported / counted, _BOUNDS[0]), _BOUNDS[1])
-            self._learned += (seen - self._learned) * max(_LEAST_WEIGHT, 1 / (self._reports + 2))
+            seen = min(max(self._learned * reported / counted, _BOUNDS[0]), _BOUNDS[1])
+            if self._family.exact:
+                self._doubt(seen)
+            else:
+                self._learned += (seen - self._learned) * max(_LEAST_WEIGHT, 1 / (self._reports + 2))
             self._reports += 1
+
+    def _doubt(self, seen: float) -> None:
+        """Give an exact encoding up only when report after report says the same, and something else than it does."""
+        self._latest.append(seen)
+        if len(self._latest) == _AGREEING and max(self._latest) <= min(self._latest) * (1 + _ALIKE):
+            mean = sum(self._latest) / _AGREEING
+            self._learned = mean if abs(mean - 1.0) > _DRIFT else 1.0
 
     def recall(self, scale: float, counted: int, reported: int) -> None:
         """Learn from what an earlier process counted at that scale, unless something newer was learned since."""

@@ -21,9 +21,10 @@ _GENERATION = 50_000
 """Counts in each of the two halves of a cache: the younger fills up, then the older is dropped."""
 
 _SLICE = 25_000
-"""Longer texts are counted in slices of about this many characters, so that other threads get their turn."""
-_SEAM = re.compile(r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=\n)(?=[ \t]*\S)")
-"""Where every encoding parts two words or two lines: slices that meet here count as the whole does."""
+"""Longer texts are counted in slices of at least this many characters, so that other threads get their turn."""
+_SEAM = re.compile(r"(?<=\S)(?=[ \t])|(?<=[\r\n])(?=[^\s/])|(?<=[0-9])(?=[A-Za-z])")
+"""Where the rules of every encoding part a text, whatever stands around: before a blank, where a line begins (a slash
+may belong to the line end before), between a digit and a letter. A text without such a place is counted whole."""
 
 
 def estimate(text: str) -> int:
@@ -114,11 +115,9 @@ def _sound(text: str) -> str:
 
 def _slices(text: str) -> Iterator[str]:
     start = 0
-    while len(text) - start > 2 * _SLICE:
-        seam = _SEAM.search(text, start + _SLICE, start + 2 * _SLICE)
-        end = seam.start() if seam else start + 2 * _SLICE
-        yield text[start:end]
-        start = end
+    while len(text) - start > 2 * _SLICE and (seam := _SEAM.search(text, start + _SLICE)):
+        yield text[start : seam.start()]
+        start = seam.start()
     yield text[start:]
 
 

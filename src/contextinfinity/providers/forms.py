@@ -1,42 +1,43 @@
-"""What the two wires of OpenAI have in common.
+"""What the wires have in common: values out of a vendor's JSON, and what has to fit into it.
 
-Values are read out of JSON that may be anything: a value of the wrong type counts as absent. What one of the two
-wires cannot say is written as a short constant text.
+Values are read out of JSON that may be anything: a value of the wrong type counts as absent. What a wire cannot say is
+written as a short constant text.
 """
 
 from __future__ import annotations
 
+import binascii
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from contextinfinity.domain.message import (
     AssistantItem,
-    ContentBlock,
     ImageBlock,
     Json,
     Message,
     MetadataItem,
     ToolCallItem,
-    ToolResultBlock,
     TranscriptItem,
     UnknownBlock,
 )
 from contextinfinity.domain.model import Abilities, cost
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Usage
-from contextinfinity.errors import ProviderError
+from contextinfinity.providers.failures import garbled
 
 CALL_ID_PATTERN = r"[A-Za-z0-9_-]+"
 LONGEST_CALL_ID = 64
+LONGEST_NAME = 64
+"""Of a tool; Anthropic takes longer ones."""
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 IMAGE_NOTE = "[an image that cannot be shown here]"
+UNKNOWN_NOTE = "[something that cannot be shown here]"
 ERROR_MARK = "[error] "
 FORMAT_NAME = "answer"
 REFUSAL: Json = {"type": "refusal"}
-
-UPSTREAM_STATE = ("previous_response_id", "conversation", "background", "prompt")
-"""Options that make an answer depend on what the provider keeps."""
 
 _LARGEST_COUNT = 2**53
 
@@ -87,9 +88,16 @@ def count_of(value: Json) -> int:
     return value if type(value) is int and 0 <= value <= _LARGEST_COUNT else 0
 
 
+def arguments_object(arguments: Json) -> dict[str, Json]:
+    """Make a call's arguments the object that every vendor demands; a model may have written something else."""
+    if isinstance(arguments, dict):
+        return arguments
+    return {} if arguments is None else {"arguments": arguments}
+
+
 def arguments_text(arguments: Json) -> str:
-    """Write a call's arguments as the JSON text that both wires want, whatever they are."""
-    return "{}" if arguments is None else msgspec.json.encode(arguments).decode()
+    """Write a call's arguments as the JSON text of an object."""
+    return msgspec.json.encode(arguments_object(arguments)).decode()
 
 
 def arguments_of(text: Json) -> Json:
@@ -102,29 +110,42 @@ def arguments_of(text: Json) -> Json:
         return text
 
 
+def safe_name(name: str, longest: int = LONGEST_NAME) -> str:
+    """Put a tool's name into the letters that vendors take: a model may have invented it."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:longest] or "tool"
+
+
+def picture(block: ImageBlock, abilities: Abilities) -> dict[str, str] | None:
+    """Give a picture as ``media_type`` and ``data``, or as a ``url``; None where it cannot be sent."""
+    source = dict_of(block.source)
+    kind, url = source.get("type"), text_of(source.get("url"))
+    media_type, data = block.media_type, "".join(text_of(source.get("data")).split())
+    if kind == "url" and url.startswith("data:"):
+        media_type, _, data = url.removeprefix("data:").partition(";base64,")
+    elif kind == "url":
+        return {"url": url} if abilities.images and url else None
+    able = abilities.images and kind in ("base64", "url") and media_type in IMAGE_TYPES and _is_base64(data)
+    return {"media_type": media_type, "data": data} if able else None
+
+
 def image_url(block: ImageBlock, abilities: Abilities) -> str | None:
     """Give the address of a picture, or the picture itself as an address; None where it cannot be sent."""
-    source = dict_of(block.source)
-    kind, data, url = source.get("type"), text_of(source.get("data")), text_of(source.get("url"))
-    if not abilities.images:
+    found = picture(block, abilities)
+    if found is None:
         return None
-    if kind == "base64" and data:
-        return f"data:{block.media_type};base64,{data}"
-    return url if kind == "url" and url else None
+    return found.get("url") or f"data:{found['media_type']};base64,{found['data']}"
 
 
-def results_first(message: Message) -> tuple[list[ToolResultBlock], list[ContentBlock]]:
-    """Part what tools gave back from what else a message says."""
-    results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-    return results, [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
+def _is_base64(data: str) -> bool:
+    try:
+        return bool(binascii.a2b_base64(data, strict_mode=True))
+    except ValueError:
+        return False
 
 
-def loop_start(messages: tuple[Message, ...]) -> int:
+def loop_start(messages: Sequence[Message]) -> int:
     """Tell where the running tool loop begins: after the last thing a person said."""
-    for place in range(len(messages) - 1, -1, -1):
-        if messages[place].role == "user" and results_first(messages[place])[1]:
-            return place + 1
-    return 0
+    return max((place + 1 for place, message in enumerate(messages) if message.role == "user"), default=0)
 
 
 def is_own(block: UnknownBlock, provider: str, types: Collection[str]) -> bool:
@@ -171,40 +192,13 @@ def cache_key(key: str) -> str:
     return key if len(key) <= 64 else hashlib.sha256(key.encode()).hexdigest()
 
 
-def with_options(
-    body: dict[str, Json], options: Json, *, vendor: str, owned: Collection[str], upstream_state: bool = False
-) -> dict[str, Json]:
-    """Add the caller's options to a body, but never over what is ``owned``.
-
-    Objects and lists that both have are joined. What would make the answer depend on the provider's memory is refused.
-    """
-    if options is not None and not isinstance(options, dict):
-        raise _refused(vendor, "the options are not a table of names and values")
-    given = {key: each for key, each in (options or {}).items() if key not in owned}
-    stateful = [key for key in UPSTREAM_STATE if given.get(key)]
-    if stateful and not upstream_state:
-        raise _refused(vendor, f"the option {stateful[0]} lets the provider keep the conversation")
-    for key, each in given.items():
-        mine = body.get(key)
-        if isinstance(mine, dict) and isinstance(each, dict):
-            each = {**mine, **each}
-        elif isinstance(mine, list) and isinstance(each, list):
-            each = mine + [one for one in each if one not in mine]
-        body[key] = each
-    return body
-
-
-def _refused(vendor: str, what: str) -> ProviderError:
-    hint = "Take it out of the model's options, or allow upstream state for that model."
-    return ProviderError(f"{vendor}: {what}; nothing was sent.", kind="bad_request", hint=hint)
-
-
-def usage_of(tokens: Usage, written: int, abilities: Abilities) -> Usage:
-    """Add to a count of tokens what they cost."""
-    cached = min(tokens.cached_tokens, tokens.input_tokens)
-    tokens = msgspec.structs.replace(tokens, cached_tokens=cached)
-    fresh = tokens.input_tokens - cached
-    return msgspec.structs.replace(tokens, cost=cost(abilities.prices, tokens, min(written, fresh)))
+def usage_of(abilities: Abilities, *, input: Json, output: Json, cached: Json, written: Json) -> Usage:
+    """Count tokens and what they cost; ``cached`` and ``written`` (to the cache) are parts of ``input``."""
+    whole = count_of(input)
+    read = min(count_of(cached), whole)
+    tokens = Usage(input_tokens=whole, output_tokens=count_of(output), cached_tokens=read)
+    spent = cost(abilities.prices, tokens, min(count_of(written), whole - read))
+    return msgspec.structs.replace(tokens, cost=spent)
 
 
 def joined(items: Iterable[TranscriptItem]) -> list[TranscriptItem]:
@@ -238,6 +232,9 @@ def notes(pairs: Iterable[tuple[str, Json]]) -> list[MetadataItem]:
     return [MetadataItem(key=key, value=value) for key, value in pairs if isinstance(value, str) and value]
 
 
-def compact(whole: Json) -> str:
+def compact(whole: Json, vendor: str) -> str:
     """Write a reply as JSON text."""
-    return msgspec.json.encode(whole).decode()
+    try:
+        return msgspec.json.encode(whole).decode()
+    except (OverflowError, UnicodeError, TypeError, RecursionError) as error:
+        raise garbled(vendor, f"the reply cannot be kept: {error}") from error

@@ -1,0 +1,240 @@
+"""Putting a request together: how long it takes, however much is stored; how large it is, however long it goes on.
+
+The chat is that of ``prefix``, held on a branch of the long session of each kept ledger, with a fold before it and
+folds in it. Timed is what happens between a durable message and the call of the model: reading back, retrieval that
+has its answer ready, the front, measuring, laying out. Each time there is a turn that was never read or counted before.
+
+For the size turns are recorded and folded as they would be; measured are whole epochs, early and late.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from benchmarks.harness import Bench, Row, Series, alternate
+from benchmarks.ledgers import LONG_NAME, ledger, long_branch
+from benchmarks.prefix import ANSWERED, ASKED, DRAIN_SECONDS, artifacts, reference_models, words
+from contextinfinity.domain.ids import BranchId, new_id, now
+from contextinfinity.domain.message import say
+from contextinfinity.domain.state import StateDraft
+from contextinfinity.domain.turn import Exchange, Phase, Turn
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.folding import fold, summarised
+from contextinfinity.engine.parts import Helpers, Parts, Running, Setup
+from contextinfinity.engine.recall import recall
+from contextinfinity.engine.texts import Texts
+from contextinfinity.prompt.assemble import Assembled, assemble
+from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.sections import Artifact, shown_turns
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import exchange, new_branch
+
+CONTEXT_MS = {1_000_000: 15.0}
+USUAL_MS = 10.0
+GROWTH = 2.0
+FLAT = 0.05
+EARLY = 500
+UNFOLDED = 10
+"""Turns that a fold leaves."""
+EPOCH = 55
+"""Turns after which a fold is due at the latest."""
+
+
+async def run(bench: Bench) -> list[Row]:
+    """Measure the time, then the size."""
+    rows = await _times(bench)
+    with bench.scratch() as folder:
+        rows.append(await _size(bench, folder))
+    return rows
+
+
+# --- time ---
+
+
+class Talk:
+    """The chat on a branch of a kept ledger, and the time it takes to put each of its requests together."""
+
+    def __init__(self, path: Path, folder: Path, turns: int) -> None:
+        self.turns, self.series, self.tokens = turns, Series(), list[int]()
+        self._store = SqliteStore(path)
+        self._rng = random.Random(turns)
+        self._ready: tuple[Artifact, ...] = ()
+        setup = Setup(helpers=Helpers(retrieve=self._retrieve))
+        models = reference_models(self._rng, lambda _: None)
+        self.engine = Engine(self._store, JournalFolder(folder / f"streams-{turns}"), models, setup)
+        self._parts = parts(self._store, folder, setup, self._rng)
+
+    async def begin(self) -> None:
+        """Leave the long session on a branch of its own, folded but for its last turns."""
+        branch = await self._store.branches.fork(await long_branch(self._store))
+        self.branch, self.session_turns = branch.id, branch.last_turn_seq
+        await fold_all_but(self._parts, self.branch, UNFOLDED)
+
+    async def talk(self, turns: int) -> None:
+        """Put requests together, and hold the chat meanwhile."""
+        for _ in range(turns):
+            question = words(self._rng, ASKED)
+            asking = await asked(self._store, self.branch, question)
+            self._ready = artifacts(self._rng, asking)
+            with self.series.timed():
+                assembled = await put_together(self._parts, asking)
+            self.tokens.append(assembled.tokens)
+            await self.engine.ask(LONG_NAME, question, branch_id=self.branch)
+            await self.engine.afterwards.drain(DRAIN_SECONDS)
+
+    async def _retrieve(self, turn: Turn, rewritten: str | None) -> tuple[Artifact, ...]:
+        return self._ready
+
+
+def parts(store: SqliteStore, folder: Path, setup: Setup, rng: random.Random) -> Parts:
+    """What putting together needs, without an engine around it."""
+    return Parts(
+        store=store,
+        journals=JournalFolder(folder / "unused"),
+        models=reference_models(rng, lambda _: None),
+        worker=new_id(),
+        texts=Texts(store.contents),
+        setup=setup,
+    )
+
+
+async def asked(store: SqliteStore, branch: BranchId, question: str) -> Turn:
+    """Make the turn that a question on a branch would be."""
+    (last,) = await store.turns.history(branch, limit=1)
+    return replace(
+        last,
+        id=new_id(),
+        branch_id=branch,
+        turn_seq=last.turn_seq + 1,
+        phase=Phase.CONTEXT_PREPARED,
+        user_message=say("user", question),
+        created_at=now(),
+    )
+
+
+async def put_together(means: Parts, asking: Turn) -> Assembled:
+    """Do what is done before the model is asked."""
+    recalled = await recall(means, Running(asking), means.models.named(None))
+    return assemble(recalled.sections, recalled.frame, recalled.measure, reason=recalled.reason)
+
+
+async def fold_all_but(means: Parts, branch: BranchId, kept: int) -> None:
+    """Commit the state that folds would have led to."""
+    store, measure = means.store, Measure(means.models.named(None).counter)
+    head = await store.states.head(branch)
+    *older, newest = (await store.turns.history(branch, limit=5 * kept))[: -kept or None]
+    summary = summarised("", shown_turns(older, newest), measure, Ceilings().summary)
+    draft = StateDraft(branch_id=branch, reason="fold", summary=summary, covers_turn_seq=newest.turn_seq)
+    await store.states.commit(draft, expected_head=head.id)
+
+
+async def _times(bench: Bench) -> list[Row]:
+    """Talk on all ledgers by turns: moods of the machine hit all alike."""
+    block = max(2, bench.scale.reads // 5)
+    with bench.scratch() as folder:
+        async with AsyncExitStack() as stack:
+            talks = [Talk(await ledger(bench, turns), folder, turns) for turns in bench.scale.ledgers]
+            for talk in talks:
+                await stack.enter_async_context(talk.engine)
+                await talk.begin()
+                await talk.talk(block)
+                talk.series.seconds.clear()  # the tokenizer was loaded in there
+            await alternate(bench.scale.blocks, [partial(talk.talk, block) for talk in talks])
+    return [_time(talk, talks[0]) for talk in talks]
+
+
+def _time(talk: Talk, smallest: Talk) -> Row:
+    limit = CONTEXT_MS.get(talk.turns, USUAL_MS)
+    growth = talk.series.p95 / smallest.series.p95
+    return Row(
+        what=f"context for the next request, {talk.turns:,} turns stored, {talk.session_turns:,} in its session, folds",
+        figure=f"p95 ≤ {limit:g} ms, ≤ {GROWTH:g} × of that at {smallest.turns}",
+        measured=f"{talk.series}, {growth:.2f} × of the smallest; {statistics.mean(talk.tokens):,.0f} tokens",
+        reached=talk.series.p95 <= limit and growth <= GROWTH,
+        values={"p50_ms": talk.series.p50, "p95_ms": talk.series.p95, "growth": growth},
+    )
+
+
+# --- size ---
+
+
+class Walk:
+    """A conversation that goes on and on: recorded, folded, and looked at in between."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = SqliteStore(folder / "ledger.db")
+        self._rng = random.Random(12)
+        self._said = [exchange(words(self._rng, ASKED), words(self._rng, ANSWERED)) for _ in range(200)]
+        self._ready: tuple[Artifact, ...] = ()
+        self._parts = parts(self.store, folder, Setup(helpers=Helpers(retrieve=self._retrieve)), self._rng)
+        self.turns = 0
+
+    async def begin(self) -> None:
+        """Open the conversation."""
+        self._branch = (await new_branch(self.store)).id
+        await self._say(1)
+
+    async def go_to(self, turn: int) -> None:
+        """Say what is said until then, in whole epochs."""
+        while self.turns < turn:
+            await self._say(EPOCH)
+            await fold(self._parts, self._branch)
+
+    async def epochs(self, count: int) -> float:
+        """Go on for that many whole epochs; tell how many tokens a request has on average."""
+        await self._epoch()
+        return statistics.mean([tokens for _ in range(count) for tokens in await self._epoch()])
+
+    async def _epoch(self) -> list[int]:
+        """Go on to the next fold; tell the size of each request on the way."""
+        sizes = list[int]()
+        while True:
+            asking = await asked(self.store, self._branch, self._said[self.turns % 200].message.rendered_text)
+            self._ready = self._ready or artifacts(self._rng, asking)
+            sizes.append((await put_together(self._parts, asking)).tokens)
+            await self._say(1)
+            if await fold(self._parts, self._branch):
+                return sizes
+
+    async def _say(self, count: int) -> None:
+        said: Sequence[Exchange] = self._rng.choices(self._said, k=count)
+        await self.store.turns.record(self._branch, said)
+        self.turns += count
+
+    async def _retrieve(self, turn: Turn, rewritten: str | None) -> tuple[Artifact, ...]:
+        return self._ready
+
+
+async def _size(bench: Bench, folder: Path) -> Row:
+    early, late, epochs = _stretch(bench)
+    walk = Walk(folder)
+    await walk.begin()
+    means = list[float]()
+    for turn in (early, late):
+        await walk.go_to(turn)
+        means.append(await walk.epochs(epochs))
+    await walk.store.close()
+    growth = means[1] / means[0] - 1
+    return Row(
+        what=f"prompt size from turn {early:,} to {late:,}, mean over {epochs} whole epochs each",
+        figure=f"flat within {FLAT:.0%}",
+        measured=f"{growth:+.2%}: {means[0]:,.0f} → {means[1]:,.0f} tokens",
+        reached=abs(growth) <= FLAT,
+        values={"growth": abs(growth), "early_tokens": means[0], "late_tokens": means[1]},
+    )
+
+
+def _stretch(bench: Bench) -> tuple[int, int, int]:
+    """Choose between which turns to look, and for how many epochs."""
+    if bench.scale.blocks <= 2:
+        return 0, EPOCH, 1
+    return (EARLY, 50_000, 20) if bench.scale.ledgers[-1] >= 1_000_000 else (EARLY, 5_000, 3)

@@ -1,0 +1,95 @@
+"""What a model's options may add to a request, and what they may not.
+
+Options go to the provider as they are, in its own names. What the engine owns they cannot set; what it bounds they may
+lower. Nothing is left out in silence: an option that can never hold is refused, in words for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from contextinfinity.domain.message import Json
+from contextinfinity.errors import ProviderError
+
+OWNED = MappingProxyType(
+    {
+        "model": "use model_id",
+        "stream": "answers are always streamed",
+        "tools": "the engine offers its own; use provider_tools",
+        "messages": "it is the prompt, which the engine writes",
+    }
+)
+"""What no wire lets options set, and why."""
+
+UPSTREAM_STATE = ("previous_response_id", "conversation", "background", "prompt", "container", "store")
+"""Options that make an answer depend on what the provider keeps, or let it keep something."""
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """What a wire lets options do. ``limits`` are its names for the length of an answer, the newest last."""
+
+    vendor: str
+    limits: tuple[str, ...]
+    owned: Mapping[str, str] = OWNED
+    least: int = 1
+    upstream_state: bool = False
+
+
+def table_of(options: Json, vendor: str) -> dict[str, Json]:
+    """Give options as a table; whatever else they are is refused."""
+    if options is not None and not isinstance(options, dict):
+        raise refused(vendor, "the options are not a table of names and values")
+    return dict(options or {})
+
+
+def with_options(
+    body: dict[str, Json], options: Json, rules: Rules, passed_over: Collection[str] = ()
+) -> dict[str, Json]:
+    """Add options to a body that already holds its limit; those ``passed_over`` say nothing in this request.
+
+    Objects and lists that both have are joined, and what the body says holds.
+    """
+    given = table_of(options, rules.vendor)
+    _check(given, rules)
+    body = _limited(body, given, rules)
+    for key, each in given.items():
+        if key in rules.limits or key in passed_over:
+            continue
+        mine = body.get(key)
+        if isinstance(mine, dict) and isinstance(each, dict):
+            each = {**each, **mine}
+        elif isinstance(mine, list) and isinstance(each, list):
+            each = mine + [one for one in each if one not in mine]
+        body[key] = each
+    return body
+
+
+def refused(vendor: str, what: str) -> ProviderError:
+    """Say that options cannot be followed."""
+    hint = "Take it out of the model's options in config.toml."
+    return ProviderError(f"{vendor}: {what}; nothing was sent.", kind="bad_request", hint=hint)
+
+
+def _check(given: Mapping[str, Json], rules: Rules) -> None:
+    for key in given:
+        if key in rules.owned:
+            raise refused(rules.vendor, f"the option {key} cannot be set here: {rules.owned[key]}")
+        if key in UPSTREAM_STATE and given[key] and not rules.upstream_state:
+            raise refused(rules.vendor, f"the option {key} lets the provider keep the conversation")
+
+
+def _limited(body: dict[str, Json], given: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
+    """Lower the limit to what options say, under the name they use: a server knows one of them."""
+    wishes = {key: given[key] for key in rules.limits if given.get(key) is not None}
+    for key, value in wishes.items():
+        if type(value) is not int:
+            raise refused(rules.vendor, f"the option {key} is {value!r}, not a whole number")
+    if not wishes:
+        return body
+    name = [*wishes][-1]
+    mine = next(key for key in rules.limits if key in body)
+    lowered = max(rules.least, min(body[mine], *wishes.values()))
+    return {(name if key == mine else key): (lowered if key == mine else each) for key, each in body.items()}
