@@ -47,6 +47,7 @@ class Toolbox:
     max_result_chars: int = 200_000
     """A longer result is cut: its two ends stay."""
     _tools: dict[str, Tool] = field(default_factory=dict)
+    _at_work: set[asyncio.Task[ToolResultBlock]] = field(default_factory=set)
 
     def add(self, function: Function, *, name: str | None = None, description: str | None = None) -> Function:
         """Let models call a function, async or not; gives it back, so that it can stand as a decorator."""
@@ -67,12 +68,13 @@ class Toolbox:
             tool = self._tools.get(call.name)
             if tool is None:
                 raise InvalidInput(f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.")
-            arguments = tool.bind(
-                msgspec.json.decode(msgspec.json.encode(call.arguments))
-            )  # what was said stays as it is
+            said = msgspec.json.decode(msgspec.json.encode(call.arguments))  # a copy: a tool may change what it gets
+            arguments = tool.bind(said)
         except InvalidInput as error:
             return failed(call, error.message)
         running = asyncio.create_task(_outcome(call, tool, arguments, self.max_result_chars), name=f"tool-{call.name}")
+        self._at_work.add(running)
+        running.add_done_callback(self._at_work.discard)
         try:
             done, _ = await asyncio.wait({running}, timeout=self.timeout_seconds)
         finally:
@@ -92,9 +94,19 @@ async def _outcome(call: ToolCallItem, tool: Tool, arguments: dict[str, Any], lo
     try:
         content = _content(await _called(tool, arguments))
         return ToolResultBlock(tool_use_id=call.call_id, content=tuple(_cut(block, longest) for block in content))
+    except InvalidInput as error:
+        return failed(call, error.message[:longest])
     except BaseException as error:  # an exit, an interrupt, anything: it ends the tool and nothing else
+        if isinstance(error, asyncio.CancelledError) and _is_stopped():
+            raise
         log.warning("the tool %s failed", call.name, exc_info=True)
         return failed(call, f"{type(error).__name__}: {_words_of(error)}"[:longest])
+
+
+def _is_stopped() -> bool:
+    """Tell whether it is we who are cancelled, and not something that a tool waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _words_of(error: BaseException) -> str:
