@@ -36,6 +36,18 @@ def output_item(call_id: str) -> Any:
     return {"type": "function_call_output", "call_id": call_id, "output": "x"}
 
 
+SVG = "data:image/svg+xml;base64,aGk="
+BROKEN = "data:image/png;base64,%%%"
+
+
+def seen(url: str) -> Any:
+    return {"role": "user", "content": [{"type": "input_image", "image_url": url, "detail": "auto"}]}
+
+
+def shown(url: str) -> Any:
+    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+
+
 SEALED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Zm9yZ2VkIGJ5IHNvbWVib2R5IGVsc2U="}
 RESPONSES: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "no model": ({"model": None}, "Missing required parameter: 'model'.", "missing_required_parameter"),
@@ -66,6 +78,24 @@ RESPONSES: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "include": ({"include": ["thoughts"]}, "Invalid value: 'thoughts'.", "invalid_value"),
     "temperature": ({"temperature": 0.2}, "Unsupported parameter: 'temperature'", "unsupported_parameter"),
     "previous": ({"previous_response_id": "resp_0"}, "not found", "previous_response_not_found"),
+    "name of a call": (
+        {"input": [call_item("c") | {"name": "look around"}, output_item("c")]},
+        "Invalid 'input[0].name': string does not match pattern.",
+        "invalid_value",
+    ),
+    "name of a tool": ({"tools": [{"type": "function", "name": "a.b"}]}, "Invalid 'tools[0].name'", "invalid_value"),
+    "arguments": (
+        {"input": [call_item("c") | {"arguments": "not json {"}, output_item("c")]},
+        "Invalid 'input[0].arguments'",
+        None,
+    ),
+    "kind of picture": ({"input": [seen(SVG)]}, "unsupported MIME type 'image/svg+xml'", "invalid_value"),
+    "broken picture": ({"input": [seen(BROKEN)]}, "invalid base64-encoded value", "invalid_value"),
+    "broken picture of a tool": (
+        {"input": [call_item("c"), output_item("c") | {"output": seen(BROKEN)["content"]}]},
+        "invalid base64-encoded value",
+        "invalid_value",
+    ),
     "open strict schema": (
         {"tools": [{"type": "function", "name": "f", "parameters": OPEN, "strict": True}]},
         "'additionalProperties' is required to be supplied and to be false.",
@@ -85,8 +115,8 @@ async def test_responses_refuse_what_openai_refuses(vendors: FakeVendors, rule: 
     assert code is None or told["error"]["code"] == code
 
 
-def asked(*ids: str) -> Any:
-    function = {"name": "look", "arguments": "{}"}
+def asked(*ids: str, **more: str) -> Any:
+    function = {"name": "look", "arguments": "{}", **more}
     return {
         "role": "assistant",
         "content": None,
@@ -113,6 +143,16 @@ CHAT: dict[str, tuple[dict[str, Any], str]] = {
     "empty tools": ({"tools": []}, "Invalid 'tools': empty array."),
     "choice without tools": ({"tool_choice": "auto"}, "only allowed when 'tools' are specified"),
     "stream options": ({"stream_options": {"include_usage": True}}, "only allowed when 'stream' is enabled"),
+    "name of a call": (
+        {"messages": [asked("a", name="n" * 65), told("a")]},
+        "Invalid 'messages[0].tool_calls[0].function.name': string does not match pattern.",
+    ),
+    "arguments": (
+        {"messages": [asked("a", arguments="[1]"), told("a")]},
+        "Invalid 'messages[0].tool_calls[0].function.arguments'",
+    ),
+    "kind of picture": ({"messages": [shown(SVG)]}, "unsupported MIME type 'image/svg+xml'"),
+    "broken picture": ({"messages": [shown(BROKEN)]}, "invalid base64-encoded value"),
     "max_tokens": ({"max_tokens": 5}, "Use 'max_completion_tokens' instead."),
 }
 
@@ -140,6 +180,11 @@ def results(*ids: str, before: tuple[Any, ...] = ()) -> Any:
 
 def text(words: str, **more: Any) -> Any:
     return {"type": "text", "text": words, **more}
+
+
+def look(media_type: str, data: str) -> Any:
+    source = {"type": "base64", "media_type": media_type, "data": data}
+    return {"role": "user", "content": [{"type": "image", "source": source}]}
 
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -177,6 +222,18 @@ CLAUDE: dict[str, tuple[dict[str, Any], str]] = {
         {"messages": [USER, use("a"), results("a"), use("a"), results("a")]},
         "`tool_use` ids must be unique",
     ),
+    "name of a call": (
+        {
+            "messages": [
+                USER,
+                {"role": "assistant", "content": [use("a")["content"][0] | {"name": "a b"}]},
+                results("a"),
+            ]
+        },
+        "messages.1.content.0.tool_use.name: String should match pattern",
+    ),
+    "kind of picture": ({"messages": [look("image/tiff", "aGk=")]}, "base64.media_type: Input should be 'image/jpeg'"),
+    "broken picture": ({"messages": [look("image/png", "%%%")]}, "invalid base64 data"),
     "strange id": ({"messages": [USER, use("a.b"), results("a.b")]}, "String should match pattern"),
     "five markers": (
         {"messages": [{"role": "user", "content": [text(str(i), **MARK) for i in range(5)]}]},
@@ -216,6 +273,13 @@ async def test_perplexity_wants_the_sides_to_alternate(vendors: FakeVendors, rol
     body = {"model": "sonar", "messages": [{"role": role, "content": "x"} for role in roles.split()]}
     status, reply = await refused(vendors.perplexity_url, "/chat/completions", body)
     assert (status, reply["error"]["type"], reply["error"]["code"]) == (400, "invalid_message", 400)
+
+
+async def test_mistral_wants_short_ids(vendors: FakeVendors) -> None:
+    for call_id, expected in (("call_0123", 400), ("Ab3456789", 200)):
+        body = {"model": "mistral-large-latest", "messages": [USER, asked(call_id), told(call_id)]}
+        status, reply = await refused(vendors.compatible_url, "/chat/completions", body)
+        assert status == expected, reply
 
 
 @pytest.mark.parametrize("path", ["/responses", "/chat/completions", "/messages"])

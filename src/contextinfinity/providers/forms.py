@@ -145,7 +145,8 @@ def _is_base64(data: str) -> bool:
 
 def loop_start(messages: Sequence[Message]) -> int:
     """Tell where the running tool loop begins: after the last thing a person said."""
-    return max((place + 1 for place, message in enumerate(messages) if message.role == "user"), default=0)
+    said = (place for place, message in enumerate(messages) if message.role == "user" and message.blocks)
+    return max(said, default=-1) + 1
 
 
 def is_own(block: UnknownBlock, provider: str, types: Collection[str]) -> bool:
@@ -192,11 +193,11 @@ def cache_key(key: str) -> str:
     return key if len(key) <= 64 else hashlib.sha256(key.encode()).hexdigest()
 
 
-def usage_of(abilities: Abilities, *, input: Json, output: Json, cached: Json, written: Json) -> Usage:
-    """Count tokens and what they cost; ``cached`` and ``written`` (to the cache) are parts of ``input``."""
-    whole = count_of(input)
+def usage_of(abilities: Abilities, *, prompt: Json, answer: Json, cached: Json, written: Json) -> Usage:
+    """Count tokens and what they cost; ``cached`` and ``written`` (to the cache) are parts of ``prompt``."""
+    whole = count_of(prompt)
     read = min(count_of(cached), whole)
-    tokens = Usage(input_tokens=whole, output_tokens=count_of(output), cached_tokens=read)
+    tokens = Usage(input_tokens=whole, output_tokens=count_of(answer), cached_tokens=read)
     spent = cost(abilities.prices, tokens, min(count_of(written), whole - read))
     return msgspec.structs.replace(tokens, cost=spent)
 

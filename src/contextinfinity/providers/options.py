@@ -27,6 +27,8 @@ OWNED = MappingProxyType(
 UPSTREAM_STATE = ("previous_response_id", "conversation", "background", "prompt", "container", "store")
 """Options that make an answer depend on what the provider keeps, or let it keep something."""
 
+HINT = "Take it out of the model's options in config.toml."
+
 
 class Rules(Struct, frozen=True, kw_only=True):
     """What a wire lets options do. ``limits`` are its names for the length of an answer, the newest last."""
@@ -36,6 +38,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     owned: Mapping[str, str] = OWNED
     least: int = 1
     upstream_state: bool = False
+    state_hint: str = HINT
 
 
 def table_of(options: Json, vendor: str) -> dict[str, Json]:
@@ -67,9 +70,8 @@ def with_options(
     return body
 
 
-def refused(vendor: str, what: str) -> ProviderError:
+def refused(vendor: str, what: str, hint: str = HINT) -> ProviderError:
     """Say that options cannot be followed."""
-    hint = "Take it out of the model's options in config.toml."
     return ProviderError(f"{vendor}: {what}; nothing was sent.", kind="bad_request", hint=hint)
 
 
@@ -78,7 +80,7 @@ def _check(given: Mapping[str, Json], rules: Rules) -> None:
         if key in rules.owned:
             raise refused(rules.vendor, f"the option {key} cannot be set here: {rules.owned[key]}")
         if key in UPSTREAM_STATE and given[key] and not rules.upstream_state:
-            raise refused(rules.vendor, f"the option {key} lets the provider keep the conversation")
+            raise refused(rules.vendor, f"the option {key} lets the provider keep the conversation", rules.state_hint)
 
 
 def _limited(body: dict[str, Json], given: Mapping[str, Json], rules: Rules) -> dict[str, Json]:

@@ -67,7 +67,7 @@ class RemoteProvider:
 
     async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
         """Ask, again if need be, and give what comes back as it comes."""
-        async with aclosing(retrying(lambda: self._attempt(written), self._policy)) as attempts:  # type: ignore[type-var]
+        async with aclosing(retrying(lambda: self._attempt(written), self._policy, vendor=self.name)) as attempts:  # type: ignore[type-var]
             async for event in attempts:
                 yield event
 
@@ -81,7 +81,7 @@ class RemoteProvider:
         reply = self._wire.accumulate()
         async with self._connection.post(self._wire.path, written.body, model_id) as arrived:
             if arrived.streams:
-                stream, done = events(arrived.chunks), False
+                stream, done = events(arrived.chunks, vendor=self.name), False
                 async for name, data in stream:
                     if done := data == DONE:
                         break

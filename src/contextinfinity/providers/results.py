@@ -17,6 +17,8 @@ from contextinfinity.providers.forms import ERROR_MARK
 NOT_RUN = "[not run]"
 NO_CALL = "[result of a tool call that is no longer shown] "
 
+_OF_TOOLS = (ToolUseBlock, ToolResultBlock)
+
 NOWHERE = -1
 """The place of what is added here: nothing in the prompt."""
 
@@ -30,6 +32,8 @@ class Placed(NamedTuple):
 
 def paired(messages: Sequence[Message]) -> list[Placed]:
     """Put results right after their calls. Messages of the role ``tool`` hold results only, others hold none."""
+    if all(map(_plain, messages)):
+        return [Placed(place, message) for place, message in enumerate(messages)]
     parts = [Placed(place, part) for place, message in enumerate(messages) for part in _sides(message)]
     out: list[Placed] = []
     answer: list[Placed] = []
@@ -43,8 +47,16 @@ def paired(messages: Sequence[Message]) -> list[Placed]:
     return out
 
 
+def _plain(message: Message) -> bool:
+    """Tell whether a message has to do with no tool."""
+    return message.role != "tool" and not any(isinstance(block, _OF_TOOLS) for block in message.blocks)
+
+
 def _sides(message: Message) -> Iterator[Message]:
     """Part a message where a side speaks that is not its own: calls are the assistant's, results never are."""
+    if _plain(message):
+        yield message
+        return
 
     def role(block: ContentBlock) -> Role:
         if isinstance(block, ToolUseBlock):
@@ -61,6 +73,9 @@ def _exchange(answer: Sequence[Placed], after: Iterable[Placed]) -> Iterator[Pla
     came: dict[str, Placed] = {}
     said: list[Placed] = []
     for place, message in after:
+        if _plain(message):
+            said.append(Placed(place, message))
+            continue
         others: list[ContentBlock] = []
         for block in message.blocks:
             if not isinstance(block, ToolResultBlock):
@@ -71,7 +86,9 @@ def _exchange(answer: Sequence[Placed], after: Iterable[Placed]) -> Iterator[Pla
             else:
                 others.extend(_words(block))
         if others:
-            said.append(Placed(place, Message(role="user" if message.role == "tool" else message.role, blocks=tuple(others))))
+            said.append(
+                Placed(place, Message(role="user" if message.role == "tool" else message.role, blocks=tuple(others)))
+            )
     for part in answer:
         yield part
         for call in _calls(part.message):

@@ -160,7 +160,8 @@ class Connection:
         if isinstance(status, int):
             headers = dict(getattr(getattr(error, "response", None), "headers", {}))
             body = getattr(error, "body", None) or _text_of(error)
-            return failure(vendor, status, body, headers, model_id=model_id, secrets=secrets)
+            key_env = self.address.key_env or ""
+            return failure(vendor, status, body, headers, model_id=model_id, secrets=secrets, key_env=key_env)
         place = str(getattr(self._client, "base_url", self.address.base_url or ""))
         return connection_failure(vendor, place, error, secrets=secrets)
 

@@ -23,6 +23,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.errors import ProviderError
 from contextinfinity.providers.anthropic import AnthropicWire
 from contextinfinity.providers.contract import canonical
 
@@ -120,7 +121,8 @@ def test_what_was_built_is_what_is_sent() -> None:
 def test_the_answer_is_bounded_by_what_the_model_can_say() -> None:
     assert write(say("user", "x"))["max_tokens"] == 4000
     assert write(say("user", "x"), able=Abilities(max_output_tokens=100))["max_tokens"] == 100
-    assert write(say("user", "x"), options={"max_tokens": 10**6})["max_tokens"] == 8000
+    assert write(say("user", "x"), options={"max_tokens": 10**6})["max_tokens"] == 4000
+    assert write(say("user", "x"), options={"max_tokens": 50})["max_tokens"] == 50
 
 
 @pytest.mark.req("PROVIDER-5")
@@ -141,15 +143,17 @@ def test_results_come_first_and_right_after_their_calls() -> None:
 
 
 @pytest.mark.req("PROVIDER-5", "TOOLS-2")
-def test_a_call_without_a_result_gets_a_constant_one_and_a_result_without_a_call_is_left_out() -> None:
+def test_a_call_without_a_result_gets_a_constant_one_and_a_result_without_a_call_is_told_in_words() -> None:
     body = write(
         say("user", "weather?"),
         said("assistant", call("c1")),
         said("user", result("lost"), TextBlock(text="never mind")),
         said("assistant", call("c2")),
     )
-    not_run = {"type": "tool_result", "tool_use_id": "c1", "content": "[not run]", "is_error": True}
-    assert body["messages"][2]["content"] == [not_run, {"type": "text", "text": "never mind"}]
+    content = [{"type": "text", "text": "[not run]"}]
+    not_run = {"type": "tool_result", "tool_use_id": "c1", "content": content, "is_error": True}
+    told = {"type": "text", "text": "[result of a tool call that is no longer shown] sunny\n"}
+    assert body["messages"][2]["content"] == [not_run, told, {"type": "text", "text": "never mind"}]
     assert body["messages"][4]["content"] == [{**not_run, "tool_use_id": "c2"}]
 
 
@@ -162,7 +166,11 @@ def test_ids_and_names_of_other_vendors_are_made_to_fit() -> None:
     )
     first, second = body["messages"][1]["content"]
     assert first["id"] != second["id"]
-    assert (first["name"], first["input"], second["input"]) == ("web_search", {"value": "not json"}, {"value": [1]})
+    assert (first["name"], first["input"], second["input"]) == (
+        "web_search",
+        {"arguments": "not json"},
+        {"arguments": [1]},
+    )
 
 
 def test_a_failed_result_holds_text_and_nothing_else() -> None:
@@ -198,28 +206,49 @@ def test_calls_made_earlier_have_a_tool_of_their_name_also_when_none_is_offered(
 @pytest.mark.req("PROVIDER-8")
 def test_a_tool_of_the_provider_is_asked_for_only_where_it_is_configured() -> None:
     search = {"type": "web_search_20250305", "name": "web_search"}
-    assert "tools" not in write(say("user", "x"), options={"tools": [search], "tool_choice": {"type": "any"}})
+    with pytest.raises(ProviderError, match=r"tools cannot be set here: .*use provider_tools"):
+        write(say("user", "x"), options={"tools": [search]})
+    assert "tool_choice" not in write(say("user", "x"), options={"tool_choice": {"type": "any"}})
     body = write(say("user", "x"), tools=(SPEC,), wire=AnthropicWire(provider_tools=(search,)))
     assert [tool["name"] for tool in body["tools"]] == ["weather", "web_search"]
 
 
 @pytest.mark.req("PROVIDER-1")
 def test_options_are_passed_on_but_never_over_the_prompt() -> None:
-    options = {
-        "temperature": 0.5,
-        "output_config": {"effort": "low"},
-        "model": "other",
-        "messages": [],
-        "system": "x",
-        "stream": False,
-    }
+    options = {"temperature": 0.5, "output_config": {"effort": "low", "format": None}}
     body = write(say("user", "x"), options=options, response_format={"type": "object"})
     assert body["temperature"] == 0.5
     assert body["output_config"] == {
         "effort": "low",
         "format": {"type": "json_schema", "schema": {"type": "object"}},
     }
-    assert (body["model"], body["stream"], pairs(body)) == ("claude-x", True, [("system", "Be kind."), ("user", "x")])
+    for name in ("model", "messages", "system", "stream", "tools", "container"):
+        with pytest.raises(ProviderError, match=f"^anthropic: the option {name} ") as caught:
+            write(say("user", "x"), options={name: "x"})
+        assert caught.value.kind == "bad_request"
+    with pytest.raises(ProviderError, match=r"^anthropic: the options are not a table"):
+        write(say("user", "x"), options="oops")
+
+
+def test_a_choice_of_tools_leaves_calls_one_at_a_time() -> None:
+    for choice in ({"type": "any"}, {"type": "any", "disable_parallel_tool_use": False}):
+        body = write(say("user", "x"), tools=(SPEC,), options={"tool_choice": choice})
+        assert body["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
+    none = write(say("user", "x"), tools=(SPEC,), options={"tool_choice": {"type": "none"}})
+    assert none["tool_choice"] == {"type": "none"}
+
+
+@pytest.mark.req("PROVIDER-5")
+@pytest.mark.parametrize(
+    ("most", "asked", "max_tokens", "budget"),
+    [(8000, 2000, 4000, 2000), (64_000, 32_000, 36_000, 32_000), (8000, 32_000, 8000, 4000), (3000, 9000, 3000, 1024)],
+)
+def test_thinking_has_room_beside_the_answer(most: int, asked: int, max_tokens: int, budget: int) -> None:
+    options = {"thinking": {"type": "enabled", "budget_tokens": asked}}
+    body = write(say("user", "x"), able=Abilities(max_output_tokens=most), options=options)
+    assert (body["max_tokens"], body["thinking"]["budget_tokens"]) == (max_tokens, budget)
+    with pytest.raises(ProviderError, match="thinking"):
+        write(say("user", "x"), able=Abilities(max_output_tokens=1000), options=options)
 
 
 def test_markers_stand_on_the_last_block_that_can_carry_one() -> None:
@@ -250,10 +279,10 @@ def test_a_marker_passes_over_blocks_that_cannot_carry_it_and_leaves_them_as_the
     assert "cache_control" not in {**SEARCH, **FOUND, **THOUGHT}
 
 
-def test_at_most_four_markers_are_set_and_they_say_how_long() -> None:
+def test_at_most_four_markers_are_set() -> None:
     messages = [say("user" if n % 2 == 0 else "assistant", str(n)) for n in range(9)]
-    body = write(*messages, markers=tuple(range(10)), wire=AnthropicWire(cache_ttl="1h"))
-    assert canonical(body).count(b'"cache_control":{"ttl":"1h","type":"ephemeral"}') == 4
+    body = write(*messages, markers=tuple(range(10)))
+    assert canonical(body).count(b'"cache_control":{"type":"ephemeral"}') == 4
     assert "cache_control" in body["messages"][-1]["content"][-1]
     automatic = write(*messages, markers=tuple(range(10)), options={"cache_control": {"type": "ephemeral"}})
     assert canonical(automatic).count(b'"cache_control"') == 4
@@ -288,8 +317,14 @@ def test_images_are_shown_to_models_that_see() -> None:
     assert [block["source"]["type"] for block in body["messages"][0]["content"]] == ["base64", "url"]
     blind = write(said("user", inline, linked), able=Abilities())
     assert [block["type"] for block in blind["messages"][0]["content"]] == ["text", "text"]
-    other = write(said("user", ImageBlock(media_type="image/tiff", source={"type": "base64", "data": "aGk="})))
-    assert other["messages"][0]["content"][0]["type"] == "text"
+
+
+@pytest.mark.req("LEDGER-2")
+def test_what_a_person_sent_and_anthropic_cannot_show_is_named_and_never_replaced() -> None:
+    body = write(say("user", "x"), say("assistant", "y"), said("user", unknown({"type": "input_audio"}, "openai")))
+    assert pairs(body)[-1] == ("user", "[something that cannot be shown here]")
+    late = write(say("user", "x"), say("assistant", "y"), said("user", result("gone")))
+    assert pairs(late)[-1] == ("user", "[result of a tool call that is no longer shown] sunny\n")
 
 
 @pytest.mark.req("PROVIDER-5")
@@ -381,5 +416,4 @@ def test_any_conversation_becomes_a_valid_request(messages: list[Message], marke
     assert_valid(body)
     canonical(body)
     shown = [block.text for m in messages for block in m.blocks if isinstance(block, TextBlock) and block.text.strip()]
-    added = ("[go on]", "[the conversation begins here]", "[an image that cannot be shown here]")
-    assert [text for _, text in pairs(body)[1:] if text not in added] == shown
+    assert [text for _, text in pairs(body)[1:] if not text.startswith("[")] == shown

@@ -54,6 +54,16 @@ def test_a_call_that_was_never_answered_takes_no_later_result() -> None:
     assert result == second
 
 
+def test_ids_fit_also_where_only_few_do() -> None:
+    messages = (calls("a", "a", "call_1", "Ab3456789"), results("a", "a", "call_1", "Ab3456789"))
+    named = with_safe_ids(messages, pattern=r"[A-Za-z0-9]{9}", longest=9)
+    ids = [b.tool_use_id for m in named for b in m.blocks if isinstance(b, ToolUseBlock | ToolResultBlock)]
+    assert all(re.fullmatch(r"[A-Za-z0-9]{9}", each) for each in ids)
+    assert ids[:4] == ids[4:]
+    assert len({*ids}) == 4
+    assert ids[3] == "Ab3456789"
+
+
 IDS = st.one_of(st.sampled_from(["a", "b", "", "a:b", "x" * 65]), st.text(max_size=70))
 MESSAGES = st.lists(st.lists(IDS, min_size=1, max_size=3), max_size=8)
 

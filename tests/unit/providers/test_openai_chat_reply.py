@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from typing import Any
 
 import pytest
@@ -159,6 +160,36 @@ def test_a_stream_becomes_the_completion_that_would_have_come_in_one_piece() -> 
     assert whole == completion(
         {"content": "Hello", "reasoning": "hm"}, citations=["https://a.org"], system_fingerprint="fp_1", usage=USAGE
     )
+
+
+SIGNED = {"extra_content": {"google": {"thought_signature": "sig"}}}
+
+
+@pytest.mark.req("LEDGER-3", "PROVIDER-2")
+def test_what_a_server_gives_its_calls_is_kept_right_before_them() -> None:
+    signed = {**call(), **SIGNED, "function": {**call()["function"], "strict": True}}
+    _, put_together, _ = streamed(
+        chunk({"tool_calls": [{**call("", "call_0"), "index": 0}]}),
+        chunk({"tool_calls": [{**call('{"city":'), "index": 1, **SIGNED}]}),
+        chunk({"tool_calls": [{"index": 1, "function": {"arguments": ' "Rome"}', "strict": True}}]}),
+        chunk(finish="tool_calls"),
+    )
+    kept = UnknownItem(provider="openai_chat", raw={"tool_call_extra": {**SIGNED, "function": {"strict": True}}})
+    for whole in (put_together, completion({"tool_calls": [call("", "call_0"), signed]}, "tool_calls")):
+        bare, *others = items(WIRE.read(whole, ABLE))
+        assert bare.call_id == "call_0"
+        assert others == [kept, ToolCallItem(call_id="call_1", name="weather", arguments={"city": "Rome"})]
+
+
+def test_what_comes_in_very_many_pieces_is_put_together_without_being_copied_each_time() -> None:
+    accumulator = WIRE.accumulate()
+    began = time.process_time()
+    for number in range(60_000):
+        accumulator.take("", chunk({"reasoning_details": [{"type": "reasoning.text", "text": str(number)}]}))
+    first = accumulator.whole()
+    assert time.process_time() - began < 5
+    accumulator.take("", chunk({"reasoning_details": [{}]}))
+    assert len(first["choices"][0]["message"]["reasoning_details"]) == 60_000, "what was given does not change"
 
 
 def test_only_the_first_choice_is_read() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from typing import Any, get_type_hints
 
 import msgspec
@@ -30,8 +31,8 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Wire
+from contextinfinity.providers.forms import ERROR_MARK, IMAGE_NOTE, UNKNOWN_NOTE
 from contextinfinity.providers.openai_chat import ChatWire
-from contextinfinity.providers.openai_forms import ERROR_MARK, IMAGE_NOTE
 
 ABLE = Abilities(context_limit=100_000, max_output_tokens=2_000, images=True, known=True)
 ONE_SYSTEM = msgspec.structs.replace(ABLE, one_system=True)
@@ -196,10 +197,12 @@ def test_settings_say_how_length_and_usage_are_asked_for() -> None:
 
 @pytest.mark.req("PROVIDER-8")
 def test_no_tool_of_the_server_is_asked_for_unless_it_is_configured() -> None:
-    options = {"tools": [{"type": "web"}], "functions": [{}], "tool_choice": "auto", "web_search_options": {}}
-    assert not {key for key in body(say("user", "hi"), options=options) if key in options}
+    for name in ("tools", "functions", "function_call", "web_search_options"):
+        with pytest.raises(ProviderError, match=f"{name} cannot be set here: .*use provider_tools"):
+            WIRE.write(request(say("user", "hi"), options={name: [{}]}), ABLE)
+    assert "tool_choice" not in body(say("user", "hi"), options={"tool_choice": "auto"})
     wire = ChatWire(provider_tools=({"type": "web"},), parallel_tools=True)
-    written = wire.write(request(say("user", "hi"), tools=(TOOL,), options=options), ABLE)
+    written = wire.write(request(say("user", "hi"), tools=(TOOL,), options={"tool_choice": "auto"}), ABLE)
     assert [each["type"] for each in written["tools"]] == ["function", "web"]
     assert (written["parallel_tool_calls"], written["tool_choice"]) == (True, "auto")
     search = {"web_search_options": {"search_context_size": "low"}}
@@ -208,14 +211,31 @@ def test_no_tool_of_the_server_is_asked_for_unless_it_is_configured() -> None:
 
 @pytest.mark.req("PROVIDER-7", "PROVIDER-1")
 def test_options_are_passed_on_but_not_what_the_engine_owns_or_a_server_would_remember() -> None:
-    options = {"temperature": 0, "stream_options": {"include_obfuscation": False}, "messages": [], "model": "x", "n": 3}
+    options = {"temperature": 0, "stream_options": {"include_obfuscation": False, "include_usage": False}}
     written = body(say("user", "hi"), options=options)
     assert written["temperature"] == 0
     assert written["stream_options"] == {"include_usage": True, "include_obfuscation": False}
-    assert (written["model"], len(written["messages"]), "n" in written) == ("any", 1, False)
-    with pytest.raises(ProviderError, match="previous_response_id") as caught:
-        WIRE.write(request(options={"previous_response_id": "x"}), ABLE)
-    assert caught.value.kind == "bad_request"
+    owned = ("messages", "model", "stream", "n", "parallel_tool_calls")
+    for wire, name in [(WIRE, name) for name in (*owned, "previous_response_id", "store")] + [(PERPLEXITY, "n")]:
+        with pytest.raises(ProviderError, match=f"^{wire.vendor}: the option {name} ") as caught:
+            wire.write(request(options={name: "x"}), ABLE)
+        assert caught.value.kind == "bad_request"
+
+
+@pytest.mark.req("PROVIDER-1", "BUDGET-2")
+def test_options_may_ask_for_a_shorter_answer_under_either_name_but_not_for_a_longer_one() -> None:
+    def limits(options: Any, wire: ChatWire = WIRE) -> dict[str, Any]:
+        written = body(say("user", "hi"), options=options, wire=wire)
+        return {key: each for key, each in written.items() if key.startswith("max_")}
+
+    assert limits({"max_tokens": 10**9}) == {"max_tokens": 2_000}
+    assert limits({"max_tokens": 50}) == {"max_tokens": 50}
+    assert limits({"max_tokens": None}) == {"max_tokens": 2_000}
+    assert limits({"max_completion_tokens": 500}) == {"max_completion_tokens": 500}
+    assert limits({"max_completion_tokens": 10**9, "max_tokens": 60}) == {"max_completion_tokens": 60}
+    assert limits({"max_tokens": 10**7}, PERPLEXITY) == {"max_tokens": 2_000}
+    with pytest.raises(ProviderError, match="not a whole number"):
+        limits({"max_tokens": "many"})
 
 
 def test_a_schema_for_the_answer_is_sent() -> None:
@@ -236,7 +256,8 @@ def test_pictures_go_out_where_the_model_sees_and_a_note_where_not() -> None:
 def test_reasoning_of_this_wire_is_replayed_where_it_came_and_any_other_is_left_out() -> None:
     foreign = ReasoningBlock(raw={"type": "thinking", "thinking": "hm", "signature": "s"})
     for key in ("reasoning_content", "reasoning"):
-        (message,) = WIRE.write(request(assistant(foreign, ReasoningBlock(raw={key: "hm"}), call())), ABLE)["messages"]
+        asked = request(assistant(foreign, ReasoningBlock(raw={key: "hm"}), call()), tool(result()))
+        message, _ = WIRE.write(asked, ABLE)["messages"]
         assert message.keys() == {"role", "content", "tool_calls", key}
         assert message[key] == "hm"
     assert body(assistant(foreign))["messages"] == []
@@ -246,5 +267,43 @@ def test_reasoning_of_this_wire_is_replayed_where_it_came_and_any_other_is_left_
 def test_an_unknown_part_of_what_the_user_sent_returns_to_its_own_server_only() -> None:
     audio = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}
     own, foreign = (UnknownBlock(provider=name, raw=audio) for name in ("openai_chat", "anthropic"))
-    message = Message(role="user", blocks=(TextBlock(text="hear"), own, foreign, UnknownBlock(provider="x", raw=3)))
-    assert body(message)["messages"][0]["content"] == [{"type": "text", "text": "hear"}, audio]
+    message = Message(role="user", blocks=(TextBlock(text="hear"), own, foreign))
+    note = {"type": "text", "text": UNKNOWN_NOTE}
+    assert body(message)["messages"][0]["content"] == [{"type": "text", "text": "hear"}, audio, note]
+    assert said(body(Message(role="user", blocks=(UnknownBlock(provider="x", raw=3),)))) == [("user", UNKNOWN_NOTE)]
+
+
+SIGNED = {"extra_content": {"google": {"thought_signature": "sig"}}, "function": {"strict": True}}
+
+
+@pytest.mark.req("PROVIDER-2")
+def test_what_a_server_gave_its_calls_returns_to_it_while_it_waits_for_the_results() -> None:
+    def kept(provider: str = "openai_chat") -> UnknownBlock:
+        return UnknownBlock(provider=provider, raw={"tool_call_extra": SIGNED})
+
+    def sent(*more: Message, provider: str = "openai_chat") -> list[Any]:
+        asked = assistant(call("a"), kept(provider), call("b:0"))
+        answered = tool(result(call_id="a"), result(call_id="b:0"))
+        written = WIRE.write(request(say("user", "hi"), asked, answered, *more), ABLE)
+        return list(written["messages"][1]["tool_calls"])
+
+    bare, signed = sent()
+    assert bare.keys() == {"id", "type", "function"}
+    assert signed["extra_content"] == SIGNED["extra_content"]
+    assert signed["function"] == {"strict": True, **bare["function"]}
+    assert signed["id"] not in ("a", "b:0")
+    assert all(each.keys() == bare.keys() for each in sent(say("assistant", "ok"), say("user", "next")))
+    assert all(each.keys() == bare.keys() for each in sent(provider="perplexity"))
+
+
+@pytest.mark.parametrize("model_id", ["mistral-large-latest", "mistralai/Mixtral-8x7B-Instruct", "codestral-2508"])
+def test_models_of_mistral_get_the_ids_they_take(model_id: str) -> None:
+    talk = (assistant(call("toolu_01"), call("toolu_02"), call("AbC123xyz")), tool(result(call_id="toolu_02")))
+    prompt = Prompt(system=(), messages=(say("user", "hi"), *talk, say("user", "so?")))
+    written = WIRE.write(ProviderRequest(model_id=model_id, prompt=prompt), ABLE)["messages"]
+    ids = [each["id"] for each in written[1]["tool_calls"]]
+    assert all(re.fullmatch("[A-Za-z0-9]{9}", each) for each in ids)
+    assert len({*ids}) == 3
+    assert ids[2] == "AbC123xyz"
+    assert [each["tool_call_id"] for each in written[2:5]] == ids
+    assert written[3]["content"] == "sunny"

@@ -14,7 +14,7 @@ from openai.types.responses import Response
 from contextinfinity.domain.message import AssistantItem, ReasoningItem, TextBlock, ToolCallItem, UnknownItem
 from contextinfinity.domain.model import Abilities, Prices
 from contextinfinity.domain.prompt import Finished
-from contextinfinity.domain.turn import Completed, Failed, Incomplete, Paused, Usage
+from contextinfinity.domain.turn import Completed, Incomplete, Paused, Usage
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.openai_responses import ResponsesWire
 
@@ -117,10 +117,6 @@ def test_a_refusal_and_a_phase_are_marked_on_the_words() -> None:
         ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, Incomplete(reason="filter")),
         ({"status": "incomplete", "incomplete_details": {"reason": "steered"}}, Incomplete(reason="steered")),
         ({"status": "cancelled"}, Incomplete(reason="cancelled")),
-        (
-            {"status": "failed", "error": {"code": "server_error", "message": "Sorry."}},
-            Failed(code="server_error", message="Sorry."),
-        ),
     ],
 )
 def test_the_status_tells_how_it_ended(more: dict[str, Any], outcome: Any) -> None:
@@ -241,6 +237,23 @@ def test_an_error_in_the_stream_is_raised_as_what_it_is(event: dict[str, Any]) -
     with pytest.raises(ProviderError, match="Slow down") as caught:
         streamed(event)
     assert caught.value.kind == "rate_limit"
+
+
+@pytest.mark.req("PROVIDER-4")
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable"),
+    [
+        ({"code": "rate_limit_exceeded", "message": "Slow down."}, "rate_limit", True),
+        ({"code": "server_error", "message": "Sorry."}, "server", True),
+        ({"code": "invalid_prompt", "message": "No."}, "filter", False),
+        ({"code": "invalid_image", "message": "No."}, "bad_request", False),
+        (None, "server", True),
+    ],
+)
+def test_a_failed_answer_is_told_by_the_table_of_failures(error: Any, kind: str, retryable: bool) -> None:
+    with pytest.raises(ProviderError, match=r"^openai: ") as caught:
+        WIRE.read({"id": "resp_1", "object": "response", "status": "failed", "error": error, "output": []}, ABLE)
+    assert (caught.value.kind, caught.value.retryable, bool(caught.value.hint)) == (kind, retryable, True)
 
 
 @pytest.mark.parametrize("whole", [None, [], "hello", 7, {}, {"output": "x"}])

@@ -28,7 +28,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Wire
-from contextinfinity.providers.openai_forms import ERROR_MARK, IMAGE_NOTE
+from contextinfinity.providers.forms import ERROR_MARK, IMAGE_NOTE
 from contextinfinity.providers.openai_responses import ResponsesWire
 
 ABLE = Abilities(context_limit=100_000, max_output_tokens=2_000, images=True, reasoning=True, known=True)
@@ -151,7 +151,7 @@ def test_the_answer_is_bounded_by_the_request_and_by_the_model(asked: int, sent:
 
 @pytest.mark.req("PROVIDER-8")
 def test_without_tools_no_key_of_tools_is_sent() -> None:
-    options = {"tool_choice": "auto", "tools": [{"type": "web_search"}], "parallel_tool_calls": True}
+    options = {"tool_choice": "auto", "max_tool_calls": 3}
     assert not {key for key in body(say("user", "hi"), options=options) if "tool" in key}
     none = msgspec.structs.replace(ABLE, tools=False)
     assert "tools" not in body(say("user", "hi"), able=none, tools=(TOOL,))
@@ -160,10 +160,11 @@ def test_without_tools_no_key_of_tools_is_sent() -> None:
 @pytest.mark.req("PROVIDER-8")
 def test_a_tool_of_the_provider_is_asked_for_only_where_it_is_configured() -> None:
     search = {"type": "web_search"}
-    asked: dict[str, Any] = {"options": {"tools": [search]}, "tools": (TOOL,)}
-    assert [tool["type"] for tool in body(say("user", "hi"), **asked)["tools"]] == ["function"]
+    with pytest.raises(ProviderError, match=r"tools cannot be set here: .*use provider_tools"):
+        body(say("user", "hi"), options={"tools": [search]}, tools=(TOOL,))
     wire = ResponsesWire(provider_tools=(search,))
-    assert [tool["type"] for tool in body(say("user", "hi"), wire=wire, **asked)["tools"]] == ["function", "web_search"]
+    offered = body(say("user", "hi"), wire=wire, tools=(TOOL,))["tools"]
+    assert [tool["type"] for tool in offered] == ["function", "web_search"]
 
 
 @pytest.mark.req("PROVIDER-7")
@@ -181,21 +182,32 @@ def test_what_makes_the_provider_remember_is_refused(name: str) -> None:
 def test_options_are_passed_on_but_never_over_what_the_engine_owns() -> None:
     options = {
         "temperature": 0.5,
-        "text": {"verbosity": "low"},
+        "text": {"verbosity": "low", "format": {"type": "text"}},
         "include": ["web_search_call.action.sources"],
-        "input": "other",
-        "model": "other",
-        "stream": False,
-        "instructions": "other",
     }
     written = body(say("user", "hi"), options=options, response_format=CLOSED)
     assert written["temperature"] == 0.5
-    assert written["text"].keys() == {"format", "verbosity"}
+    assert (written["text"]["verbosity"], written["text"]["format"]["schema"]) == ("low", CLOSED)
     assert written["include"] == ["reasoning.encrypted_content", "web_search_call.action.sources"]
-    assert (written["model"], written["stream"], len(written["input"])) == ("gpt-6-astra", True, 1)
-    assert "instructions" not in written
-    with pytest.raises(ProviderError):
+    with pytest.raises(ProviderError, match=r"^openai: the options are not a table"):
         WIRE.write(request(options=["no table"]), ABLE)
+
+
+@pytest.mark.req("PROVIDER-4")
+@pytest.mark.parametrize(
+    "name", ["input", "instructions", "model", "stream", "tools", "truncation", "store", "parallel_tool_calls"]
+)
+def test_an_option_that_could_not_hold_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ProviderError, match=f"^openai: the option {name} cannot be set here: ") as caught:
+        WIRE.write(request(say("user", "hi"), options={name: True}), ABLE)
+    assert caught.value.kind == "bad_request"
+    assert caught.value.hint
+
+
+@pytest.mark.req("PROVIDER-4", "BUDGET-2")
+@pytest.mark.parametrize(("asked", "sent"), [(10**9, 2_000), (100, 100), (5, 16), (None, 2_000)])
+def test_options_may_ask_for_a_shorter_answer_but_not_for_a_longer_one(asked: int | None, sent: int) -> None:
+    assert body(say("user", "hi"), options={"max_output_tokens": asked})["max_output_tokens"] == sent
 
 
 def test_a_schema_is_enforced_where_that_is_possible() -> None:
@@ -232,11 +244,18 @@ def test_a_result_is_text_or_a_list_with_pictures_and_says_when_it_is_an_error()
     assert outputs[2] == ERROR_MARK + "no such city"
 
 
-@pytest.mark.parametrize("arguments", ["not json {", [1], 7, None, {"a": "ü"}])
-def test_arguments_of_any_kind_are_sent_as_json(arguments: Any) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ("not json {", {"arguments": "not json {"}),
+        ([1], {"arguments": [1]}),
+        (None, {}),
+        ({"a": "ü"}, {"a": "ü"}),
+    ],
+)
+def test_arguments_of_any_kind_are_sent_as_an_object(arguments: Any, sent: Any) -> None:
     block = ToolUseBlock(tool_use_id="call_1", name="weather", input=arguments)
-    sent = body(assistant(block))["input"][0]["arguments"]
-    assert json.loads(sent) == ({} if arguments is None else arguments)
+    assert json.loads(body(assistant(block))["input"][0]["arguments"]) == sent
 
 
 @pytest.mark.req("PROVIDER-4")
@@ -244,12 +263,13 @@ def test_reasoning_of_openai_is_replayed_and_any_other_is_left_out() -> None:
     foreign = ReasoningBlock(raw={"type": "thinking", "thinking": "hm", "signature": "s"})
     chat = ReasoningBlock(raw={"reasoning_content": "hm"})
     bare = ReasoningBlock(raw={"type": "reasoning", "id": "rs_2", "summary": []})
-    written = body(assistant(foreign, chat, bare, ReasoningBlock(raw={**THOUGHT, "status": None}), call()))
-    assert [item["type"] for item in written["input"]] == ["reasoning", "function_call"]
+    answered = Message(role="tool", blocks=(result(),))
+    written = body(assistant(foreign, chat, bare, ReasoningBlock(raw={**THOUGHT, "status": None}), call()), answered)
+    assert [item["type"] for item in written["input"]] == ["reasoning", "function_call", "function_call_output"]
     assert written["input"][0] == THOUGHT
     assert written["include"] == ["reasoning.encrypted_content"]
-    stored = body(assistant(bare, call()), wire=ResponsesWire(store=True))
-    assert [item["type"] for item in stored["input"]] == ["reasoning", "function_call"]
+    stored = body(assistant(bare, call()), answered, wire=ResponsesWire(store=True))
+    assert [item["type"] for item in stored["input"]] == ["reasoning", "function_call", "function_call_output"]
     assert "include" not in stored
 
 

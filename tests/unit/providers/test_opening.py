@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from contextinfinity.domain.message import say
+from contextinfinity.domain.message import Message, TextBlock, say
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
+from contextinfinity.providers.contract import Provider
 from contextinfinity.providers.opening import REMOTE, Lines, address, overrides, wire
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import Anthropic, OpenAI, Tools
@@ -30,6 +31,10 @@ def body(said: ModelSettings, settings: Settings | None = None, **more: Any) -> 
     prompt = Prompt(system=(), messages=(say("user", "Hello."),), tools=(LOOK,))
     request = ProviderRequest(model_id="some-model", prompt=prompt, **more)
     return wire(said, settings or Settings()).write(request, Abilities())
+
+
+def opened(said: ModelSettings) -> Provider:
+    return Lines(Settings()).provider(said)
 
 
 # --- where it is
@@ -159,12 +164,34 @@ def test_the_settings_change_what_they_name_and_nothing_else() -> None:
     said |= {"reasoning": False, "one_system": True, "min_cache_tokens": 1}
     said |= {"price_input": 1.0, "price_output": 0.0, "price_cached": 0.5, "price_cache_write": 2.0}
     assert overrides(model("openai", **said)) == said
-    provider = Lines(Settings()).provider(model("openai", **said))
-    able = provider.abilities("some-model")
+    able = opened(model("openai", **said)).abilities("some-model")
     assert (able.context_limit, able.max_output_tokens, able.min_cache_tokens) == (9000, 100, 1)
     assert (able.tools, able.images, able.reasoning, able.one_system) == (False, True, False, True)
     assert able.prices is not None
     assert (able.prices.input, able.prices.output, able.prices.cached, able.prices.cache_write) == (1.0, 0.0, 0.5, 2.0)
+
+
+@pytest.mark.req("PROVIDER-1")
+def test_a_provider_knows_its_models_and_believes_the_settings_first() -> None:
+    known = opened(ModelSettings(provider="anthropic", model_id="claude-sonnet-4-5"))
+    told = opened(ModelSettings(provider="anthropic", model_id="claude-sonnet-4-5", context_limit=9000, images=False))
+    assert known.name == "anthropic"
+    assert known.context_limit("claude-sonnet-4-5") >= 200_000
+    assert known.abilities("claude-sonnet-4-5").images
+    assert told.context_limit("claude-sonnet-4-5") == 9000
+    assert not told.abilities("claude-sonnet-4-5").images
+    assert told.abilities("claude-sonnet-4-5").prices == known.abilities("claude-sonnet-4-5").prices
+
+
+@pytest.mark.req("PROVIDER-1")
+def test_a_prompt_is_counted_before_it_is_sent() -> None:
+    provider = opened(ModelSettings(provider="openai", model_id="gpt-5.5"))
+    short, long = (
+        ProviderRequest(model_id="gpt-5.5", prompt=Prompt(system=(), messages=(message,)))
+        for message in (say("user", "Hello."), Message(role="user", blocks=(TextBlock(text="word " * 1000),)))
+    )
+    assert 1 <= provider.estimate_prompt_tokens(short) < 20
+    assert 1000 <= provider.estimate_prompt_tokens(long) < 1030
 
 
 def test_opening_providers_loads_no_sdk() -> None:

@@ -156,7 +156,7 @@ async def test_a_cancel_while_waiting_ends_it() -> None:
 
 async def test_who_was_cut_off_is_named() -> None:
     attempts = Attempts([])
-    with pytest.raises(ProviderError, match="^acme: .*cut off.*4 times"):
+    with pytest.raises(ProviderError, match=r"^acme: .*cut off.*4 times"):
         await all_of(retrying(attempts, POLICY, vendor="acme", sleep=attempts.wait))
-    with pytest.raises(ProviderError, match="^The provider: "):
+    with pytest.raises(ProviderError, match=r"^The provider: "):
         await all_of(attempts.run())

@@ -101,6 +101,6 @@ async def test_who_sent_something_unreadable_is_named() -> None:
         while True:
             yield b"x" * 1_000_000
 
-    with pytest.raises(ProviderError, match="^acme: ") as caught:
+    with pytest.raises(ProviderError, match=r"^acme: ") as caught:
         [event async for event in events(endless(), vendor="acme")]
     assert caught.value.kind == "garbled"

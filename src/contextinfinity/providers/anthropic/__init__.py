@@ -18,20 +18,16 @@ class AnthropicWire:
     """``Wire`` of Anthropic's Messages API.
 
     ``parallel_tools``: the model may call several tools at once. ``provider_tools``: tools that run at Anthropic, in
-    its own JSON; none is asked for otherwise. ``cache_ttl``: how long marked prefixes are kept (``5m``, ``1h``).
+    its own JSON; none is asked for otherwise.
     """
 
     parallel_tools: bool = False
     provider_tools: tuple[Json, ...] = ()
-    cache_ttl: str | None = None
     path: ClassVar[str] = "/v1/messages"
 
     def write(self, request: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Put a request into Anthropic's JSON."""
-        choices = Choices(
-            parallel_tools=self.parallel_tools, provider_tools=self.provider_tools, cache_ttl=self.cache_ttl
-        )
-        return body(request, abilities, choices)
+        return body(request, abilities, Choices(parallel_tools=self.parallel_tools, provider_tools=self.provider_tools))
 
     def accumulate(self) -> MessageAccumulator:
         """Begin to put a streamed reply together."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, assert_never
+
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import (
     ContentBlock,
@@ -18,11 +19,10 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 from contextinfinity.domain.model import Abilities
+from contextinfinity.providers import forms
 
 PROVIDER = "anthropic"
-IMAGE_NOTE = "[an image that cannot be shown here]"
 ERROR_NOTE = "[failed without a word]"
-IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 LONGEST_NAME = 128
 THINKING = frozenset({"thinking", "redacted_thinking"})
 CARRIERS = frozenset({"text", "image", "tool_use", "tool_result"})
@@ -44,47 +44,33 @@ def text_piece(place: int, text: str) -> Piece:
 
 def pieces_of(message: Message, place: int, abilities: Abilities) -> Iterator[Piece]:
     """Give a message's blocks; what Anthropic does not take (blank text, others' reasoning) is left out."""
-    own = "assistant" if message.role == "assistant" else "user"
+    side = "assistant" if message.role == "assistant" else "user"
     for block in message.blocks:
-        side = {ToolUseBlock: "assistant", ReasoningBlock: "assistant", ToolResultBlock: "user"}.get(type(block), own)
-        images = abilities.images and side == "user"
-        written = _block(block, images=images)
+        written = _block(block, abilities, side)
         if written is not None:
             yield Piece(side, place, written)
 
 
-def safe_name(name: str) -> str:
-    """Put a tool's name into the letters that Anthropic takes."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:LONGEST_NAME] or "tool"
-
-
-def _block(block: ContentBlock, *, images: bool) -> dict[str, Json] | None:
+def _block(block: ContentBlock, abilities: Abilities, side: str) -> dict[str, Json] | None:
     if isinstance(block, TextBlock):
-        return {"type": "text", "text": block.text} if block.text.strip() else None
+        return _note(block.text) if block.text.strip() else None
     if isinstance(block, ToolUseBlock):
-        given = _object(block.input)
-        return {"type": "tool_use", "id": block.tool_use_id, "name": safe_name(block.name), "input": given}
+        name, given = forms.safe_name(block.name, LONGEST_NAME), forms.arguments_object(block.input)
+        return {"type": "tool_use", "id": block.tool_use_id, "name": name, "input": given}
     if isinstance(block, ToolResultBlock):
-        return _result(block, images=images)
+        return _result(block, abilities)
     if isinstance(block, ImageBlock):
-        return _image(block) if images else _note(IMAGE_NOTE)
+        return _image(block, abilities) if side == "user" else _note(forms.IMAGE_NOTE)
     if isinstance(block, ReasoningBlock):
-        return _thinking(block.raw)
+        return _thinking(block.raw) if side == "assistant" else None
     if isinstance(block, UnknownBlock):
-        return _own(block)
+        return _own(block) or (_note(forms.UNKNOWN_NOTE) if side == "user" else None)
     assert_never(block)
 
 
-def _object(value: Json) -> dict[str, Json]:
-    """Make an input an object, as Anthropic demands: a model may have written something else."""
-    if isinstance(value, dict):
-        return value
-    return {} if value is None else {"value": value}
-
-
-def _result(block: ToolResultBlock, *, images: bool) -> dict[str, Json]:
+def _result(block: ToolResultBlock, abilities: Abilities) -> dict[str, Json]:
     """Write what a tool gave back; a failure may hold nothing but text, and has to hold some."""
-    content = list(_inside(block.content, images=images and not block.is_error))
+    content = list(_inside(block.content, replace(abilities, images=False) if block.is_error else abilities))
     if block.is_error and not content:
         content = [_note(ERROR_NOTE)]
     return {
@@ -95,24 +81,23 @@ def _result(block: ToolResultBlock, *, images: bool) -> dict[str, Json]:
     }
 
 
-def _inside(blocks: Iterable[ContentBlock], *, images: bool) -> Iterator[dict[str, Json]]:
+def _inside(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[dict[str, Json]]:
     for block in blocks:
         if isinstance(block, ToolResultBlock):
-            yield from _inside(block.content, images=images)
+            yield from _inside(block.content, abilities)
+        elif isinstance(block, UnknownBlock):
+            yield _note(forms.UNKNOWN_NOTE)
         elif isinstance(block, TextBlock | ImageBlock):
-            written = _block(block, images=images)
+            written = _block(block, abilities, "user")
             if written is not None:
                 yield written
 
 
-def _image(block: ImageBlock) -> dict[str, Json]:
-    source = block.source if isinstance(block.source, dict) else {}
-    data, url = source.get("data"), source.get("url")
-    if source.get("type") == "base64" and isinstance(data, str) and block.media_type in IMAGE_TYPES:
-        return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": data}}
-    if source.get("type") == "url" and isinstance(url, str):
-        return {"type": "image", "source": {"type": "url", "url": url}}
-    return _note(IMAGE_NOTE)
+def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
+    found = forms.picture(block, abilities)
+    if found is None:
+        return _note(forms.IMAGE_NOTE)
+    return {"type": "image", "source": {"type": "url" if "url" in found else "base64", **found}}
 
 
 def _thinking(raw: Json) -> dict[str, Json] | None:

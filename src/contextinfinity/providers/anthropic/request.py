@@ -1,8 +1,8 @@
 """From a neutral prompt to the JSON of Anthropic's Messages API.
 
 System texts stand on top, user and assistant alternate, the user begins. Results of tools come first in the user
-message right after their calls; a call without a result gets a constant one, a result without a call is left out.
-Nothing depends on what stands behind it except that: a longer conversation begins with the same bytes.
+message right after their calls. Nothing depends on what stands behind it except that: a longer conversation begins
+with the same bytes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from msgspec import Struct
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderRequest, ToolSpec
-from contextinfinity.providers.anthropic.blocks import CARRIERS, THINKING, Piece, pieces_of, text_piece
+from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.providers import forms, options
+from contextinfinity.providers.anthropic.blocks import CARRIERS, PROVIDER, THINKING, Piece, pieces_of, text_piece
 from contextinfinity.providers.call_ids import with_safe_ids
+from contextinfinity.providers.results import NOWHERE, paired
 
-ID_PATTERN = r"[a-zA-Z0-9_-]+"
-LONGEST_ID = 64
 MOST_MARKERS = 4
+LEAST_BUDGET = 1024
+"""Anthropic refuses a smaller one for thinking."""
 
-NOT_RUN = "[not run]"
 GO_ON = "[go on]"
 BEGINNING = "[the conversation begins here]"
 
-OURS = frozenset({"model", "system", "messages", "tools", "stream"})
-"""What options cannot replace: it is the prompt, or decided elsewhere."""
-
-_NOWHERE = -1  # the place of what we add: no marker points to it
+RULES = options.Rules(
+    vendor=PROVIDER, limits=("max_tokens",), owned={**options.OWNED, "system": options.OWNED["messages"]}
+)
 
 
 class Choices(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,6 @@ class Choices(Struct, frozen=True, kw_only=True):
 
     parallel_tools: bool = False
     provider_tools: tuple[Json, ...] = ()
-    cache_ttl: str | None = None
 
 
 class Said(NamedTuple):
@@ -54,19 +53,15 @@ class Said(NamedTuple):
 def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> dict[str, Json]:
     """Write the whole request."""
     prompt = request.prompt
-    options = request.options if isinstance(request.options, dict) else {}
-    messages = with_safe_ids(prompt.messages, pattern=ID_PATTERN, longest=LONGEST_ID)
-    first = len(prompt.system)
+    asked = options.table_of(request.options, PROVIDER)
     system = [text_piece(place, text) for place, text in enumerate(prompt.system) if text.strip()]
-    conversation = _conversation(
-        [piece for place, message in enumerate(messages, first) for piece in pieces_of(message, place, abilities)]
-    )
+    conversation = _conversation(_pieces(prompt, abilities))
     everything = [*system, *(piece for said in conversation for piece in said.pieces)]
-    _mark(everything, prompt.markers, MOST_MARKERS - ("cache_control" in options), choices.cache_ttl)
+    _mark(everything, prompt.markers, MOST_MARKERS - ("cache_control" in asked))
     tools = _tools(prompt.tools if abilities.tools else (), choices.provider_tools)
     written: dict[str, Json] = {
         "model": request.model_id,
-        "max_tokens": max(1, min(request.max_output_tokens, abilities.max_output_tokens)),
+        "max_tokens": forms.bounded_output(request, abilities),
         "stream": True,
         **_tools_and_choice(tools, conversation, choices.parallel_tools),
         **({"system": [piece.block for piece in system]} if system else {}),
@@ -74,22 +69,32 @@ def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> di
     }
     if prompt.response_format is not None:
         written["output_config"] = {"format": {"type": "json_schema", "schema": prompt.response_format}}
-    return _with_options(written, options, conversation, abilities)
+    passed_over = [] if tools else ["tool_choice"]
+    if not _may_think(asked.get("thinking"), conversation):
+        passed_over.append("thinking")
+    return _fitted(options.with_options(written, asked, RULES, passed_over), abilities)
+
+
+def _pieces(prompt: Prompt, abilities: Abilities) -> list[Piece]:
+    """Give all blocks of the conversation, results beside their calls."""
+    first = len(prompt.system)
+    named = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+    return [
+        piece
+        for place, message in paired(named)
+        for piece in pieces_of(message, NOWHERE if place == NOWHERE else first + place, abilities)
+    ]
 
 
 def _conversation(pieces: Iterable[Piece]) -> list[Said]:
-    """Put blocks into messages that alternate, each call followed by its result."""
-    runs = _without_half_of_a_pair(_runs(pieces))
+    """Put blocks into messages that alternate."""
     out: list[Said] = []
-    for run in runs:
-        found = _answering(out, run.pieces) if run.role == "user" else _spoken(run.pieces)
-        _append(out, run.role, found)
-    if out and out[-1].role == "assistant":
-        _append(out, "user", _answering(out, []))
+    for run in _without_half_of_a_pair(_runs(pieces)):
+        _append(out, run.role, run.pieces if run.role == "user" else _spoken(run.pieces))
     if not out or (out[-1].role == "assistant" and not _paused(out[-1])):
-        _append(out, "user", [text_piece(_NOWHERE, GO_ON)])
+        _append(out, "user", [text_piece(NOWHERE, GO_ON)])
     if out[0].role == "assistant":
-        out.insert(0, Said("user", [text_piece(_NOWHERE, BEGINNING)]))
+        out.insert(0, Said("user", [text_piece(NOWHERE, BEGINNING)]))
     return out
 
 
@@ -107,25 +112,6 @@ def _append(out: list[Said], role: str, pieces: list[Piece]) -> None:
         out[-1].pieces.extend(pieces)
     else:
         out.append(Said(role, list(pieces)))
-
-
-def _answering(out: list[Said], pieces: list[Piece]) -> list[Piece]:
-    """Put the results of the calls just made in front, in the order of the calls."""
-    results: dict[str, Piece] = {}
-    others: list[Piece] = []
-    for piece in pieces:
-        if piece.block["type"] == "tool_result":
-            results.setdefault(piece.block["tool_use_id"], piece)
-        else:
-            others.append(piece)
-    calls = out[-1].pieces if out and out[-1].role == "assistant" else []
-    asked = [call.block["id"] for call in calls if call.block["type"] == "tool_use"]
-    return [results.get(call_id) or _not_run(call_id) for call_id in asked] + others
-
-
-def _not_run(call_id: str) -> Piece:
-    block = {"type": "tool_result", "tool_use_id": call_id, "content": NOT_RUN, "is_error": True}
-    return Piece("user", _NOWHERE, block)
 
 
 def _spoken(pieces: list[Piece]) -> list[Piece]:
@@ -164,14 +150,13 @@ def _paused(said: Said) -> bool:
     return any(_server_call(piece.block) or _server_result(piece.block) for piece in said.pieces)
 
 
-def _mark(pieces: list[Piece], markers: tuple[int, ...], most: int, ttl: str | None) -> None:
+def _mark(pieces: list[Piece], markers: tuple[int, ...], most: int) -> None:
     """Say which prefixes are worth caching, on the last block of a marked piece that can carry it."""
-    control = {"type": "ephemeral"} if ttl is None else {"type": "ephemeral", "ttl": ttl}
     places = sorted({place for place in markers if place >= 0})[-most:]
     last = {piece.place: piece for piece in pieces if piece.block["type"] in CARRIERS}
     for place in places:
         if place in last:
-            last[place].block["cache_control"] = control
+            last[place].block["cache_control"] = {"type": "ephemeral"}
 
 
 def _tools(specs: tuple[ToolSpec, ...], provider_tools: tuple[Json, ...]) -> list[Json]:
@@ -186,8 +171,7 @@ def _tools(specs: tuple[ToolSpec, ...], provider_tools: tuple[Json, ...]) -> lis
 def _tools_and_choice(tools: list[Json], conversation: list[Said], parallel: bool) -> dict[str, Json]:
     """Offer tools. Calls made earlier need a tool of that name to be there, so without tools they get empty ones."""
     if tools:
-        choice = {} if parallel else {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
-        return {"tools": tools, **choice}
+        return {"tools": tools, **({} if parallel else {"tool_choice": {"disable_parallel_tool_use": True}})}
     blocks = [piece.block for said in conversation for piece in said.pieces]
     names = dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use")
     if not names:
@@ -196,22 +180,24 @@ def _tools_and_choice(tools: list[Json], conversation: list[Said], parallel: boo
     return {"tools": stubs, "tool_choice": {"type": "none"}}
 
 
-def _with_options(
-    written: dict[str, Json], options: dict[str, Json], conversation: list[Said], abilities: Abilities
-) -> dict[str, Json]:
-    for name, value in options.items():
-        if name in OURS or (name == "tool_choice" and written.get("tool_choice", {}).get("type") == "none"):
-            continue
-        if name == "tool_choice" and "tools" not in written:
-            continue
-        if name == "thinking" and not _may_think(value, conversation):
-            continue
-        if name == "output_config" and isinstance(value, dict):
-            value = {**value, **written.get(name, {})}
-        if name == "max_tokens" and isinstance(value, int):
-            value = max(1, min(value, abilities.max_output_tokens))
-        written[name] = value
-    return written
+def _fitted(body: dict[str, Json], abilities: Abilities) -> dict[str, Json]:
+    """Make what options asked for fit what the engine says: the choice of tools, and the room to think."""
+    choice = forms.dict_of(body.get("tool_choice"))
+    if choice:
+        kept = {"type": "auto", **choice}
+        body["tool_choice"] = {"type": "none"} if kept["type"] == "none" else kept
+    thinking = forms.dict_of(body.get("thinking"))
+    budget, room = thinking.get("budget_tokens"), body["max_tokens"]
+    if thinking.get("type") != "enabled" or type(budget) is not int or budget < room:
+        return body
+    body["max_tokens"] = min(budget + room, abilities.max_output_tokens)
+    lowered = min(budget, max(body["max_tokens"] - room, LEAST_BUDGET))
+    if lowered >= body["max_tokens"]:
+        raise options.refused(
+            PROVIDER, f"the option thinking needs more than the {room} tokens that an answer may have"
+        )
+    body["thinking"] = {**thinking, "budget_tokens": lowered}
+    return body
 
 
 def _may_think(thinking: Json, conversation: list[Said]) -> bool:

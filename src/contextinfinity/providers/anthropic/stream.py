@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-import msgspec
-
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import TextDelta
+from contextinfinity.providers import forms
 from contextinfinity.providers.anthropic.blocks import PROVIDER
 from contextinfinity.providers.failures import failure_in_stream
 
@@ -40,7 +39,7 @@ class MessageAccumulator:
 
     def take(self, event: str, data: Json) -> Sequence[TextDelta]:
         """Take one event and give the text it adds."""
-        told = data if isinstance(data, dict) else {}
+        told = forms.dict_of(data)
         kind = told.get("type") or event
         if kind == "content_block_delta":
             given = self._delta(told)
@@ -74,7 +73,7 @@ class MessageAccumulator:
         message = told.get("message")
         if not isinstance(message, dict):
             return None
-        self._message = {**message, "usage": _dict(message.get("usage"))}
+        self._message = {**message, "usage": forms.dict_of(message.get("usage"))}
         return ()
 
     def _start(self, told: dict[str, Json]) -> Sequence[TextDelta] | None:
@@ -86,7 +85,7 @@ class MessageAccumulator:
         return (TextDelta(text=text),) if text and isinstance(text, str) else ()
 
     def _delta(self, told: dict[str, Json]) -> Sequence[TextDelta] | None:
-        index, delta = _index(told), _dict(told.get("delta"))
+        index, delta = _index(told), forms.dict_of(told.get("delta"))
         if index is None or index not in self._blocks:
             return None
         kind = delta.get("type")
@@ -103,9 +102,9 @@ class MessageAccumulator:
         return (TextDelta(text=text),) if text and kind == "text_delta" else ()
 
     def _end(self, told: dict[str, Json]) -> Sequence[TextDelta]:
-        usage = {name: count for name, count in _dict(told.get("usage")).items() if count is not None}
-        said = {name: value for name, value in _dict(told.get("delta")).items() if value is not None}
-        self._message = {**self._message, **said, "usage": {**_dict(self._message.get("usage")), **usage}}
+        usage = {name: count for name, count in forms.dict_of(told.get("usage")).items() if count is not None}
+        said = {name: value for name, value in forms.dict_of(told.get("delta")).items() if value is not None}
+        self._message = {**self._message, **said, "usage": {**forms.dict_of(self._message.get("usage")), **usage}}
         return ()
 
     def _block(self, index: int) -> dict[str, Json]:
@@ -116,23 +115,11 @@ class MessageAccumulator:
                 block[field] = (begun if isinstance(begun, str) else "") + "".join(self._pieces[index, field])
         written = "".join(self._pieces.get((index, "input"), ()))
         if written:
-            block["input"] = _input(written)
+            block["input"] = forms.arguments_of(written)
         if index in self._citations:
             begun = block.get("citations")
             block["citations"] = [*(begun if isinstance(begun, list) else ()), *self._citations[index]]
         return block
-
-
-def _input(written: str) -> Json:
-    """Read what a tool is to be called with; text that is no JSON (cut short, or wrong) stays as it is."""
-    try:
-        return msgspec.json.decode(written)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return written
-
-
-def _dict(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
 
 
 def _index(told: dict[str, Json]) -> int | None:

@@ -19,9 +19,10 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
-from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers import forms
 from contextinfinity.providers.failures import failure_in_stream, garbled
-from contextinfinity.providers.openai_chat.request import REASONING_KEYS
+from contextinfinity.providers.openai_chat.request import CALL_EXTRA, REASONING_KEYS
+from contextinfinity.providers.openai_chat.stream import call_extra
 
 KNOWN = frozenset({"role", "content", "refusal", "tool_calls", "annotations", *REASONING_KEYS})
 REASONS = {"length": "length", "max_tokens": "length", "content_filter": "filter"}
@@ -44,7 +45,7 @@ def read(whole: Json, abilities: Abilities, vendor: str) -> Finished:
         outcome=_outcome(finish, any(isinstance(item, ToolCallItem) for item in items)),
         items=(*items, *forms.notes(_notes(completion, finish))),
         usage=_usage(forms.dict_of(completion.get("usage")), abilities),
-        response=forms.compact(whole),
+        response=forms.compact(whole, vendor),
     )
 
 
@@ -56,7 +57,7 @@ def _items(message: dict[str, Json], completion: dict[str, Json], vendor: str) -
     if forms.text_of(message.get("refusal")):
         yield AssistantItem(blocks=(TextBlock(text=message["refusal"], annotations=(forms.REFUSAL,)),))
     for call in forms.list_of(message.get("tool_calls")):
-        yield _call(call, vendor)
+        yield from _call(call, vendor)
     for key in message:
         if key not in KNOWN and message[key] is not None:
             yield UnknownItem(provider=vendor, raw={key: message[key]})
@@ -83,14 +84,18 @@ def _annotations(message: dict[str, Json], completion: dict[str, Json]) -> tuple
     return (*forms.list_of(message.get("annotations")), *citations)
 
 
-def _call(call: Json, vendor: str) -> TranscriptItem:
+def _call(call: Json, vendor: str) -> Iterator[TranscriptItem]:
     told = forms.dict_of(call)
     function = forms.dict_of(told.get("function"))
     name = forms.text_of(function.get("name"))
     if not name:
-        return UnknownItem(provider=vendor, raw=call)
+        yield UnknownItem(provider=vendor, raw=call)
+        return
+    extra = call_extra(told)
+    if extra:
+        yield UnknownItem(provider=vendor, raw={CALL_EXTRA: extra})
     arguments = forms.arguments_of(function.get("arguments"))
-    return ToolCallItem(call_id=forms.text_of(told.get("id")), name=name, arguments=arguments)
+    yield ToolCallItem(call_id=forms.text_of(told.get("id")), name=name, arguments=arguments)
 
 
 def _outcome(finish: str, calls: bool) -> StepOutcome:
@@ -113,9 +118,10 @@ def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
     if not told:
         return Usage()
     details = forms.dict_of(told.get("prompt_tokens_details"))
-    tokens = Usage(
-        input_tokens=forms.count_of(told.get("prompt_tokens")),
-        output_tokens=forms.count_of(told.get("completion_tokens")),
-        cached_tokens=forms.count_of(details.get("cached_tokens") or told.get("prompt_cache_hit_tokens")),
+    return forms.usage_of(
+        abilities,
+        prompt=told.get("prompt_tokens"),
+        answer=told.get("completion_tokens"),
+        cached=details.get("cached_tokens") or told.get("prompt_cache_hit_tokens"),
+        written=details.get("cache_write_tokens"),
     )
-    return forms.usage_of(tokens, forms.count_of(details.get("cache_write_tokens")), abilities)

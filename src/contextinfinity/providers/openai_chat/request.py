@@ -6,6 +6,7 @@ joined. One that knows no tools gets earlier calls and results as words, so that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -23,11 +24,32 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
-from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers import forms, options
 from contextinfinity.providers.call_ids import with_safe_ids
+from contextinfinity.providers.results import paired
 
 PERPLEXITY = "perplexity"
-OWNED = ("messages", "model", "stream", "tools", "functions", "function_call", "n")
+LIMITS = ("max_tokens", "max_completion_tokens")
+OWNED = {
+    **options.OWNED,
+    "functions": options.OWNED["tools"],
+    "function_call": options.OWNED["tools"],
+    "parallel_tool_calls": "use tools.allow_parallel or openai.parallel_tool_calls",
+    "n": "one answer is asked for",
+}
+SEARCH = {"web_search_options": "it asks for a search of the provider's; use provider_tools"}
+"""Not for Perplexity, which searches anyway: there it says how."""
+OF_TOOLS = ("tool_choice",)
+"""Options that say nothing where no tools are offered, and are refused there."""
+
+CALL_IDS = (
+    (re.compile(r"mi[sx]tral|ministral|magistral|devstral|codestral|pixtral"), r"[A-Za-z0-9]{9}", 9),
+    (re.compile(""), forms.CALL_ID_PATTERN, forms.LONGEST_CALL_ID),
+)
+"""By what is found in a model's id: which ids of calls it takes, and how long they may be."""
+
+CALL_EXTRA = "tool_call_extra"
+"""Where the fields of a call are kept that are no call of ours: right before it, for the server that sent them."""
 REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
 """Where servers put the model's thinking."""
 
@@ -49,7 +71,7 @@ class How(Struct, frozen=True, kw_only=True):
 def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, Json]:
     """Write the body of a request."""
     prompt = request.prompt
-    writer = _Writer(abilities, how.vendor)
+    writer = _Writer(request.model_id, abilities, how.vendor)
     tools = ([_tool(tool) for tool in prompt.tools] if writer.tools else []) + list(how.provider_tools)
     written: dict[str, Json] = {
         "model": request.model_id,
@@ -63,10 +85,9 @@ def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, 
         written |= {"tools": tools, "parallel_tool_calls": how.parallel_tools}
     if prompt.response_format is not None:
         written["response_format"] = _format(prompt.response_format)
-    owned = OWNED if tools else (*OWNED, "tool_choice", "parallel_tool_calls")
-    if how.vendor != PERPLEXITY:  # where it is no setting of a search that happens anyway, it asks for one
-        owned = (*owned, "web_search_options")
-    return forms.with_options(written, request.options, vendor=how.vendor, owned=owned)
+    owned = OWNED if how.vendor == PERPLEXITY else OWNED | SEARCH
+    rules = options.Rules(vendor=how.vendor, limits=LIMITS, owned=owned)
+    return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
 
 
 def _tool(tool: ToolSpec) -> Json:
@@ -80,7 +101,8 @@ def _format(schema: Json) -> Json:
 
 
 class _Writer:
-    def __init__(self, abilities: Abilities, vendor: str) -> None:
+    def __init__(self, model_id: str, abilities: Abilities, vendor: str) -> None:
+        self._model_id = model_id.lower()
         self._abilities = abilities
         self._vendor = vendor
         self._alternate = vendor == PERPLEXITY
@@ -90,39 +112,52 @@ class _Writer:
 
     def messages(self, prompt: Prompt) -> list[Json]:
         """Write all messages of a prompt."""
-        said = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+        pattern, longest = next((rule, most) for model, rule, most in CALL_IDS if model.search(self._model_id))
+        said = [each.message for each in paired(with_safe_ids(prompt.messages, pattern=pattern, longest=longest))]
+        running = forms.loop_start(said)
         first = next((place for place, message in enumerate(said) if message.role != "system"), len(said))
         system = [*prompt.system, *(message.rendered_text for message in said[:first])]
         if self._abilities.one_system and system:
             system = [BETWEEN.join(system)]
-        written = [message for each in said[first:] for message in self._message(each)]
+        placed = enumerate(said[first:], first)
+        written = [message for place, each in placed for message in self._message(each, running=place >= running)]
         return [_say("system", text) for text in system] + (_alternating(written) if self._alternate else written)
 
-    def _message(self, message: Message) -> Iterator[dict[str, Json]]:
+    def _message(self, message: Message, *, running: bool) -> Iterator[dict[str, Json]]:
         if message.role == "system":
             yield _say(self._late_system, message.rendered_text)
         elif message.role == "assistant":
-            yield from self._answer(message)
+            yield from self._answer(message, running=running)
+        elif message.role == "tool":
+            yield from [self._result(block) for block in message.blocks if isinstance(block, ToolResultBlock)]
         else:
-            results, others = forms.results_first(message)
-            yield from [self._result(result) for result in results]
-            parts = list(self._parts(others))
+            parts = list(self._parts(message.blocks))
             if parts:
                 yield _say("user", _plain(parts))
 
-    def _answer(self, message: Message) -> Iterator[dict[str, Json]]:
-        calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
-        self._names |= {call.tool_use_id: call.name for call in calls}
+    def _answer(self, message: Message, *, running: bool) -> Iterator[dict[str, Json]]:
+        calls = list(self._calls(message, running=running))
         texts = [text for text in map(self._words, message.blocks) if text]
         written = _say("assistant", "".join(texts) or None)
         if calls and self.tools:
-            written["tool_calls"] = [_call(call) for call in calls]
+            written["tool_calls"] = calls
         if not texts and "tool_calls" not in written:
             return
         for block in message.blocks:
             if isinstance(block, ReasoningBlock):
                 written |= _reasoning(block.raw)
         yield written
+
+    def _calls(self, message: Message, *, running: bool) -> Iterator[Json]:
+        """Write calls, with what their server gave them while it waits for their results."""
+        extra: dict[str, Json] = {}
+        for block in message.blocks:
+            if isinstance(block, UnknownBlock) and block.provider == self._vendor and running:
+                extra = forms.dict_of(forms.dict_of(block.raw).get(CALL_EXTRA))
+            elif isinstance(block, ToolUseBlock):
+                self._names[block.tool_use_id] = block.name
+                yield _call(block, extra)
+                extra = {}
 
     def _words(self, block: ContentBlock) -> str:
         if isinstance(block, TextBlock):
@@ -149,8 +184,9 @@ class _Writer:
                     if url is None
                     else {"type": "image_url", "image_url": {"url": url}}
                 )
-            elif isinstance(block, UnknownBlock) and forms.is_own(block, self._vendor, PARTS_OF_A_USER):
-                yield forms.without_nulls(block.raw)
+            elif isinstance(block, UnknownBlock):
+                own = forms.is_own(block, self._vendor, PARTS_OF_A_USER)
+                yield forms.without_nulls(block.raw) if own else {"type": "text", "text": forms.UNKNOWN_NOTE}
 
 
 def _say(role: str, content: Json) -> dict[str, Json]:
@@ -164,9 +200,10 @@ def _plain(parts: list[dict[str, Json]]) -> Json:
     return parts
 
 
-def _call(call: ToolUseBlock) -> Json:
-    told = {"name": call.name, "arguments": forms.arguments_text(call.input)}
-    return {"id": call.tool_use_id, "type": "function", "function": told}
+def _call(call: ToolUseBlock, extra: dict[str, Json]) -> Json:
+    told = {"name": forms.safe_name(call.name), "arguments": forms.arguments_text(call.input)}
+    told = {**forms.dict_of(extra.get("function")), **told}
+    return {**extra, "id": call.tool_use_id, "type": "function", "function": told}
 
 
 def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
@@ -178,6 +215,8 @@ def _texts(blocks: Iterable[ContentBlock]) -> Iterator[str]:
             yield forms.IMAGE_NOTE
         elif isinstance(block, ToolResultBlock):
             yield from _texts(block.content)
+        elif isinstance(block, UnknownBlock):
+            yield forms.UNKNOWN_NOTE
 
 
 def _reasoning(raw: Json) -> dict[str, Json]:

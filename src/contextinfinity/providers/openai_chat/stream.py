@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import TextDelta
-from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers import forms
 from contextinfinity.providers.failures import failure_in_stream
 
 NOT_OF_THE_WHOLE = frozenset({"choices", "object", "obfuscation", "error"})
 TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 SHOWN = frozenset({"content", "refusal"})
+OF_A_CALL = frozenset({"index", "id", "type", "function"})
+OF_A_FUNCTION = frozenset({"name", "arguments"})
 
 
 class ChatAccumulator:
@@ -57,7 +61,7 @@ class ChatAccumulator:
         """Give the completion in one piece."""
         message: dict[str, Json] = {"role": "assistant", "content": None}
         message |= {key: "".join(pieces) for key, pieces in self._texts.items()}
-        message |= self._others
+        message |= {key: list(kept) if isinstance(kept, list) else kept for key, kept in self._others.items()}
         calls = self._calls.whole()
         if calls:
             message["tool_calls"] = calls
@@ -96,7 +100,18 @@ class ChatAccumulator:
     def _keep(self, key: str, value: Json) -> None:
         """Keep what is not known: lists grow, anything else is as it came last."""
         kept = self._others.get(key)
-        self._others[key] = kept + value if isinstance(kept, list) and isinstance(value, list) else value
+        if isinstance(kept, list) and isinstance(value, list):
+            kept.extend(value)
+        else:
+            self._others[key] = list(value) if isinstance(value, list) else value
+
+
+def call_extra(told: dict[str, Json]) -> dict[str, Json]:
+    """Give the fields of a call that are not known: a server may want them back, as Google wants its signatures."""
+    extra = {key: each for key, each in told.items() if key not in OF_A_CALL and each is not None}
+    function = forms.dict_of(told.get("function"))
+    inner = {key: each for key, each in function.items() if key not in OF_A_FUNCTION and each is not None}
+    return {**extra, "function": inner} if inner else extra
 
 
 @dataclass
@@ -105,6 +120,7 @@ class _Call:
     id: str
     name: str
     arguments: list[str]
+    extra: dict[str, Json]
 
 
 class _Calls:
@@ -121,16 +137,13 @@ class _Calls:
             index = told["index"] if type(told.get("index")) is int else None
             arguments = function.get("arguments")
             if not isinstance(arguments, str):
-                arguments = "" if arguments is None else forms.arguments_text(arguments)
-            piece = _Call(index, forms.text_of(told.get("id")), forms.text_of(function.get("name")), [arguments])
-            self._take(piece)
+                arguments = "" if arguments is None else msgspec.json.encode(arguments).decode()
+            call_id, name = forms.text_of(told.get("id")), forms.text_of(function.get("name"))
+            self._take(_Call(index, call_id, name, [arguments], call_extra(told)))
 
     def whole(self) -> list[Json]:
         """Give the calls in one piece each."""
-        return [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": "".join(call.arguments)}}
-            for call in self._calls
-        ]
+        return [_whole(call) for call in self._calls]
 
     def _take(self, piece: _Call) -> None:
         call = self._goes_on_with(piece)
@@ -140,6 +153,8 @@ class _Calls:
         call.id = call.id or piece.id
         call.name = call.name or piece.name
         call.arguments += piece.arguments
+        inner = {**forms.dict_of(call.extra.get("function")), **forms.dict_of(piece.extra.get("function"))}
+        call.extra |= {**piece.extra, "function": inner} if inner else piece.extra
 
     def _goes_on_with(self, piece: _Call) -> _Call | None:
         """Find the newest call of a piece's index; where it has none, that of its id; where it has neither, the newest.
@@ -152,6 +167,11 @@ class _Calls:
             if call.index == piece.index if piece.index is not None else by_id:
                 return None if _begins_another(piece, call) else call
         return None
+
+
+def _whole(call: _Call) -> Json:
+    function = {"name": call.name, "arguments": "".join(call.arguments), **forms.dict_of(call.extra.get("function"))}
+    return {**call.extra, "id": call.id, "type": "function", "function": function}
 
 
 def _begins_another(piece: _Call, call: _Call) -> bool:

@@ -18,8 +18,8 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished
-from contextinfinity.domain.turn import Completed, Failed, Incomplete, Paused, StepOutcome, Usage
-from contextinfinity.providers import openai_forms as forms
+from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
+from contextinfinity.providers import forms
 from contextinfinity.providers.failures import failure_in_stream, garbled
 from contextinfinity.providers.openai_responses.request import PROVIDER
 
@@ -27,11 +27,12 @@ REASONS = {"max_output_tokens": "length", "content_filter": "filter"}
 
 
 def read(whole: Json, abilities: Abilities) -> Finished:
-    """Read a whole response."""
+    """Read a whole response; ``ProviderError`` where it says that the answer failed."""
     response = forms.dict_of(whole)
-    if not isinstance(response.get("output"), list) and not isinstance(response.get("status"), str):
-        if response.get("error"):  # some servers send it as if all were well
-            raise failure_in_stream(PROVIDER, response["error"])
+    shaped = isinstance(response.get("output"), list) or isinstance(response.get("status"), str)
+    if response.get("status") == "failed" or (not shaped and response.get("error")):
+        raise failure_in_stream(PROVIDER, response.get("error"))
+    if not shaped:
         raise garbled(PROVIDER, "the reply is not a response")
     items = forms.joined(item for each in forms.list_of(response.get("output")) for item in _items(each))
     items = forms.with_own_ids(items, forms.text_of(response.get("id")))
@@ -40,7 +41,7 @@ def read(whole: Json, abilities: Abilities) -> Finished:
         outcome=outcome,
         items=(*items, *forms.notes(_notes(response))),
         usage=_usage(forms.dict_of(response.get("usage")), abilities),
-        response=forms.compact(whole),
+        response=forms.compact(whole, PROVIDER),
     )
 
 
@@ -77,10 +78,6 @@ def _part(part: Json, marks: tuple[Json, ...]) -> Iterator[TranscriptItem]:
 
 def _outcome(response: dict[str, Json], calls: bool) -> StepOutcome:
     status = response.get("status")
-    error = forms.dict_of(response.get("error"))
-    if status == "failed":
-        message = forms.text_of(error.get("message")) or "OpenAI could not answer and did not say why."
-        return Failed(code=forms.text_of(error.get("code")) or "failed", message=message)
     reason = forms.text_of(forms.dict_of(response.get("incomplete_details")).get("reason"))
     if status in ("incomplete", "cancelled"):
         return Incomplete(reason=REASONS.get(reason, reason) or str(status))
@@ -99,9 +96,10 @@ def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
     if not told:
         return Usage()
     details = forms.dict_of(told.get("input_tokens_details"))
-    tokens = Usage(
-        input_tokens=forms.count_of(told.get("input_tokens")),
-        output_tokens=forms.count_of(told.get("output_tokens")),
-        cached_tokens=forms.count_of(details.get("cached_tokens")),
+    return forms.usage_of(
+        abilities,
+        prompt=told.get("input_tokens"),
+        answer=told.get("output_tokens"),
+        cached=details.get("cached_tokens"),
+        written=details.get("cache_write_tokens"),
     )
-    return forms.usage_of(tokens, forms.count_of(details.get("cache_write_tokens")), abilities)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import (
     ContentBlock,
@@ -24,14 +25,30 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
-from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers import forms, options
 from contextinfinity.providers.call_ids import with_safe_ids
+from contextinfinity.providers.results import paired
 
 PROVIDER = "openai"
 LEAST_OUTPUT = 16
 """OpenAI refuses a smaller limit."""
 
-OWNED = ("input", "instructions", "model", "stream", "tools")
+RULES = options.Rules(
+    vendor=PROVIDER,
+    limits=("max_output_tokens",),
+    least=LEAST_OUTPUT,
+    state_hint="Take it out of the model's options in config.toml, or set openai.provider_conversations.",
+    owned={
+        **options.OWNED,
+        "input": options.OWNED["messages"],
+        "instructions": options.OWNED["messages"],
+        "truncation": "use openai.truncation",
+        "store": "use openai.store",
+        "parallel_tool_calls": "use tools.allow_parallel or openai.parallel_tool_calls",
+    },
+)
+OF_TOOLS = ("tool_choice", "max_tool_calls")
+"""Options that say nothing where no tools are offered, and are refused there."""
 
 ITEMS_THAT_RETURN = frozenset(
     {
@@ -91,8 +108,8 @@ def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, 
         written["include"] = ["reasoning.encrypted_content"]
     if prompt.response_format is not None:
         written["text"] = {"format": _format(prompt.response_format)}
-    owned = OWNED if tools else (*OWNED, "tool_choice", "parallel_tool_calls", "max_tool_calls")
-    return forms.with_options(written, request.options, vendor=PROVIDER, owned=owned, upstream_state=how.upstream_state)
+    rules = replace(RULES, upstream_state=how.upstream_state)
+    return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
 
 
 def _tools(prompt: Prompt, abilities: Abilities) -> list[Json]:
@@ -119,7 +136,8 @@ def _format(schema: Json) -> Json:
 def _items(prompt: Prompt, abilities: Abilities, *, store: bool) -> Iterator[Json]:
     for text in prompt.system:
         yield _message("developer", text)
-    messages = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+    named = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+    messages = [each.message for each in paired(named)]
     running = forms.loop_start(messages)
     for place, message in enumerate(messages):
         if message.role == "system":
@@ -135,10 +153,10 @@ def _message(role: str, content: Json) -> Json:
 
 
 def _said(message: Message, abilities: Abilities) -> Iterator[Json]:
-    results, others = forms.results_first(message)
-    for result in results:
-        yield {"type": "function_call_output", "call_id": result.tool_use_id, "output": _output(result, abilities)}
-    parts = list(_parts(others, abilities))
+    for block in message.blocks:
+        if isinstance(block, ToolResultBlock):
+            yield {"type": "function_call_output", "call_id": block.tool_use_id, "output": _output(block, abilities)}
+    parts = [] if message.role == "tool" else list(_parts(message.blocks, abilities))
     if parts:
         yield _message("user", parts)
 
@@ -162,8 +180,9 @@ def _parts(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[dic
             yield _text(forms.IMAGE_NOTE) if url is None else _image(url)
         elif isinstance(block, ToolResultBlock):
             yield from _parts(block.content, abilities)
-        elif isinstance(block, UnknownBlock) and forms.is_own(block, PROVIDER, PARTS_OF_A_USER):
-            yield forms.without_nulls(block.raw)
+        elif isinstance(block, UnknownBlock):
+            own = forms.is_own(block, PROVIDER, PARTS_OF_A_USER)
+            yield forms.without_nulls(block.raw) if own else _text(forms.UNKNOWN_NOTE)
 
 
 def _text(text: str) -> dict[str, Json]:
@@ -206,8 +225,8 @@ def _words(blocks: list[ContentBlock], phase: str) -> Iterator[Json]:
 
 
 def _call(block: ToolUseBlock) -> Json:
-    arguments = forms.arguments_text(block.input)
-    return {"type": "function_call", "call_id": block.tool_use_id, "name": block.name, "arguments": arguments}
+    name, arguments = forms.safe_name(block.name), forms.arguments_text(block.input)
+    return {"type": "function_call", "call_id": block.tool_use_id, "name": name, "arguments": arguments}
 
 
 def _reasoning(raw: Json, *, store: bool) -> Iterator[Json]:

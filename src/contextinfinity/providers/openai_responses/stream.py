@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import TextDelta
-from contextinfinity.providers import openai_forms as forms
+from contextinfinity.providers import forms
 from contextinfinity.providers.failures import failure_in_stream
 from contextinfinity.providers.openai_responses.request import PROVIDER
 

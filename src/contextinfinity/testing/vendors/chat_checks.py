@@ -8,7 +8,10 @@ from collections.abc import Iterable
 from contextinfinity.domain.message import Json
 from contextinfinity.testing.vendors.openai_rules import (
     REASONS,
+    check_arguments,
     check_effort,
+    check_name,
+    check_picture,
     check_schema,
     invalid,
     known,
@@ -40,7 +43,8 @@ CONTENT = {
     "developer": ("text",),
     "tool": ("text",),
 }
-NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
+MISTRAL = re.compile(r"mistral|mixtral|codestral")
+MISTRALS_ID = re.compile(r"^[a-zA-Z0-9]{9}$")
 ALTERNATE = (
     "After the (optional) system message(s), user or tool message(s) should alternate with assistant message(s)."
 )
@@ -77,6 +81,8 @@ def check_compatible(body: Json) -> None:
     need(body, "model", "")
     _messages(body)
     _order(body["messages"])
+    if MISTRAL.search(body["model"]):
+        _ids_of_mistral(body["messages"])
 
 
 def texts(message: Json) -> Iterable[str]:
@@ -125,6 +131,8 @@ def _content(message: Json, path: str) -> None:
         need(block, "type", f"{path}[{index}]")
         one_of(block["type"], CONTENT[message["role"]], f"{path}[{index}].type")
         need(block, block["type"], f"{path}[{index}]")
+        if block["type"] == "image_url":
+            check_picture(block["image_url"].get("url"), f"{path}[{index}].image_url.url")
 
 
 def _tool_calls(calls: Json, index: int) -> None:
@@ -134,9 +142,15 @@ def _tool_calls(calls: Json, index: int) -> None:
         path = f"messages[{index}].tool_calls[{place}]"
         for key in ("id", "type", "function"):
             need(call, key, path)
-        for key in ("name", "arguments"):
+        for key, check_it in (("name", check_name), ("arguments", check_arguments)):
             need(call["function"], key, f"{path}.function")
-            typed(call["function"][key], str, f"{path}.function.{key}", "a string")
+            check_it(call["function"][key], f"{path}.function.{key}")
+
+
+def _ids_of_mistral(messages: list[Json]) -> None:
+    for call in [call for message in messages for call in message.get("tool_calls") or []]:
+        if not MISTRALS_ID.match(call["id"]):
+            raise invalid(f"Tool call id was {call['id']} but must be a-z, A-Z, 0-9, with a length of 9.", None)
 
 
 def _settings(body: Json) -> None:
@@ -180,16 +194,9 @@ def _tools(body: Json) -> None:
         function = tool["function"]
         known(function, frozenset(("name", "description", "parameters", "strict")), f"{path}.function")
         need(function, "name", f"{path}.function")
-        _name(function["name"], f"{path}.function.name")
+        check_name(function["name"], f"{path}.function.name")
         named = f"function '{function['name']}'"
         check_schema(function.get("parameters"), function.get("strict"), named, f"{path}.function.parameters")
-
-
-def _name(name: str, path: str) -> None:
-    if not NAME.match(name):
-        said = f"Expected a string that matches the pattern '{NAME.pattern}'."
-        said = f"Invalid '{path}': string does not match pattern. {said}"
-        raise invalid(said, path, "invalid_value")
 
 
 def _order(messages: list[Json]) -> None:

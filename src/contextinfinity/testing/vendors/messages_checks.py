@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from contextinfinity.domain.message import Json
 from contextinfinity.testing.vendors.troubles import anthropic_error
-from contextinfinity.testing.vendors.wire import Refused, names, unsealed
+from contextinfinity.testing.vendors.wire import IMAGE_TYPES, Refused, is_base64, names, unsealed
 
 PARAMETERS = names(
     "cache_control container diagnostics inference_geo max_tokens messages metadata model output_config service_tier"
@@ -179,8 +179,23 @@ def _text(block: Json, path: str) -> None:
 def _tool_use(block: Json, path: str) -> None:
     if not isinstance(block["input"], dict):
         raise _invalid(f"{path}.tool_use.input: Input should be a valid dictionary")
+    if not TOOL_NAME.match(block["name"]):
+        raise _invalid(f"{path}.tool_use.name: String should match pattern '{TOOL_NAME.pattern}'")
     if not TOOL_ID.match(block["id"]):
         raise _invalid(f"{path}.tool_use.id: String should match pattern '{TOOL_ID.pattern}'")
+
+
+def _image(block: Json, path: str) -> None:
+    source, path = block["source"], f"{path}.image.source"
+    if source.get("type") not in ("base64", "url", "file"):
+        raise _invalid(f"{path}: Input tag '{source.get('type')}' does not match any of the expected tags")
+    if source["type"] != "base64":
+        return
+    if source.get("media_type") not in IMAGE_TYPES:
+        *most, last = [f"'{name}'" for name in IMAGE_TYPES]
+        raise _invalid(f"{path}.base64.media_type: Input should be {', '.join(most)} or {last}")
+    if not is_base64(source.get("data")):
+        raise _invalid(f"{path}.base64: invalid base64 data")
 
 
 def _tool_result(block: Json, path: str) -> None:
@@ -204,6 +219,7 @@ def _redacted(block: Json, path: str) -> None:
 
 _KINDS = {
     "text": _text,
+    "image": _image,
     "tool_use": _tool_use,
     "tool_result": _tool_result,
     "thinking": _signed,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from contextinfinity.domain.message import Json
 from contextinfinity.testing.vendors.troubles import openai_error
-from contextinfinity.testing.vendors.wire import Refused
+from contextinfinity.testing.vendors.wire import IMAGE_TYPES, Refused, is_base64
 
 REASONS = re.compile(r"^(o\d|gpt-5)")
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 KINDS = {str: "a string", list: "an array", dict: "an object", int: "an integer", type(None): "null", bool: "a boolean"}
 
 
@@ -69,6 +72,38 @@ def check_schema(schema: Json, strict: Json, name: str, param: str) -> None:
     problem = _open(schema, ())
     if problem is not None:
         raise invalid(f"Invalid schema for {name}: {problem}", param, "invalid_json_schema")
+
+
+def check_name(name: Json, path: str) -> None:
+    """Refuse the name of a tool that no tool can have."""
+    typed(name, str, path, "a string")
+    if not NAME.match(name):
+        said = f"Expected a string that matches the pattern '{NAME.pattern}'."
+        raise invalid(f"Invalid '{path}': string does not match pattern. {said}", path, "invalid_value")
+
+
+def check_arguments(arguments: Json, path: str) -> None:
+    """Refuse arguments that are no JSON object in a text."""
+    typed(arguments, str, path, "a string")
+    try:
+        value = msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        value = None
+    if not isinstance(value, dict):
+        raise invalid(f"Invalid '{path}': expected a JSON object.", path, "invalid_value")
+
+
+def check_picture(url: Json, path: str) -> None:
+    """Refuse a picture of a kind that cannot be seen, or one that is broken."""
+    typed(url, str, path, "a string")
+    if not url.startswith("data:"):
+        return
+    media_type, _, data = url.removeprefix("data:").partition(";base64,")
+    said = f"Invalid '{path}'. Expected a base64-encoded data URL with an image MIME type"
+    if media_type not in IMAGE_TYPES:
+        raise invalid(f"{said}, but got unsupported MIME type '{media_type}'.", path, "invalid_value")
+    if not is_base64(data):
+        raise invalid(f"{said}, but got an invalid base64-encoded value.", path, "invalid_value")
 
 
 def _open(schema: Json, context: tuple[str, ...]) -> str | None:

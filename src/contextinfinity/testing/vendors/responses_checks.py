@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from contextinfinity.domain.message import Json
 from contextinfinity.testing.vendors.openai_rules import (
+    check_arguments,
     check_effort,
+    check_name,
+    check_picture,
     check_schema,
     invalid,
     known,
@@ -136,6 +139,7 @@ def _tool(tool: Json, path: str) -> None:
         return
     known(tool, FUNCTION, path)
     need(tool, "name", path)
+    check_name(tool["name"], f"{path}.name")
     check_schema(tool.get("parameters"), tool.get("strict"), f"function '{tool['name']}'", f"{path}.parameters")
 
 
@@ -152,8 +156,10 @@ def _items(items: list[Json]) -> None:
             _message(item, path)
         elif kind == "function_call_output":
             typed(item["output"], (str, list), f"{path}.output", "one of an array of objects or string")
+            _pictures(item["output"], f"{path}.output")
         elif kind == "function_call":
-            typed(item["arguments"], str, f"{path}.arguments", "a string")
+            check_name(item["name"], f"{path}.name")
+            check_arguments(item["arguments"], f"{path}.arguments")
         elif kind == "item_reference":
             raise _not_kept(item["id"])
 
@@ -180,6 +186,13 @@ def _message(item: Json, path: str) -> None:
         key = {"refusal": "refusal", "input_image": "type", "input_file": "type"}.get(block["type"], "text")
         need(block, key, where)
         typed(block[key], str, f"{where}.{key}", "a string")
+    _pictures(item["content"], f"{path}.content")
+
+
+def _pictures(content: Json, path: str) -> None:
+    for index, block in enumerate(content):
+        if isinstance(block, dict) and block.get("type") == "input_image" and block.get("image_url") is not None:
+            check_picture(block["image_url"], f"{path}[{index}].image_url")
 
 
 def _calls(items: list[Json]) -> None:

@@ -18,6 +18,8 @@ from contextinfinity.testing.vendors.answers import Answer, Delivery, Tokens, Tr
 Vendor: TypeAlias = Literal["openai", "anthropic", "perplexity", "compatible"]
 
 SECRET = b"the fake signs with this, and knows its own hand by it"
+IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The pictures that vendors take."""
 BORN = 1_760_000_000
 """The fake's clock: the second at which it says that everything was made."""
 
@@ -150,6 +152,14 @@ def unsealed(signature: str, salt: str = "") -> str | None:
     except ValueError:
         return None
     return text if hmac.compare_digest(sign(text, salt), signature) else None
+
+
+def is_base64(data: Json) -> bool:
+    """Tell whether a text is base64, and of something."""
+    try:
+        return bool(base64.b64decode(data, validate=True))
+    except (ValueError, TypeError):
+        return False
 
 
 def arguments(value: Json) -> str:
