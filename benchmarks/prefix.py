@@ -37,11 +37,12 @@ from contextinfinity.prompt.prefix import shared
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.again import write
 from contextinfinity.providers.catalogue import abilities_of
-from contextinfinity.providers.opening import wire
+from contextinfinity.providers.opening import overrides, wire
 from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.settings import Settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.text.tokens import counter_of
 from contextinfinity.text.tokens.encodings import Encoding
 
 ASKED, ANSWERED, RETRIEVED, PIECES = 60, 340, 800, 4
@@ -50,6 +51,7 @@ TURNS = 500
 WINDOW = 20
 SHARE, TURNS_AN_EPOCH = 0.9, 45
 DRAIN_SECONDS = 60.0
+MODEL_ID = "gpt-4o"
 ABILITIES = Abilities(context_limit=128_000, max_output_tokens=16_384, encoding="o200k_base", known=True)
 
 _ruler = Encoding("o200k_base")  # one of our own: what it has counted is still new to the engine
@@ -67,7 +69,7 @@ async def run(bench: Bench) -> list[Row]:
 
 
 def words(rng: random.Random, tokens: int) -> str:
-    """Make a text of that many tokens that was never said before."""
+    """Make a text of that many tokens, or one or two more, that was never said before."""
     found = text(rng, tokens * 8).split()
     return " ".join(found[: bisect_left(range(len(found)), tokens, key=lambda n: _ruler.count(" ".join(found[:n])))])
 
@@ -105,7 +107,7 @@ def reference_models(rng: random.Random, hear: Callable[[ProviderRequest], None]
         hear(request)
         return Reply(pieces=(words(rng, ANSWERED),))
 
-    model = Model(name="it", provider=ScriptedProvider(script, ABILITIES), model_id="gpt-4o")
+    model = Model(name="it", provider=ScriptedProvider(script, ABILITIES), model_id=MODEL_ID)
     return Models(by_name={"it": model}, default="it")
 
 
@@ -179,20 +181,16 @@ def _pieces(prompt: Prompt) -> tuple[str | Message, ...]:
     return (*prompt.system, *prompt.messages)
 
 
-def _common(before: Prompt, after: Prompt) -> int:
-    """Count the pieces with which both begin."""
+def by_prefix(before: Prompt, after: Prompt) -> int:
+    """Count the pieces that a cache would serve which knows every beginning."""
     pairs = zip(_pieces(before), _pieces(after), strict=False)
     return next((at for at, (one, other) in enumerate(pairs) if one != other), len(_pieces(before)))
 
 
-def by_prefix(before: Prompt, after: Prompt) -> int:
-    """Count the pieces that a cache of every prefix would serve."""
-    return _common(before, after)
-
-
 def by_marks(before: Prompt, after: Prompt) -> int:
     """Count the pieces that a cache would serve which keeps what was marked, and looks where a mark is."""
-    return max((at + 1 for at in {*before.markers} & {*after.markers} if at < _common(before, after)), default=0)
+    known = by_prefix(before, after)
+    return max((at + 1 for at in {*before.markers} & {*after.markers} if at < known), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +214,7 @@ class Served:
 
 def served(prompts: Sequence[Prompt], cache: Callable[[Prompt, Prompt], int] = by_prefix) -> Served:
     """Add up what a cache would have served."""
-    counter = Model(name="it", provider=ScriptedProvider([], ABILITIES), model_id="gpt-4o").counter
+    counter = counter_of("scripted", MODEL_ID, ABILITIES.encoding)
     tokens = from_cache = 0
     for before, after in pairwise([Prompt(system=(), messages=()), *prompts]):
         sizes = [counter.count(piece) for piece in _pieces(after)]
@@ -234,7 +232,8 @@ def bodies(sent: Sent, provider: str) -> Iterator[Json]:
         yield from map(msgspec.to_builtins, sent.requests)
         return
     vendor = next(vendor for vendor in VENDORS if vendor.provider == provider)
-    form, abilities = wire(vendor.settings(0), Settings()), abilities_of(provider, vendor.model_id)
+    said = vendor.settings(0)
+    form, abilities = wire(said, Settings()), abilities_of(provider, vendor.model_id, overrides(said))
     for request in sent.requests:
         asked = replace(request, model_id=vendor.model_id)
         yield msgspec.json.decode(write(provider, form, abilities, asked).body)

@@ -86,6 +86,7 @@ async def test_a_chat_log_shows_what_was_said(ledger: SqliteStore, ledger_path: 
         ("SELECT * FROM chunks WHERE session_id = 'x'", "session_by_uuid"),
         ("SELECT * FROM sessions WHERE id = 'x'", "session_by_uuid"),
         ("SELECT * FROM branch WHERE session_id = x'00'", "branch_by_session"),
+        ("SELECT * FROM branch WHERE parent_id = x'00' AND fork_seq >= 3", "branch_by_parent"),
         ("SELECT * FROM turn WHERE created_at < 0", "turn_by_created_at"),
         ("SELECT * FROM turn WHERE branch_id = x'00' AND turn_seq > 3", "PRIMARY KEY"),
         ("SELECT * FROM turn WHERE id = x'00'", "sqlite_autoindex_turn"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import OPEN_PHASES, TRANSITIONS, Phase, Turn
@@ -39,6 +41,11 @@ def reachable(old: Phase) -> set[Phase]:
         found |= new
         ahead += new
     return found
+
+
+def was_open(turn: Turn) -> bool:
+    """Tell a turn that was recorded without an answer."""
+    return turn.phase is Phase.DONE and turn.outcome is None
 
 
 class Witness:
@@ -106,7 +113,22 @@ class Witness:
             known = self._turns.get(turn.id, turn)
             assert picked(turn, FIXED_OF_A_TURN) == picked(known, FIXED_OF_A_TURN), "what was said never changes"
             assert turn.phase in reachable(known.phase)
-            if known.phase in ENDED:
+            if was_open(known) and not was_open(turn):
+                self._check_closing(known, turn)
+            elif known.phase in ENDED:
                 assert picked(turn, FIXED_ONCE_ENDED) == picked(known, FIXED_ONCE_ENDED), "an answer never changes"
             self._turns[turn.id] = turn
         self._histories[branch.id] = turns
+
+    def _check_closing(self, known: Turn, turn: Turn) -> None:
+        """A logged answer is put to the last turn of a branch, and nobody else had gone on from it."""
+        assert turn.answer is not None
+        assert (
+            msgspec.structs.replace(
+                known, answer=turn.answer, outcome="completed", updated_at=turn.updated_at, degraded=turn.degraded
+            )
+            == turn
+        )
+        for name, history in self._histories.items():
+            if known.id in {earlier.id for earlier in history}:
+                assert (name, history[-1].id) == (turn.branch_id, known.id), "what others have seen never changes"

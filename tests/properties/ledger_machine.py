@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import is_id, new_id, now
-from contextinfinity.domain.message import ToolOutputItem, say
+from contextinfinity.domain.message import Role, ToolOutputItem, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession
 from contextinfinity.domain.state import StateDraft
@@ -237,6 +237,10 @@ class SpeakingMachine(RuleBasedStateMachine):
             for text, answer in pairs
         ]
         self.ask(lambda line: line.store.turns.record(line.branch(branch), exchanges))
+
+    @rule(branch=which, role=st.sampled_from(["user", "assistant", "assistant", "system", "tool"]), text=texts)
+    def log(self, branch: int, role: Role, text: str) -> None:
+        self.ask(lambda line: line.store.turns.log(line.branch(branch), say(role, text), metadata={"of": role}))
 
 
 class LedgerMachine(SpeakingMachine):

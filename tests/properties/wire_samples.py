@@ -42,7 +42,7 @@ from contextinfinity.domain.message import (
     UnknownItem,
     say,
 )
-from contextinfinity.domain.plan import Budget, Front, LeftOut, Plan, PlanSection, Retrieved
+from contextinfinity.domain.plan import Budget, Front, LeftOut, Plan, PlanSection, Retrieved, Shrunk
 from contextinfinity.domain.session import Branch, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import (
@@ -101,17 +101,35 @@ OWNER = Owner(user_id="ann", org_id="acme")
 USAGE = Usage(input_tokens=1200, output_tokens=340, cached_tokens=1000, cost=0.0125)
 PROBLEM = Problem(code="interrupted", message="The connection was lost.", hint="Try again.")
 EMBEDDING = Embedding(model="static", dim=2, values=b"\x00\x00\x80?\x00\x00\x00\xbf")
-BUDGET = Budget(model_limit=128_000, base_tokens=900, retrieval_budget=6000, response_reserve=4096, safety_margin=1024)
+BUDGET = Budget(
+    model_limit=128_000,
+    base_tokens=900,
+    retrieval_budget=6000,
+    response_reserve=4096,
+    safety_margin=1024,
+    summary=500,
+    memories=400,
+    pins=2000,
+    fold_trigger=24_000,
+    verbatim_window=4000,
+)
+SHRUNK = Shrunk(artifacts=1, slice=400, trimmed=(3, 1, 0), lines_to=4, summary=200, memories=90, thinking=False)
 PLAN = Plan(
     layout=1,
     front="cd" * 32,
     epoch_reason="fold",
     budget=BUDGET,
     sections=(PlanSection(name="system", tokens=120, source={"sha256": "ab" * 32}),),
+    gathered=(3, 6),
     retrieved=(Retrieved(chunk_id=CHUNK, similarity=0.8125, rank=1),),
-    left_out=(LeftOut(what="turn 3", reason="budget", tokens=400),),
-    shrink_steps=("artifacts", "pending"),
+    left_out=(LeftOut(what="turns 3–4", reason="a line each", tokens=400),),
+    shrunk=SHRUNK,
+    shrink_steps=("artifacts: 1 of 2 kept", "turns 3–4: a line each"),
+    contextualised="Where is Rex, Ann's dog?",
     candidates=("Rex", "Bello"),
+    redactions="12" * 32,
+    form="34" * 32,
+    token_scale=1.125,
     request_sha256="ef" * 32,
 )
 FINISHED = FinishedTurn(
@@ -283,6 +301,7 @@ parts = {
     "plan_section": PLAN.sections[0],
     "retrieved": PLAN.retrieved[0],
     "left_out": PLAN.left_out[0],
+    "shrunk": SHRUNK,
     "plan": PLAN,
     "front": Front(
         system="Be brief.",

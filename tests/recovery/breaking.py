@@ -55,6 +55,9 @@ async def healthy(folder: Path) -> None:
     fork = await store.branches.fork(branch.id, at=2, label="aside")
     await store.turns.record(fork.id, [exchange("on the fork", "indeed")])
     await store.branches.rollback(fork.id, to=1)
+    log = await new_branch(store)
+    for role in ("assistant", "user", "assistant", "system"):
+        await store.turns.log(log.id, say(role, f"the {role}'s"))
     for phase in Phase:
         await turn_in(store, (await new_branch(store)).id, phase)
     question = await store.turns.accept(new_turn((await new_branch(store)).id, "It"))
@@ -340,7 +343,10 @@ BREAKS = [
     Break(
         "state_gap",
         "A state does not follow",
-        sql(f"UPDATE state SET parent_id = (SELECT base_state FROM branch WHERE id = {HERON}) WHERE state_seq = 3"),
+        sql(
+            f"UPDATE state SET parent_id = (SELECT base_state FROM branch WHERE id = {HERON}) "
+            f"WHERE state_seq = 3 AND branch_id = {HERON}"
+        ),
     ),
     Break("covers_too_far", "A state covers turns", sql("UPDATE state SET covers_turn_seq = 99 WHERE reason = 'fold'")),
     Break("state_back", "goes back behind", sql("UPDATE state SET turn_seq = 0 WHERE reason = 'pin'")),
@@ -402,6 +408,11 @@ BREAKS = [
         "message_role",
         "said by the wrong side",
         sql("UPDATE message SET role = 'tool' WHERE key = (SELECT answer FROM turn WHERE turn_seq = 4)"),
+    ),
+    Break(
+        "message_role",
+        "said by the wrong side",
+        sql("UPDATE message SET role = 'assistant' WHERE text = 'the user''s'"),
     ),
     Break(
         "message_shared",

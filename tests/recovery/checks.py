@@ -33,9 +33,10 @@ BROKEN = {
     "a message belongs to no turn": """
         SELECT m.key FROM message m
         WHERE NOT EXISTS (SELECT 1 FROM turn t WHERE t.user_message = m.key OR t.answer = m.key)""",
-    "an open turn has an answer, or a final one has none": """
+    "an open turn has an answer, or a final one that was not logged has none": """
         SELECT t.uuid FROM turn t LEFT JOIN message m ON m.key = t.answer WHERE t.phase <> 'Failed'
-          AND ((t.phase IN ('Accepted', 'ContextPrepared', 'Responding')) <> (t.outcome IS NULL)
+          AND (((t.phase IN ('Accepted', 'ContextPrepared', 'Responding')) <> (t.outcome IS NULL)
+              AND NOT (t.phase = 'Done' AND t.owner IS NULL))
             OR (t.outcome IS NULL) <> (m.key IS NULL))""",
     "a turn is committed without its state, or has a state without being committed": """
         SELECT t.uuid FROM turn t LEFT JOIN state s ON s.id = t.state_after

@@ -18,6 +18,7 @@ import apsw
 
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import BranchId, new_id
+from contextinfinity.domain.message import say
 from contextinfinity.domain.session import Branch, NewSession
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, NewTurn, Turn
@@ -129,6 +130,8 @@ class Conversation:
         await self.at_once(
             lambda: store.turns.record(fork.id, said), lambda: store.turns.fail(later.id, WORKER, broken_off())
         )
+        await self.ask(lambda: store.turns.log(fork.id, say("user", f"Who is logged in round {number}?")))
+        await self.ask(lambda: store.turns.log(fork.id, say("assistant", "Everybody.")))
 
     async def _answer(self, turn: Turn, number: int) -> None:
         """Prepare, open a step, finalise; a fact is pinned and a text kept on the way."""

@@ -13,8 +13,7 @@ from contextinfinity.domain.message import ToolResultBlock
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.parts import Model, Parts
-from contextinfinity.engine.recall import PAGE
-from contextinfinity.prompt.budget import share_out
+from contextinfinity.engine.recall import PAGE, budget_of
 from contextinfinity.prompt.cutting import line
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Shown, shown_turns
@@ -30,7 +29,7 @@ async def fold(parts: Parts, branch_id: BranchId) -> State | None:
     if len(turns) <= FLOOR:
         return None
     model = model_of(parts, turns[-1])
-    budget = share_out(model.provider.abilities(model.model_id).context_limit, parts.setup.ceilings)
+    budget = budget_of(parts, model)
     measure = Measure(model.counter)
     shown = shown_turns(turns[:-1], turns[-1])
     costs = [measure.messages(each.messages) for each in shown]

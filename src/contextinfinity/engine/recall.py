@@ -7,15 +7,16 @@ through seams; one that fails is left out, and the plan and the log say so: a re
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
 
 from contextinfinity.domain.ids import ChunkId, now
-from contextinfinity.domain.plan import Front, LeftOut
+from contextinfinity.domain.plan import Budget, Front, LeftOut
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps, loads
@@ -32,8 +33,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SYSTEM = "You are a helpful assistant."
-PAGE = 50
+PAGE = 100
 """How many turns are read at a time."""
+NEAR = 8
+"""How many turns back the request before this one is looked for."""
 FAR_TOO_MANY = 8
 """Characters for each token of the window: older turns beyond that fit under no circumstances."""
 
@@ -58,27 +61,24 @@ async def recall(parts: Parts, running: Running, model: Model) -> Recalled:
     earlier = await read_back(parts, turn, state.covers_turn_seq, abilities.context_limit * FAR_TOO_MANY)
     await learn_from(parts, earlier, model)
     helpers, asked, missing = parts.setup.helpers, running.asked, list[LeftOut]()
-    memories = await spared("memory", missing, lambda: helpers.memories(turn)) if asked.use_memory else None
-    rewritten = (
-        await spared("rewriting", missing, lambda: helpers.rewrite(turn, earlier)) if asked.use_rewriter else None
-    )
-    artifacts = await spared("retrieval", missing, lambda: helpers.retrieve(turn, rewritten))
+    memories = await wanted(asked.use_memory, "memory", missing, lambda: helpers.memories(turn))
+    rewritten = await wanted(asked.use_rewriter, "rewriting", missing, lambda: helpers.rewrite(turn, earlier))
+    found = await spared("retrieval", missing, lambda: helpers.retrieve(turn, rewritten))
+    budget = budget_of(parts, model)
     attached = await attachments(parts, asked.attach)
     candidate = await new_front(parts, model, state, earlier, turn, memories or "")
-    front, reason = choose_front(candidate, await last_request(parts, earlier, turn))
+    last = await last_request(parts, earlier, turn)
+    front, reason = choose_front(candidate, last, with_memories=asked.use_memory)
     sections = Sections(
         front=front,
         turn_seq=turn.turn_seq,
         message=turn.user_message,
         covers=state.covers_turn_seq,
         turns=shown_turns(earlier, turn),
-        artifacts=(*attached, *(artifacts or ())),
+        artifacts=(*attached, *the_best(found or (), budget.retrieval_budget, missing)),
         contextualised=rewritten,
     )
-    ceilings = msgspec.structs.replace(parts.setup.ceilings, reserve=model.max_output_tokens)
-    frame = Frame(
-        budget=share_out(abilities.context_limit, ceilings), abilities=abilities, redactor=parts.setup.redactor
-    )
+    frame = Frame(budget=budget, abilities=abilities, redactor=parts.setup.redactor)
     return Recalled(
         sections=sections,
         frame=frame,
@@ -87,6 +87,12 @@ async def recall(parts: Parts, running: Running, model: Model) -> Recalled:
         reason=reason,
         missing=tuple(missing),
     )
+
+
+def budget_of(parts: Parts, model: Model) -> Budget:
+    """Share out a model's window."""
+    ceilings = msgspec.structs.replace(parts.setup.ceilings, reserve=model.max_output_tokens)
+    return share_out(model.provider.abilities(model.model_id).context_limit, ceilings)
 
 
 async def read_back(parts: Parts, turn: Turn, covers: int, room: int) -> list[Turn]:
@@ -122,17 +128,15 @@ async def new_front(parts: Parts, model: Model, state: State, earlier: list[Turn
 
 
 async def last_request(parts: Parts, earlier: list[Turn], turn: Turn) -> Last | None:
-    """Find the request before this one in the lineage, and its front."""
+    """Find the request before this one in the lineage, and its front; turns that failed before any are passed over."""
     before = earlier or await parts.store.turns.history(turn.branch_id, limit=1, before=turn.turn_seq)
-    if not before:
-        return None
-    newest = before[-1]
-    plan = await parts.store.turns.plan(newest.id)
-    text = await parts.texts.read(plan.front) if plan is not None and plan.front else None
-    if plan is None or text is None:
-        return None
-    silence: timedelta = now() - newest.updated_at
-    return Last(front=loads(Front, text), plan=plan, silence=silence, same_branch=newest.branch_id == turn.branch_id)
+    for newest in reversed(before[-NEAR:]):
+        plan = await parts.store.turns.plan(newest.id)
+        text = await parts.texts.read(plan.front) if plan is not None and plan.front else None
+        if plan is not None and text is not None:
+            silence, there = now() - newest.updated_at, newest.branch_id == turn.branch_id
+            return Last(front=loads(Front, text), plan=plan, silence=silence, same_branch=there)
+    return None
 
 
 async def attachments(parts: Parts, wanted: tuple[ChunkId, ...]) -> tuple[Artifact, ...]:
@@ -146,6 +150,18 @@ async def attachments(parts: Parts, wanted: tuple[ChunkId, ...]) -> tuple[Artifa
     return tuple(found)
 
 
+def the_best(found: Sequence[Artifact], most: int, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+    """Keep what was retrieved as far as its share of the window goes, the best first."""
+    sums = list(accumulate(artifact.chunk.token_est for artifact in found))
+    kept = bisect_right(sums, most)
+    if kept < len(found):
+        over = sums[-1] - (sums[kept - 1] if kept else 0)
+        missing.append(
+            LeftOut(what=f"retrieved text from place {kept + 1} on", reason="its share is full", tokens=over)
+        )
+    return tuple(found[:kept])
+
+
 async def learn_from(parts: Parts, earlier: list[Turn], model: Model) -> None:
     """Compare what was counted for the last turn of the same model with what its provider reported."""
     turn = earlier[-1] if earlier else None
@@ -156,6 +172,14 @@ async def learn_from(parts: Parts, earlier: list[Turn], model: Model) -> None:
     plan = await parts.store.turns.plan(turn.id)
     if plan is not None and plan.token_scale:
         model.counter.recall(plan.token_scale, plan.tokens, turn.usage.input_tokens)
+
+
+async def wanted(is_so: bool, stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
+    """Do a stage unless the caller does without it; the plan says so."""
+    if is_so:
+        return await spared(stage, missing, work)
+    missing.append(LeftOut(what=stage, reason="it was not asked for"))
+    return None
 
 
 async def spared(stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:

@@ -25,24 +25,29 @@ class Last(Struct, frozen=True, kw_only=True):
     same_branch: bool = True
 
 
-def choose_front(candidate: Front, last: Last | None) -> tuple[Front, str | None]:
-    """Keep the front of the last request, or take the new one for a reason; gives (front, reason for a new epoch)."""
+def choose_front(candidate: Front, last: Last | None, *, with_memories: bool = True) -> tuple[Front, str | None]:
+    """Keep the front of the last request, or take the new one for a reason; gives (front, reason for a new epoch).
+
+    ``with_memories``: whether they are wanted; those that the last front has leave it otherwise.
+    """
     if last is None:
         return candidate, "first"
-    reason = _reason(candidate, last)
+    reason = _reason(candidate, last, with_memories)
     if reason is None:
         return last.front, "shrunk" if last.plan.shrunk and last.plan.shrunk.touches_front else None
     return candidate, reason if candidate != last.front else None
 
 
-def _reason(candidate: Front, last: Last) -> str | None:
+def _reason(candidate: Front, last: Last, with_memories: bool) -> str | None:
     before = last.front
+    were_left_out = not before.memories and any(left.what == "memory" for left in last.plan.left_out)
     changed = {
         "fold": candidate.summary != before.summary,
         "pin": candidate.pinned_facts != before.pinned_facts,
         "system": candidate.system != before.system,
         "tools": candidate.tools != before.tools,
         "format": candidate.response_format != before.response_format,
+        "memory": bool(candidate.memories) and were_left_out if with_memories else bool(before.memories),
         "branch": not last.same_branch,
         "silence": last.silence > SILENCE,
     }

@@ -8,6 +8,8 @@
 | no text at all                                 | the words, ``[no answer]``; nothing if the next is its retry |
 | too large to be sent                           | the first 200 characters and a note                          |
 | a question asked back                          | the question, as the answer                                  |
+| logged, by the assistant or as a system text   | that alone                                                   |
+| logged, by a tool, without the call            | ``[a tool gave back]``, its words, as from the user          |
 
 Calls and results that went before the answer stand between the two. A call whose result never came gets a constant
 result here, never in the record. Thinking is shown to nobody but the model that had it, while it is at it.
@@ -17,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import (
     ContentBlock,
@@ -40,6 +44,7 @@ CUT_OFF = "[cut off here]"
 NO_ANSWER = "[no answer]"
 NOT_RUN = "[not run]"
 INTERRUPTED = "[interrupted; it may have run]"
+FROM_A_TOOL = "[a tool gave back]"
 TOO_LARGE = "[the rest of this message was too large to be sent]"
 KEPT_OF_TOO_LARGE = 200
 
@@ -56,11 +61,13 @@ def render_turn(turn: Turn, following: Turn | None) -> tuple[Message, ...]:
     """Write one turn; ``following`` is the turn after it, the one being answered included."""
     between = render_rounds(turn.rounds)
     if turn.answer is None or not _says_something(turn.answer.blocks):
-        if following is not None and following.retry_of == turn.id and not turn.text:
+        if following is not None and _gives_way(turn, following):
             return ()
+        if turn.phase is Phase.DONE and turn.outcome is None:
+            return _left_open(turn, following)
         mark = _mark(turn) if turn.text else None
-        return _words(turn), *between, say("assistant", mark or NO_ANSWER)
-    return _words(turn), *between, *_answer(turn, turn.answer, following)
+        return *_words(turn), *between, say("assistant", mark or NO_ANSWER)
+    return *_words(turn), *between, *_answer(turn, turn.answer, following)
 
 
 def render_rounds(items: Iterable[TranscriptItem], *, running: bool = False) -> tuple[Message, ...]:
@@ -81,11 +88,45 @@ def _blocks(item: TranscriptItem, running: bool) -> tuple[ContentBlock, ...]:
     return blocks_of((item,))
 
 
-def _words(turn: Turn) -> Message:
-    """What the user said, or its beginning when it was too large to be sent."""
-    if turn.error is None or turn.error.code != "size":
-        return turn.user_message
-    return say("user", f"{turn.user_message.rendered_text[:KEPT_OF_TOO_LARGE]}\n{TOO_LARGE}")
+def _gives_way(turn: Turn, following: Turn) -> bool:
+    """Tell whether a turn without an answer need not be shown: the next says it again, results of tools and all."""
+    return following.retry_of == turn.id and not turn.text and _brought(turn) <= _brought(following)
+
+
+def _brought(turn: Turn) -> set[str]:
+    """Name the calls whose results a turn's message brings."""
+    return {block.tool_use_id for block in turn.user_message.blocks if isinstance(block, ToolResultBlock)}
+
+
+def _left_open(turn: Turn, following: Turn | None) -> tuple[Message, ...]:
+    """What was logged and not answered; the mark stands where the log goes on as if it had been."""
+    said = turn.user_message
+    if said.role == "assistant":
+        return _answer(turn, said, following) if _says_something(said.blocks) else ()
+    if said.role == "system" or (following is not None and _takes_up(following)):
+        return _words(turn)
+    return *_words(turn), say("assistant", NO_ANSWER)
+
+
+def _takes_up(following: Turn) -> bool:
+    """Tell whether what was said before a logged turn is still being answered in it."""
+    role = following.user_message.role
+    return role in ("assistant", "tool") or (role == "system" and following.answer is not None)
+
+
+def _words(turn: Turn) -> tuple[Message, ...]:
+    """What the user said, or its beginning when it was too large to be sent; a call never loses its result."""
+    said = turn.user_message
+    results = [block for block in said.blocks if isinstance(block, ToolResultBlock)]
+    if turn.error is not None and turn.error.code == "size":
+        begins = TextBlock(text=f"{said.rendered_text[:KEPT_OF_TOO_LARGE]}\n{TOO_LARGE}")
+        cut = (replace(result, content=(TextBlock(text=TOO_LARGE),)) for result in results)
+        return (Message(role=said.role, blocks=(*cut, begins)),)
+    if said.role == "system" and not said.rendered_text.strip():
+        return ()
+    if said.role == "tool" and not results:
+        return (say("user", f"{FROM_A_TOOL}\n{said.rendered_text}"),)
+    return () if said.role == "system" and not said.rendered_text.strip() else (said,)
 
 
 def _answer(turn: Turn, answer: Message, following: Turn | None) -> tuple[Message, ...]:
@@ -116,11 +157,7 @@ def _says_something(blocks: Sequence[ContentBlock]) -> bool:
 def _results(turn: Turn, answer: Message, following: Turn | None) -> tuple[ToolResultBlock, ...]:
     """The results of an answer's calls: those that came, and constant ones for those the next turn does not bring."""
     came = {block.tool_use_id: block for block in answer.blocks if isinstance(block, ToolResultBlock)}
-    brought = {
-        block.tool_use_id
-        for block in (following.user_message.blocks if following else ())
-        if isinstance(block, ToolResultBlock)
-    }
+    brought = _brought(following) if following else set()
     interrupted = turn.error is not None and turn.error.code == "interrupted"
     missing = (TextBlock(text=INTERRUPTED if interrupted else NOT_RUN),)
     return tuple(

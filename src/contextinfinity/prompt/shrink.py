@@ -110,7 +110,8 @@ def _places(trimmed: Sequence[int], turns: range) -> tuple[int, ...]:
 
 
 def _brings_results(shown: Shown) -> bool:
-    return bool(shown.messages) and any(isinstance(block, ToolResultBlock) for block in shown.messages[0].blocks)
+    """Tell whether a turn cannot stand without the one before; one that is not shown leaves that to the next."""
+    return not shown.messages or any(isinstance(block, ToolResultBlock) for block in shown.messages[0].blocks)
 
 
 def _shorter_summary(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:

@@ -11,7 +11,8 @@ verbs share:
   time changes nothing.
 - **fenced**: a write to a running turn names its owner. When another worker owns the turn by now the write
   is discarded with ``TurnLost``; when its phase is not the expected one, with ``WrongPhase``.
-- **immutable**: what was said never changes; the database itself refuses.
+- **immutable**: what was said never changes; the database itself refuses. A turn that was recorded without an
+  answer may get one, once, while it is the last thing said (``Turns.log``).
 
 The transactions of a turn have their names: TX-0 ``Turns.accept``, TX-P ``Turns.open_step``, TX-A
 ``Turns.finalise``, TX-B ``States.commit``, TX-C ``Chunks.index``.
@@ -25,6 +26,7 @@ from typing import Protocol
 
 from contextinfinity.domain.chunk import Chunk, NewChunk
 from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, TurnId, WorkerId
+from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import State, StateDraft
@@ -135,6 +137,15 @@ class Turns(Protocol):
         """Append turns that were finished elsewhere: Done at once, nobody's, with one state for all of them.
 
         ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done.
+        """
+        ...
+
+    async def log(self, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
+        """Append one message that was said elsewhere, with a state of its own; gives the turn it stands in.
+
+        An assistant's message answers the branch's newest turn, if that was recorded without an answer and nothing
+        came after it: no turn, no fork, no summary. The turn keeps its ``metadata``. Any other message opens a turn:
+        recorded as ``record`` does it, without an answer. ``OutOfOrder`` while turns of the branch are not settled.
         """
         ...
 

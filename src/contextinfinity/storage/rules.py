@@ -29,7 +29,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.session import Branch, NewSession, SessionKind
 from contextinfinity.domain.state import State, StateDraft, StateReason
-from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, TurnEnd
+from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, Turn, TurnEnd
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
 
 LONGEST_NAME = 128
@@ -95,6 +95,15 @@ def check_exchanges(exchanges: Sequence[Exchange]) -> None:
         check_message(exchange.message)
         check_message(exchange.answer)
         check_json(exchange.metadata, "metadata")
+
+
+def can_be_answered(turn: Turn, head: State) -> bool:
+    """Tell whether a logged answer belongs to a branch's newest turn: it was recorded without, and is in no summary.
+
+    Turns of the engine say how they ended, so a turn that is Done and does not was recorded.
+    """
+    is_open = turn.phase is Phase.DONE and turn.outcome is None and turn.answer is None
+    return is_open and turn.user_message.role != "assistant" and head.covers_turn_seq < turn.turn_seq
 
 
 def check_turn_end(end: TurnEnd) -> None:

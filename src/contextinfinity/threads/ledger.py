@@ -1,10 +1,10 @@
 """Threads in the ledger: durable, and the same for every worker on it.
 
 A thread is the session whose ``external_id`` (or id) is the thread id, among the owner's own; its turns are those
-of the active branch. What is logged is recorded as it is: final from the start, nobody's, outside recovery. Each turn
-of the log is a recorded message of its own role, so that all four roles come back in any order; turns that the
-engine answered are read as what was asked and what was answered. Clearing makes an empty branch active, and what was
-said stays in the ledger.
+of the active branch. What is logged is recorded as it is: final from the start, nobody's, outside recovery. A user's,
+system's or tool's turn of the log opens a turn there, and an assistant's right after it is its answer; any other is a
+turn by itself. Read back, a turn is what was asked and what was answered, whoever answered it, so that all four roles
+come back in any order. Clearing makes an empty branch active, and what was said stays in the ledger.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from weakref import WeakValueDictionary
 from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.domain.turn import Exchange
 from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.errors import AlreadyExists, NotFound, OutOfOrder
 from contextinfinity.storage.contract import Store
@@ -132,13 +131,13 @@ class LedgerThreads:
         return turns[window_start(turns, most, whole=whole) :]
 
     async def _add(self, thread_id: str, turn: Turn) -> None:
-        said = Exchange(message=say(ROLES[turn.role], turn.content), metadata={"threads": FORM})
+        message = say(ROLES[turn.role], turn.content)
         clock = asyncio.get_running_loop().time
         end = clock() + self._patience
         while True:
             branch = (await self._find_or_create(thread_id)).active_branch
             try:
-                await self._store.turns.record(branch, [said])
+                await self._store.turns.log(branch, message, metadata={"threads": FORM})
                 return
             except OutOfOrder:  # the engine is at a turn of this branch; its end is a matter of moments, as a rule
                 if clock() > end:

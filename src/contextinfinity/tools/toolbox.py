@@ -64,15 +64,10 @@ class Toolbox:
 
     async def run(self, call: ToolCallItem) -> ToolResultBlock:
         """Run one call; always gives a result."""
-        try:
-            tool = self._tools.get(call.name)
-            if tool is None:
-                raise InvalidInput(f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.")
-            said = msgspec.json.decode(msgspec.json.encode(call.arguments))  # a copy: a tool may change what it gets
-            arguments = tool.bind(said)
-        except InvalidInput as error:
-            return failed(call, error.message)
-        running = asyncio.create_task(_outcome(call, tool, arguments, self.max_result_chars), name=f"tool-{call.name}")
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return failed(call, f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.")
+        running = asyncio.create_task(_outcome(call, tool, self.max_result_chars), name=f"tool-{call.name}")
         self._at_work.add(running)
         running.add_done_callback(self._at_work.discard)
         try:
@@ -89,10 +84,11 @@ def failed(call: ToolCallItem, why: str) -> ToolResultBlock:
     return ToolResultBlock(tool_use_id=call.call_id, content=(TextBlock(text=_text(why)),), is_error=True)
 
 
-async def _outcome(call: ToolCallItem, tool: Tool, arguments: dict[str, Any], longest: int) -> ToolResultBlock:
+async def _outcome(call: ToolCallItem, tool: Tool, longest: int) -> ToolResultBlock:
     """Call a function and make a result of whatever comes of it."""
     try:
-        content = _content(await _called(tool, arguments))
+        said = msgspec.json.decode(msgspec.json.encode(call.arguments))  # a copy: a tool may change what it gets
+        content = _content(await _called(tool, tool.bind(said)))
         return ToolResultBlock(tool_use_id=call.call_id, content=tuple(_cut(block, longest) for block in content))
     except InvalidInput as error:
         return failed(call, error.message[:longest])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import groupby
 
 import pytest
@@ -42,7 +43,7 @@ def within(material: Sections, limit: int) -> Assembled:
 
 def every_cut(material: Sections) -> list[Shrunk]:
     """All the cuts there are, the smallest first: what is sent when the limit is ever one token too low."""
-    found = []
+    found: list[Shrunk] = []
     total = MEASURE.total(material)
     while True:
         try:
@@ -51,6 +52,11 @@ def every_cut(material: Sections) -> list[Shrunk]:
             return found
         found.append(shrunk)
         total = MEASURE.total(cut(material, shrunk))
+
+
+@cache
+def rich_cuts() -> list[Shrunk]:
+    return every_cut(RICH)
 
 
 STEPS = (
@@ -74,7 +80,7 @@ def deepest_step(shrunk: Shrunk) -> str:
 
 @pytest.mark.req("BUDGET-3")
 def test_the_steps_come_in_the_order_that_was_agreed() -> None:
-    cuts = every_cut(RICH)
+    cuts = rich_cuts()
     assert tuple(name for name, _ in groupby(cuts, deepest_step)) == STEPS
     sizes = [MEASURE.total(cut(RICH, shrunk)) for shrunk in cuts]
     assert sizes == sorted(sizes, reverse=True), "each cut leaves less than the one before"
@@ -82,7 +88,7 @@ def test_the_steps_come_in_the_order_that_was_agreed() -> None:
 
 @pytest.mark.req("BUDGET-3")
 def test_no_step_is_begun_before_the_one_before_it_is_done() -> None:
-    for shrunk in every_cut(RICH):
+    for shrunk in rich_cuts():
         none_left = shrunk.artifacts == 0 and shrunk.slice is None
         assert not shrunk.trimmed or none_left
         assert not shrunk.lines_to or shrunk.trimmed[-3:] == (11, 1, 0), "every long text that still stands is cut"
@@ -102,7 +108,7 @@ def test_retrieved_text_goes_from_the_lowest_score_down_to_the_best_then_a_slice
 
 @pytest.mark.req("BUDGET-3")
 def test_long_texts_keep_head_and_tail_the_oldest_first_also_in_this_turns_steps() -> None:
-    trims = [shrunk.trimmed for shrunk in every_cut(RICH) if shrunk.trimmed and not shrunk.lines_to]
+    trims = [shrunk.trimmed for shrunk in rich_cuts() if shrunk.trimmed and not shrunk.lines_to]
     assert trims == [(5, 1, 0), (5, 1, 0, 6, 0, 0), (5, 1, 0, 6, 0, 0, 11, 1, 0)]
     after = cut(RICH, Shrunk(trimmed=trims[-1]))
     marked = f"{LONG[:2000]}\n[… {len(LONG) - 3000} characters left out …]\n{LONG[-1000:]}"
@@ -144,12 +150,12 @@ def test_a_call_and_the_turn_that_brings_its_results_go_together() -> None:
 
 @pytest.mark.req("BUDGET-3")
 def test_the_summary_gets_shorter_and_then_the_memories_go() -> None:
-    deepest = every_cut(RICH)[-1]
+    deepest = rich_cuts()[-1]
     assert (deepest.summary, deepest.memories) == (200, 0)
     front = cut(RICH, deepest).front
     assert front.memories == ""
     assert front.summary.startswith("They looked")
-    assert front.summary.split("\n")[-1].startswith("#8 ") or "#8" in front.summary, "the newest line stays"
+    assert front.summary.endswith("Ann's. Ann…"), "the end of the newest line stays"
     assert len(front.summary) <= 200 + len("\n[…]\n")
 
 
@@ -195,7 +201,7 @@ def test_nothing_is_taken_out_of_what_fits() -> None:
 
 @pytest.mark.req("BUDGET-3")
 def test_every_artifact_that_did_not_fit_is_accounted_for() -> None:
-    one_stays = next(shrunk for shrunk in every_cut(RICH) if shrunk.artifacts == 1)
+    one_stays = next(shrunk for shrunk in rich_cuts() if shrunk.artifacts == 1)
     told = within(RICH, MEASURE.total(cut(RICH, one_stays)))
     assert told.plan.shrink_steps[-1] == "artifacts: 1 of 3 kept"
     (left,) = told.plan.left_out

@@ -10,12 +10,21 @@ from pathlib import Path
 import apsw
 import pytest
 
-from contextinfinity.domain.session import NewSession
-from contextinfinity.domain.turn import TRANSITIONS, Phase
+from contextinfinity.domain.message import say
+from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.turn import TRANSITIONS, Phase, TurnEnd
 from contextinfinity.errors import LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import answer_turn, slice_of
+from contextinfinity.testing.builders import (
+    WORKER,
+    answer_turn,
+    commit_turn,
+    failed_turn,
+    new_branch,
+    new_turn,
+    slice_of,
+)
 
 
 @pytest.fixture
@@ -80,6 +89,77 @@ def test_what_was_said_cannot_be_changed(vandal: apsw.Connection, change: str, r
     with pytest.raises((apsw.ConstraintError, apsw.SQLError), match=r"immutable|because it is a view"):
         vandal.execute(change)
     assert dump(vandal) == before
+
+
+CLOSE = "UPDATE turn SET answer = (SELECT max(key) FROM message), outcome = 'completed' WHERE turn_seq = 2"
+
+
+@pytest.fixture
+async def logged(ledger: SqliteStore, vandal: apsw.Connection) -> apsw.Connection:
+    """A connection to a ledger in whose only branch a question was logged, as its second turn."""
+    (session,) = await ledger.sessions.list(Owner())
+    await ledger.turns.log(session.active_branch, say("user", "And the lake?"))
+    return vandal
+
+
+@pytest.mark.req("LEDGER-4", "THREAD-13")
+def test_a_turn_recorded_without_an_answer_is_given_one_once(logged: apsw.Connection) -> None:
+    logged.execute(CLOSE)
+    before = dump(logged)
+    for change in ("answer = 1", "answer = NULL", "outcome = NULL", "outcome = 'failed'"):
+        with pytest.raises(apsw.ConstraintError, match="immutable"):
+            logged.execute(f"UPDATE turn SET {change} WHERE turn_seq = 2")
+    assert dump(logged) == before
+
+
+@pytest.mark.req("LEDGER-4", "THREAD-13")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "answer = 1",
+        "answer = 1, outcome = 'incomplete'",
+        "outcome = 'completed'",
+        "outcome = 'failed'",
+        "answer = 1, outcome = 'completed', model = 'another'",
+        "answer = 1, outcome = 'completed', metadata = '{}'",
+        "answer = 1, outcome = 'completed', user_message = 2",
+    ],
+)
+def test_nothing_else_of_a_recorded_turn_can_be_changed(logged: apsw.Connection, change: str) -> None:
+    before = dump(logged)
+    with pytest.raises(apsw.ConstraintError, match="immutable"):
+        logged.execute(f"UPDATE turn SET {change} WHERE turn_seq = 2")
+    assert dump(logged) == before
+
+
+@pytest.mark.req("LEDGER-4", "THREAD-13")
+@pytest.mark.parametrize("after", ["turn", "fork"])
+async def test_what_others_went_on_from_cannot_be_answered(
+    logged: apsw.Connection, ledger: SqliteStore, after: str
+) -> None:
+    (session,) = await ledger.sessions.list(Owner())
+    if after == "turn":
+        await ledger.turns.accept(new_turn(session.active_branch, "next"))
+    else:
+        await ledger.branches.fork(session.active_branch)
+    with pytest.raises(apsw.ConstraintError, match="immutable"):
+        logged.execute(CLOSE)
+
+
+@pytest.mark.req("LEDGER-4")
+async def test_a_turn_of_the_engine_that_ended_without_an_answer_keeps_none(
+    ledger: SqliteStore, ledger_path: Path
+) -> None:
+    branch = await new_branch(ledger)
+    await failed_turn(ledger, branch.id, "lost")
+    stopped = await ledger.turns.accept(new_turn(branch.id, "stopped"))
+    await ledger.turns.prepare(stopped.id, WORKER)
+    await commit_turn(ledger, await ledger.turns.finalise(stopped.id, WORKER, TurnEnd(outcome="cancelled")))
+    connection = connect(str(ledger_path))
+    for seq in (1, 2):
+        for outcome in ("outcome", "'completed'"):
+            with pytest.raises(apsw.ConstraintError, match="immutable"):
+                connection.execute(f"UPDATE turn SET answer = 1, outcome = {outcome} WHERE turn_seq = {seq}")
 
 
 @pytest.mark.req("LEDGER-5")

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
@@ -12,8 +12,9 @@ from typing import cast
 import pytest
 
 from contextinfinity.domain.ids import BranchId, new_id
+from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.turn import Exchange, Phase
+from contextinfinity.domain.turn import Phase
 from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.errors import LedgerClosed, NotFound, OutOfOrder
 from contextinfinity.storage.contract import Turns
@@ -67,6 +68,26 @@ async def test_what_is_logged_is_final_nobodys_and_outside_recovery(log: LedgerT
     assert await ledger.jobs.list() == ()
 
 
+@pytest.mark.req("THREAD-13")
+async def test_a_user_turn_opens_a_turn_of_the_ledger_and_an_assistant_turn_closes_it(
+    log: LedgerThreads, ledger: SqliteStore
+) -> None:
+    said = [Turn("system", "Be brief."), Q, A, A, Q, Q, A]
+    for turn in said:
+        log.add("a", turn)
+    session = await ledger.sessions.find(Owner(), "a")
+    assert session is not None
+    turns = await ledger.turns.history(session.active_branch)
+    assert [(turn.user_message.role, turn.text) for turn in turns] == [
+        ("system", ""),
+        ("user", "A"),
+        ("assistant", ""),
+        ("user", ""),
+        ("user", "A"),
+    ]
+    assert log.history("a", 20) == said
+
+
 @pytest.mark.req("THREAD-6")
 async def test_clearing_deletes_nothing(log: LedgerThreads, ledger: SqliteStore) -> None:
     log.add("a", Q)
@@ -115,7 +136,7 @@ async def test_turns_of_the_engine_are_read_as_question_and_answer(log: LedgerTh
 
 
 class Telling:
-    """The turns of a store; it tells when one could not be recorded."""
+    """The turns of a store; it tells when one could not be logged."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -124,9 +145,9 @@ class Telling:
     def __getattr__(self, name: str) -> object:
         return getattr(self._turns, name)
 
-    async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[LedgerTurn, ...]:
+    async def log(self, branch_id: BranchId, message: Message, *, metadata: Json = None) -> LedgerTurn:
         try:
-            return await self._turns.record(branch_id, exchanges)
+            return await self._turns.log(branch_id, message, metadata=metadata)
         except OutOfOrder:
             self.refused.set()
             raise

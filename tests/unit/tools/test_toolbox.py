@@ -299,7 +299,83 @@ async def test_what_a_tool_refuses_is_told_in_its_own_words(caplog: pytest.LogCa
     assert [record.levelno for record in caplog.records] == [logging.WARNING], "a failure is logged"
 
 
+@dataclass
+class Key:
+    name: str
+
+    def __post_init__(self) -> None:
+        raise KeyError(self.name)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("nothing to say")
+
+
+async def test_code_of_a_type_or_of_an_error_may_break_too() -> None:
+    def take(key: Key) -> None: ...
+
+    def silent() -> None:
+        raise Mute
+
+    broken = await run(take, key={"name": "lost"})
+    assert (text_of(broken), broken.is_error) == ("KeyError: 'lost'", True)
+    mute = await run(silent)
+    assert text_of(mute).startswith("Mute: ")
+    assert mute.is_error
+
+
+async def test_a_tool_that_does_not_care_to_be_given_up_is_left_behind() -> None:
+    given_up, done = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> str:
+        while not done.is_set():
+            try:
+                await done.wait()
+            except asyncio.CancelledError:
+                given_up.set()
+        return "at last"
+
+    result = await run(stubborn, timeout_seconds=0.01)
+    assert "given up" in text_of(result)
+    async with asyncio.timeout(30):
+        await given_up.wait()
+    left = [task for task in asyncio.all_tasks() if task.get_name() == "tool-tool"]
+    done.set()
+    await asyncio.gather(*left)
+
+
 # --- how tools are run
+
+
+async def test_a_result_that_is_too_long_is_cut_to_its_two_ends() -> None:
+    box = Toolbox(mode="enabled", max_result_chars=100)
+    box.add(lambda: "a" * 50 + "x" * 1000 + "z" * 50, name="long")
+    box.add(lambda: "a" * 100, name="short")
+    box.add(lambda: [PICTURE, TextBlock(text="b" * 101, annotations=("kept",))], name="blocks")
+    assert text_of(await box.run(call("long"))) == f"{'a' * 50}\n[… 1000 characters left out …]\n{'z' * 50}"
+    assert text_of(await box.run(call("short"))) == "a" * 100
+    picture, words = (await box.run(call("blocks"))).content
+    assert picture == PICTURE
+    assert words == TextBlock(text=f"{'b' * 50}\n[… 1 characters left out …]\n{'b' * 50}", annotations=("kept",))
+
+    def wordy() -> None:
+        raise ValueError("b" * 1000)
+
+    box.add(wordy)
+    assert len(text_of(await box.run(call("wordy")))) == 100
+
+
+async def test_a_tool_may_change_what_it_gets() -> None:
+    def change(names: list[str], more: Any) -> None:
+        names.clear()
+        more["changed"] = True
+
+    box = Toolbox(mode="enabled")
+    box.add(change)
+    asked = call("change", names=["Ada"], more={})
+    assert not (await box.run(asked)).is_error
+    assert asked == call("change", names=["Ada"], more={}), "what the model said stays as it was"
 
 
 async def test_a_function_that_is_not_async_has_a_thread_of_its_own() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import State
@@ -34,6 +35,7 @@ from contextinfinity.storage.in_memory.jobs import enqueue, refuse_dead
 from contextinfinity.storage.in_memory.states import append, next_state
 from contextinfinity.storage.in_memory.tables import Tables, check_text, waiting
 from contextinfinity.storage.rules import (
+    can_be_answered,
     check_exchanges,
     check_finalising,
     check_new_step,
@@ -140,22 +142,20 @@ class InMemoryTurns:
         check_exchanges(exchanges)
         check_text(exchanges)
         with self._tables.transaction() as tables:
-            branch = tables.branch(branch_id)
-            for turn in tables.unsettled(branch_id):
-                raise not_settled(turn.turn_seq, turn.phase)
-            if not exchanges:
-                return ()
-            shown = check_blobs(tables, *(said for each in exchanges for said in (each.message, each.answer)))
-            last = branch.last_turn_seq + len(exchanges)
-            state = next_state(tables.head(branch), branch, "record", turn_seq=last)
-            turns = tuple(
-                _recorded(branch, state, seq, exchange)
-                for seq, exchange in enumerate(exchanges, start=branch.last_turn_seq + 1)
-            )
-            append(tables, branch, state)
-            _append_turns(tables, tables.branches[branch_id], turns)
-            tables.blobs_shown |= shown
-            return turns
+            branch = _settled(tables, branch_id)
+            return _record(tables, branch, exchanges) if exchanges else ()
+
+    async def log(self, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
+        """Append one message: as the answer of the newest turn, or as a turn of its own."""
+        said = Exchange(message=message, metadata=metadata)
+        check_exchanges((said,))
+        check_text(said)
+        with self._tables.transaction() as tables:
+            branch = _settled(tables, branch_id)
+            turn = _last_turn(tables, branch) if message.role == "assistant" else None
+            if turn is not None and can_be_answered(turn, tables.head(branch)):
+                return _answer(tables, branch, turn, message)
+            return _record(tables, branch, (said,))[0]
 
     async def get(self, turn_id: TurnId) -> Turn | None:
         """Read one."""
@@ -227,6 +227,50 @@ def _accepted(branch: Branch, new: NewTurn) -> Turn:
         retry_of=new.retry_of,
         metadata=new.metadata,
     )
+
+
+def _settled(tables: Tables, branch_id: BranchId) -> Branch:
+    """Give a branch that something can be appended to from outside."""
+    branch = tables.branch(branch_id)
+    for turn in tables.unsettled(branch_id):
+        raise not_settled(turn.turn_seq, turn.phase)
+    return branch
+
+
+def _record(tables: Tables, branch: Branch, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
+    shown = check_blobs(tables, *(said for each in exchanges for said in (each.message, each.answer)))
+    last = branch.last_turn_seq + len(exchanges)
+    state = next_state(tables.head(branch), branch, "record", turn_seq=last)
+    turns = tuple(
+        _recorded(branch, state, seq, exchange)
+        for seq, exchange in enumerate(exchanges, start=branch.last_turn_seq + 1)
+    )
+    append(tables, branch, state)
+    _append_turns(tables, tables.branches[branch.id], turns)
+    tables.blobs_shown |= shown
+    return turns
+
+
+def _last_turn(tables: Tables, branch: Branch) -> Turn | None:
+    """Find the last turn of a branch's own, unless another branch goes on from it."""
+    if not tables.turns_of[branch.id]:
+        return None
+    turn = tables.turns[tables.turns_of[branch.id][-1]]
+    others = (tables.branches[other] for other in tables.branches_of[branch.session_id])
+    forked = any(other.parent_id == branch.id and other.fork_seq >= turn.turn_seq for other in others)
+    return None if forked else turn
+
+
+def _answer(tables: Tables, branch: Branch, turn: Turn, answer: Message) -> Turn:
+    """Set a turn's answer. The head moves, so that nobody commits what was made without it."""
+    shown = check_blobs(tables, answer)
+    moment = now()
+    turn = replace(turn, answer=answer, outcome="completed", updated_at=moment)
+    append(tables, branch, next_state(tables.head(branch), branch, "record"))
+    tables.put_turn(turn)
+    tables.sessions[branch.session_id] = replace(tables.sessions[branch.session_id], updated_at=moment)
+    tables.blobs_shown |= shown
+    return turn
 
 
 def _recorded(branch: Branch, state: State, turn_seq: int, exchange: Exchange) -> Turn:

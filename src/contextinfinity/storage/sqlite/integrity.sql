@@ -161,10 +161,12 @@ SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id)
 FROM turn AS t LEFT JOIN branch AS b ON b.id = t.branch_id WHERE b.id IS NULL OR b.session_id <> t.session_id
 
 -- name: message_role
--- Turns whose question was said by the assistant, or whose answer was not.
+-- Turns whose question was said by the assistant, unless that is all there is of a recorded turn, or whose answer
+-- was not.
 SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id) FROM turn AS t
   JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
-WHERE u.role = 'assistant' OR a.role <> 'assistant'
+WHERE a.role <> 'assistant'
+  OR (u.role = 'assistant' AND (t.phase <> 'Done' OR t.outcome IS NOT NULL OR t.answer IS NOT NULL))
 
 -- name: message_shared
 -- Messages of two turns, or that are both question and answer.

@@ -9,12 +9,13 @@ import apsw
 import msgspec
 
 from contextinfinity.domain.ids import BranchId, StateId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.message import Message
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.rules import drafted_state
+from contextinfinity.storage.rules import can_be_answered, drafted_state
 from contextinfinity.storage.sqlite.content import insert_message, metadata_column
-from contextinfinity.storage.sqlite.rows import message_columns, one, pack
+from contextinfinity.storage.sqlite.rows import message_columns, one, pack, to_turn
 from contextinfinity.storage.sqlite.states import append_state, head_of, refuse_unsettled
 
 SQL = sql_files.load(__package__, "turns.sql")
@@ -23,10 +24,47 @@ SESSION_SQL = sql_files.load(__package__, "sessions.sql")
 
 def record(connection: apsw.Connection, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
     """Append the exchanges as turns that are Done, and one state that counts past the last of them."""
+    head = _settled_head(connection, branch_id)
+    return _append(connection, branch_id, head, exchanges) if exchanges else ()
+
+
+def log(connection: apsw.Connection, branch_id: BranchId, said: Exchange) -> Turn:
+    """Put a message to the newest turn as its answer, if it is one and the turn waits for it; else append it."""
+    head = _settled_head(connection, branch_id)
+    if said.message.role == "assistant":
+        turn = _last_turn(connection, branch_id)
+        if turn is not None and can_be_answered(turn, head):
+            return _answer(connection, branch_id, head, turn, said.message)
+    return _append(connection, branch_id, head, (said,))[0]
+
+
+def _settled_head(connection: apsw.Connection, branch_id: BranchId) -> State:
     head = head_of(connection, branch_id)
     refuse_unsettled(connection, branch_id, before=2**62)
-    if not exchanges:
-        return ()
+    return head
+
+
+def _last_turn(connection: apsw.Connection, branch_id: BranchId) -> Turn | None:
+    found = one(connection, SQL["select_last_turn"], (pack(branch_id),))
+    row = None if found is None else one(connection, SQL["select_turn"], found)
+    return None if row is None else to_turn(row)
+
+
+def _answer(connection: apsw.Connection, branch_id: BranchId, head: State, turn: Turn, answer: Message) -> Turn:
+    """Set a turn's answer. The head moves, so that nobody commits what was made without it."""
+    state = drafted_state(StateDraft(branch_id=branch_id, reason="record"), head, head.turn_seq)
+    append_state(connection, state)
+    session_id, moment = pack(turn.session_id), now()
+    key = insert_message(connection, session_id, answer, message_columns(answer))
+    values = {"id": pack(turn.id), "answer": key, "now": to_millis(moment)}
+    connection.execute(SQL["answer_recorded_turn"], values)
+    connection.execute(SESSION_SQL["touch_session"], {"id": session_id, "now": to_millis(moment)})
+    return msgspec.structs.replace(turn, answer=answer, outcome="completed", updated_at=moment)
+
+
+def _append(
+    connection: apsw.Connection, branch_id: BranchId, head: State, exchanges: Sequence[Exchange]
+) -> tuple[Turn, ...]:
     place = {"branch_id": pack(branch_id), "count": len(exchanges)}
     last_seq = one(connection, SQL["take_turn_seq"], place)[0]  # type: ignore[index]
     state = drafted_state(StateDraft(branch_id=branch_id, reason="record"), head, last_seq)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, new_id, now, to_millis
-from contextinfinity.domain.message import Message, TranscriptItem
+from contextinfinity.domain.message import Json, Message, TranscriptItem
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.turn import (
     OPEN_PHASES,
@@ -41,7 +41,7 @@ from contextinfinity.storage.rules import (
 from contextinfinity.storage.sqlite.content import MessageColumns, insert_message, insert_plan, metadata_column
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.jobs import enqueue, refuse_dead
-from contextinfinity.storage.sqlite.recording import record
+from contextinfinity.storage.sqlite.recording import log, record
 from contextinfinity.storage.sqlite.rows import (
     Row,
     inputs_column,
@@ -130,6 +130,12 @@ class SqliteTurns:
         """Append turns that were finished elsewhere, with one state for all of them."""
         check_exchanges(exchanges)
         return await self._database.write(lambda connection: record(connection, branch_id, exchanges))
+
+    async def log(self, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
+        """Append one message: as the answer of the newest turn, or as a turn of its own."""
+        said = Exchange(message=message, metadata=metadata)
+        check_exchanges((said,))
+        return await self._database.write(lambda connection: log(connection, branch_id, said))
 
     async def get(self, turn_id: TurnId) -> Turn | None:
         """Read one."""

@@ -19,6 +19,15 @@ INSERT INTO turn (id, session_id, branch_id, turn_seq, phase, outcome, state_bef
 VALUES (:id, :session_id, :branch_id, :turn_seq, 'Done', :outcome, :state_before, :state_after, :user_message, :answer,
   :model, :metadata, :created_at, :now)
 
+-- name: select_last_turn
+-- The last turn of a branch's own, unless another branch goes on from it.
+SELECT t.id FROM branch AS b JOIN turn AS t ON t.branch_id = b.id AND t.turn_seq = b.last_turn_seq
+WHERE b.id = ? AND NOT EXISTS (SELECT 1 FROM branch AS f WHERE f.parent_id = b.id AND f.fork_seq >= t.turn_seq)
+
+-- name: answer_recorded_turn
+-- An answer that was logged after its question.
+UPDATE turn SET answer = :answer, outcome = 'completed', updated_at = :now WHERE id = :id
+
 -- name: count_waiting
 -- How many turns of the branch wait to be answered.
 SELECT count(*) FROM turn INDEXED BY turn_unfinished

@@ -21,6 +21,7 @@ from contextinfinity.testing.stores.closing import ClosingSuite
 from contextinfinity.testing.stores.concurrency import ConcurrencySuite
 from contextinfinity.testing.stores.content import ContentSuite
 from contextinfinity.testing.stores.endings import EndingSuite
+from contextinfinity.testing.stores.logs import LogSuite
 from contextinfinity.testing.stores.phases import PhaseSuite
 from contextinfinity.testing.stores.pins import PinSuite
 from contextinfinity.testing.stores.records import RecordSuite
@@ -38,6 +39,7 @@ class StoreSuite(
     RollbackSuite,
     TurnSuite,
     RecordSuite,
+    LogSuite,
     PhaseSuite,
     EndingSuite,
     StateSuite,
@@ -59,6 +61,7 @@ __all__ = [
     "ConcurrencySuite",
     "ContentSuite",
     "EndingSuite",
+    "LogSuite",
     "PhaseSuite",
     "PinSuite",
     "RecordSuite",

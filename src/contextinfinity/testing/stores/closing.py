@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.errors import LedgerClosed
@@ -64,6 +65,7 @@ class ClosingSuite:
             lambda: store.turns.finalise(turn.id, WORKER, turn_end(step)),
             lambda: store.turns.fail(turn.id, WORKER, broken_off()),
             lambda: store.turns.record(branch.id, [exchange("a", "b")]),
+            lambda: store.turns.log(branch.id, say("user", "a")),
             lambda: store.turns.get(turn.id),
             lambda: store.turns.history(branch.id),
             lambda: store.turns.steps(turn.id),

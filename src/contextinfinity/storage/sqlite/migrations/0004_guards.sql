@@ -16,8 +16,13 @@ WHEN (NEW.id, NEW.session_id, NEW.branch_id, NEW.turn_seq, NEW.user_message, NEW
     OLD.created_at, OLD.retry_of)
 BEGIN SELECT raise(ABORT, 'immutable: where a turn stands and what it asked never change'); END;
 
+-- Before the turn is final; or after a turn that was recorded without one, as long as nothing came after it.
 CREATE TRIGGER turn_answer_is_set_once BEFORE UPDATE OF answer ON turn
-WHEN OLD.answer IS NOT NULL AND NEW.answer IS NOT OLD.answer
+WHEN NEW.answer IS NOT OLD.answer AND (OLD.answer IS NOT NULL
+  OR (OLD.phase NOT IN ('Accepted', 'ContextPrepared') AND OLD.phase <> 'Responding'
+    AND (OLD.phase <> 'Done' OR OLD.outcome IS NOT NULL OR NEW.outcome IS NOT 'completed'
+      OR EXISTS (SELECT 1 FROM turn WHERE branch_id = OLD.branch_id AND turn_seq > OLD.turn_seq)
+      OR EXISTS (SELECT 1 FROM branch WHERE parent_id = OLD.branch_id AND fork_seq >= OLD.turn_seq))))
 BEGIN SELECT raise(ABORT, 'immutable: an answer is set once'); END;
 
 CREATE TRIGGER turn_commit_is_set_once BEFORE UPDATE OF state_after ON turn
@@ -97,6 +102,8 @@ CREATE TRIGGER turn_end_is_immutable BEFORE UPDATE OF outcome, error, provider, 
 WHEN OLD.phase NOT IN ('Accepted', 'ContextPrepared') AND OLD.phase <> 'Responding'
   AND (NEW.outcome, NEW.error, NEW.provider, NEW.model, NEW.metadata)
     IS NOT (OLD.outcome, OLD.error, OLD.provider, OLD.model, OLD.metadata)
+  AND NOT (OLD.outcome IS NULL AND NEW.outcome IS 'completed' AND OLD.answer IS NULL AND NEW.answer IS NOT NULL
+    AND (NEW.error, NEW.provider, NEW.model, NEW.metadata) IS (OLD.error, OLD.provider, OLD.model, OLD.metadata))
 BEGIN SELECT raise(ABORT, 'immutable: how a turn ended never changes'); END;
 
 CREATE TRIGGER state_is_committed_once BEFORE INSERT ON state

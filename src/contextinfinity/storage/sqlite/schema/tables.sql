@@ -28,6 +28,7 @@ CREATE TABLE branch (
   label TEXT,
   created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX branch_by_parent ON branch (parent_id, fork_seq) WHERE parent_id IS NOT NULL;
 CREATE INDEX branch_by_session ON branch (session_id);
 
 CREATE TABLE chunk (

@@ -1,0 +1,129 @@
+"""``cix context``: what the model saw, at the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.doors.cix import CONFIG, Cix
+
+
+@pytest.fixture
+def turns(cix: Cix) -> list[str]:
+    """The turns of a conversation."""
+    cix.script("Answer one. " * 20, "Answer two. " * 20, "Answer three. " * 20)
+    first = cix.ask("one")
+    cix("pin", "last", "Answers are in metres.")
+    return [first["turn_id"], *(cix.ask(text, "--session", "last")["turn_id"] for text in ("two", "three"))]
+
+
+def facts(cix: Cix, *arguments: str) -> list[str]:
+    done = cix("context", *arguments)
+    assert done.exit_code == 0, done.stderr
+    return done.stderr.splitlines()
+
+
+@pytest.mark.req("CTX-10", "CLI-1")
+def test_the_parts_of_a_request_are_listed_with_their_tokens(cix: Cix, turns: list[str]) -> None:
+    done = cix("context", turns[2])
+    head, *rows = [line.split() for line in done.stdout.splitlines()]
+    assert head == ["section", "tokens", "from"]
+    assert [row[0] for row in rows] == ["system", "pins", "turns", "message", "all"]
+    assert " ".join(rows[2]).endswith("turns 1–2")
+    assert " ".join(rows[3]).endswith("turn 3")
+    counts = [int(next(word for word in row if word.isdigit())) for row in rows]
+    assert counts[-1] == sum(counts[:-1])
+    told = done.stderr.splitlines()
+    assert told[0] == f"turn {turns[2]}, request 0, scripted main"
+    assert "tokens in" in told[1]
+    assert told[-1] == "written again: the same as was sent"
+
+
+@pytest.mark.req("CTX-10")
+def test_last_is_the_last_turn_of_the_last_conversation(cix: Cix, turns: list[str]) -> None:
+    assert facts(cix, "last")[0].startswith(f"turn {turns[2]},")
+    cix("chat", stdin="")
+    assert cix.json("context", "last")["turn_id"] == turns[2]
+
+
+@pytest.mark.req("CTX-10")
+def test_programs_get_all_of_it(cix: Cix, turns: list[str]) -> None:
+    told = cix.json("context", turns[1])
+    assert told["matches"] is True
+    assert told["removed"] == []
+    assert [section["name"] for section in told["plan"]["sections"]] == [
+        "system",
+        "pins and memories",
+        "turns",
+        "message",
+    ]
+    assert told["plan"]["epoch_reason"] == "pin"
+    assert told["plan"]["budget"]["model_limit"] == 128_000
+    assert told["messages"][0]["blocks"][0]["text"] == "one"
+    assert told["messages"][-1]["blocks"][0]["text"] == "two"
+    assert len(told["plan"]["request_sha256"]) == 64
+
+
+@pytest.mark.req("CTX-10")
+def test_the_whole_request_can_be_printed(cix: Cix, turns: list[str]) -> None:
+    done = cix("context", turns[1], "--body")
+    body = json.loads(done.stdout)
+    assert body == cix.json("context", turns[1])["body"]
+    assert body["prompt"]["messages"][-1]["blocks"][0]["text"] == "two"
+    assert "- Answers are in metres." in body["prompt"]["system"][1]
+
+
+@pytest.mark.req("CTX-10", "FILES-5")
+def test_what_repeats_the_request_before_is_told(cix: Cix, turns: list[str]) -> None:
+    assert "0% repeat the beginning of the request before" in facts(cix, turns[0])
+    assert "a new front: first" in facts(cix, turns[0])
+    assert "a new front: pin" in facts(cix, turns[1])
+    last = facts(cix, turns[2])
+    assert not any("a new front" in line for line in last)
+    (share,) = [int(line.split("%")[0]) for line in last if "% repeat" in line]
+    assert share > 50
+
+
+@pytest.mark.req("CTX-10")
+def test_two_requests_are_compared(cix: Cix, turns: list[str]) -> None:
+    assert "100% repeat the beginning of the other request" in facts(cix, "last", "--compare", turns[2])
+    told = cix.json("context", turns[2], "--compare", turns[0])
+    assert 0 < told["shared_bytes"] < told["total_bytes"] / 2
+
+
+@pytest.mark.req("CTX-10", "BUDGET-3")
+def test_what_was_left_out_is_told(cix: Cix) -> None:
+    cix.script("A long answer. " * 200)
+    thread = cix.ask("one")["thread_id"]
+    cix.script({"error": {"code": "size", "message": "Too long."}}, "Better.")
+    assert cix.ask("two", "--session", thread)["text"] == "Better."
+    told = facts(cix, "last")
+    assert "left out: turns 1–1: a line each in the summary; they did not fit" in told
+    assert "shrunk: turns 1–1: a line each" in told
+    assert "a new front: shrunk" in told
+    assert any(line.startswith("turn ") and ", request 1, " in line for line in told), "the one that was answered"
+
+
+@pytest.mark.req("SAFE-1", "CTX-10")
+def test_what_is_hidden_from_the_model_is_hidden_here_too(cix: Cix) -> None:
+    cix.script("Fine.")
+    config = CONFIG.replace("[general]\n", "[general]\nredact_patterns = ['\\d{4}-\\d{4}']\n")
+    (cix.folder / "config.toml").write_text(config, encoding="utf-8")
+    cix.ask("My number is 1234-5678.")
+    body = cix("context", "last", "--body").stdout
+    assert "My number is [redacted]." in body
+    assert "1234" not in body
+    assert cix.said() == [("My number is 1234-5678.", "Fine.")]
+    assert facts(cix, "last")[-1] == "written again: the same as was sent"
+
+
+@pytest.mark.req("CTX-10")
+def test_a_turn_that_is_not_there_is_said_in_words(cix: Cix) -> None:
+    cix.script("Fine.")
+    nothing = cix("context", "last")
+    assert nothing.exit_code != 0
+    cix.ask("Hello.")
+    unknown = cix("context", "0192f0c1-2345-7abc-8def-000000000000")
+    assert unknown.exit_code != 0
+    assert "There is no turn 0192f0c1-2345-7abc-8def-000000000000." in unknown.stderr

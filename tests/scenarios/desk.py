@@ -1,0 +1,72 @@
+"""An engine with a scripted model, and all that the model was ever shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.parts import Model, Models, Setup
+from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
+
+
+class Desk:
+    """Use it as ``async with Desk(folder) as desk``; ``replies`` are said in turn, then ``Fine.``"""
+
+    def __init__(
+        self, folder: Path, *replies: Reply | str, setup: Setup | None = None, abilities: Abilities = ABILITIES
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        self.path = folder / "ledger.db"
+        self.prompts: list[Prompt] = []
+        self.thread = "new"
+        waiting = list(replies)
+
+        def script(request: ProviderRequest) -> Reply | str:
+            self.prompts.append(request.prompt)
+            return waiting.pop(0) if waiting else "Fine."
+
+        model = Model(name="m", provider=ScriptedProvider(script, abilities), model_id="m")
+        models = Models(by_name={"m": model}, default="m")
+        self.engine = Engine(SqliteStore(self.path), JournalFolder(folder / "streams"), models, setup)
+
+    async def __aenter__(self) -> Desk:
+        await self.engine.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.engine.close()
+
+    async def ask(self, text: str, **how: Any) -> str:
+        """Say something in the one conversation of this desk, and give the turn's id."""
+        turn = await self.engine.ask(self.thread, text, **how)
+        self.thread = turn.thread_id
+        return turn.turn_id
+
+    async def settle(self) -> None:
+        """Wait until nothing is left to do behind the answers."""
+        assert await self.engine.afterwards.drain(20)
+
+    async def branch(self) -> str:
+        """Name the branch that is spoken on."""
+        return (await self.engine.session(self.thread)).active_branch
+
+    async def plan(self, turn_id: str) -> Plan:
+        """Give the account of a turn's last request."""
+        return await self.engine.context(turn_id)
+
+    @property
+    def shown(self) -> list[tuple[str, str]]:
+        """What the model was shown last, as (role, text)."""
+        return said(self.prompts[-1].messages)
+
+
+def said(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
+    """Give messages as (role, text)."""
+    return [(message.role, message.rendered_text) for message in messages]
