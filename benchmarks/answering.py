@@ -1,6 +1,5 @@
-"""What the engine adds to a model: reading and rendering the past, carrying the stream, recovering after a crash.
+"""What the engine adds to a model: carrying the stream, recovering after a crash.
 
-The past is the long session of each kept ledger; reading and rendering is what happens before a provider is asked.
 The stream is a script that speaks as fast as it can, so that everything measured is ours.
 """
 
@@ -10,35 +9,29 @@ import asyncio
 import time
 from pathlib import Path
 
-import msgspec
-
-from benchmarks.harness import Bench, Row, Series
+from benchmarks.harness import Bench, Row
 from benchmarks.ledgers import ledger, long_branch
 from contextinfinity.domain.events import Delta
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models, Parts, Running
-from contextinfinity.engine.recall import recall
+from contextinfinity.engine.parts import Model, Models, Parts
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.texts import Texts
-from contextinfinity.prompt.assemble import assemble
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 
-CONTEXT_MS = 5.0
 DELTAS_PER_SECOND = 20_000
 RECOVERY_SECONDS = 1.0
 PIECES = 20_000
 
 
 async def run(bench: Bench) -> list[Row]:
-    """Measure the past, the stream, the crowd and the recovery."""
-    rows = [await _context(bench, turns) for turns in bench.scale.ledgers]
+    """Measure the stream, the crowd and the recovery."""
     with bench.scratch() as folder:
-        rows += [await _one_stream(folder, bench), await _many_streams(folder, bench)]
+        rows = [await _one_stream(folder, bench), await _many_streams(folder, bench)]
     rows.append(await _recovery(bench, bench.scale.ledgers[-1]))
     return rows
 
@@ -57,28 +50,6 @@ def parts(store: SqliteStore, folder: Path) -> Parts:
         models=models(lambda _: "done"),
         worker=new_id(),
         texts=Texts(store.contents),
-    )
-
-
-async def _context(bench: Bench, turns: int) -> Row:
-    store = SqliteStore(await ledger(bench, turns))
-    means = parts(store, bench.folder / "streams")
-    branch = await store.branches.get(await long_branch(store))
-    assert branch is not None
-    (last,) = await store.turns.history(branch.id, limit=1)
-    asking = msgspec.structs.replace(last, id=new_id(), turn_seq=branch.last_turn_seq + 1, phase=Phase.RESPONDING)
-    series, shown, model = Series(), 0, means.models.named(None)
-    for _ in range(bench.scale.blocks * bench.scale.reads // 5 + 1):
-        with series.timed():
-            recalled = await recall(means, Running(asking), model)
-            shown = len(assemble(recalled.sections, recalled.frame, recalled.measure).prompt.messages)
-    await store.close()
-    return Row(
-        what=f"load and render, {branch.last_turn_seq:,} turns in the session ({shown} messages shown)",
-        figure=f"p95 ≤ {CONTEXT_MS:g} ms",
-        measured=str(series),
-        reached=series.p95 <= CONTEXT_MS,
-        values={"p50_ms": series.p50, "p95_ms": series.p95},
     )
 
 

@@ -1,5 +1,4 @@
 """What a backend promises many callers at once."""
-# ruff: noqa: D102 - the name of a promise is its docstring
 
 from __future__ import annotations
 

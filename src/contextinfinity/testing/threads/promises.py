@@ -1,5 +1,4 @@
 """What a backend promises a single caller."""
-# ruff: noqa: D102 - the name of a promise is its docstring
 
 from __future__ import annotations
 
