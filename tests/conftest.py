@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.text import tokens
+
+
+@pytest.fixture(autouse=True)
+def nothing_learned() -> None:
+    """Counters are shared by all engines of a process, and learn; tests must not."""
+    tokens.forget()
 
 
 @pytest.fixture

@@ -44,8 +44,6 @@ async def recovered(folder: Path) -> Turn:
 @pytest.mark.parametrize(
     ("boundary", "side", "outcome", "shown"),
     [
-        ("append call", "before", "failed", []),  # nothing had left the process yet, and nothing was run
-        ("append call", "after", "failed", []),
         ("append output", "before", "incomplete", [INTERRUPTED, INTERRUPTED]),
         ("append output", "after", "incomplete", [INTERRUPTED, INTERRUPTED]),
         ("end journal", "after", "incomplete", [f"seen {ASKED}"] * 2),

@@ -86,7 +86,7 @@ def test_a_ledger_that_is_well_has_no_offences(told: tuple[Path, Account]) -> No
     [
         ("lost", "turn", f"DELETE FROM turn WHERE id = {DONE}"),
         ("lost", "was shown", f"UPDATE turn SET answer = NULL WHERE id = {DONE}"),
-        ("lost", "the journal holds", "UPDATE message SET text = substr(text, 1, 2) WHERE role = 'assistant'"),
+        ("lost", "the journals hold", "UPDATE message SET text = substr(text, 1, 2) WHERE role = 'assistant'"),
         ("lost", "Forked", "DELETE FROM branch WHERE parent_id IS NOT NULL"),
         ("lost", "Pinned", "UPDATE state SET pins = NULL"),
         ("broken", "nobody said", "UPDATE message SET text = text || '!' WHERE role = 'user'"),

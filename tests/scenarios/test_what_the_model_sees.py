@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,8 @@ from tests.scenarios.desk import Desk
 from tests.unit.prompt.material import artifact
 
 SMALL = replace(ABILITIES, context_limit=2048)
+ASKED = re.compile(r"(?:^|\n)(?:#\d+ )?Question (\d+),")
+"""A question, said or told in a line."""
 TOO_LARGE = Reply(error=Problem(code="size", message="Too long for this model."))
 
 
@@ -297,6 +300,8 @@ async def test_a_small_window_holds_a_long_conversation(limit: int, tmp_path: Pa
             assert plan.gathered is None or plan.gathered[1] == number
             covered = [section.source for section in plan.sections if section.name == "summary"]
             assert covered == [head.covers_turn_seq] * len(covered)
+            told = [int(found) for _, text in desk.shown for found in ASKED.findall(text)]
+            assert told == list(range(told[0], number + 1)), "from the oldest line on no turn is missing"
             await desk.settle()
         assert folds > 2
         assert (await desk.plan(turn_id)).budget.model_limit == limit  # type: ignore[union-attr]
@@ -305,19 +310,19 @@ async def test_a_small_window_holds_a_long_conversation(limit: int, tmp_path: Pa
 @pytest.mark.req("BUDGET-9")
 async def test_what_asks_for_a_fold_gets_one(tmp_path: Path) -> None:
     """A model that thinks keeps more of its window free, and folds earlier for it."""
-    abilities = Abilities(context_limit=16_000, max_output_tokens=16_000, reasoning=True)
+    abilities = Abilities(context_limit=32_000, max_output_tokens=32_000, reasoning=True)
     async with Desk(tmp_path, *["It is as I said. " * 100] * 40, abilities=abilities) as desk:
-        for number in range(25):
+        for number in range(40):
             plan = await desk.plan(await desk.ask(f"Question {number}, if I may? " * 40))
             await desk.settle()
             assert plan.budget is not None
-            turns = sum(section.tokens for section in plan.sections if section.name in ("turns", "message"))
-            if turns > plan.budget.fold_trigger:
+            assert plan.budget.response_reserve == 8000, "a quarter of the window; its thinking takes room"
+            turns = sum(section.tokens for section in plan.sections if section.name == "turns")
+            folded = (await desk.engine.store.states.head(await desk.branch())).covers_turn_seq > 0
+            assert folded == (turns > plan.budget.fold_trigger)
+            if folded:
                 break
         assert number > 3
-        await desk.ask("One more.")
-        await desk.settle()
-        assert (await desk.engine.store.states.head(await desk.branch())).covers_turn_seq > 0
 
 
 @pytest.mark.req("BUDGET-8", "CTX-3")

@@ -83,7 +83,7 @@ async def recall(parts: Parts, running: Running, model: Model) -> Recalled:
         sections=sections,
         frame=frame,
         measure=Measure(model.counter),
-        front=await parts.texts.keep(dumps(front).decode()),
+        front=parts.texts.keep(dumps(front).decode()),
         reason=reason,
         missing=tuple(missing),
     )

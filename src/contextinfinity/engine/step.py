@@ -73,12 +73,12 @@ async def ask(
         step_index=len(running.steps),
         provider=model.provider.name,
         model_id=model.model_id,
-        plan=await _accounted(parts, assembled, written),
+        plan=_accounted(parts, assembled, written),
         inputs=inputs,
         closes=closes,
     )
     heard = Heard(step=step)
-    opened = asyncio.create_task(parts.store.turns.open_step(running.turn.id, parts.worker, step))
+    opened = asyncio.create_task(_open(parts, running, step))
 
     async def show() -> Journal:
         """Begin the journal once the step is durable: from now on watchers see what is said."""
@@ -105,7 +105,13 @@ async def _request(parts: Parts, running: Running, model: Model, assembled: Asse
     )
 
 
-async def _accounted(parts: Parts, assembled: Assembled, written: Written) -> Plan:
+async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:
+    """TX-P, once what its plan refers to is kept."""
+    await parts.texts.settled()
+    return await parts.store.turns.open_step(running.turn.id, parts.worker, step)
+
+
+def _accounted(parts: Parts, assembled: Assembled, written: Written) -> Plan:
     """Add to the plan what it takes to write the request again; what is no row of the ledger is kept as a text."""
     asked = written.request
     form = {
@@ -117,8 +123,8 @@ async def _accounted(parts: Parts, assembled: Assembled, written: Written) -> Pl
     spans = msgspec.json.encode(assembled.spans).decode() if assembled.spans else None
     return replace(
         assembled.plan,
-        form=await parts.texts.keep(msgspec.json.encode(form).decode()),
-        redactions=None if spans is None else await parts.texts.keep(spans),
+        form=parts.texts.keep(msgspec.json.encode(form).decode()),
+        redactions=None if spans is None else parts.texts.keep(spans),
         request_sha256=written.sha256,
     )
 

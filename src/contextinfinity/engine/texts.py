@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 
@@ -19,15 +20,31 @@ class Texts:
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
         self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._writing: dict[str, asyncio.Task[None]] = {}
 
-    async def keep(self, text: str) -> str:
-        """Keep a text and give its hash."""
+    def keep(self, text: str) -> str:
+        """Have a text kept, and give its hash; it is there for certain once ``settled`` has returned."""
         sha256 = text_hash(text).hex()
         known = self._known.get(sha256)
         if known is None or time.monotonic() - known[1] > FRESH_SECONDS:
-            await self._contents.keep_text(text)
             self._note(sha256, text)
+            writing = self._writing[sha256] = asyncio.create_task(self._keep(sha256, text))
+            writing.add_done_callback(lambda done: done.cancelled() or done.exception())  # ``settled`` tells of it
         return sha256
+
+    async def settled(self) -> None:
+        """Wait until all that was to be kept is durable."""
+        for writing in list(self._writing.values()):
+            await asyncio.shield(writing)
+
+    async def _keep(self, sha256: str, text: str) -> None:
+        try:
+            await self._contents.keep_text(text)
+        except BaseException:
+            self._known.pop(sha256, None)  # the next to want it tries again
+            raise
+        finally:
+            self._writing.pop(sha256, None)
 
     async def read(self, sha256: str) -> str | None:
         """Read a text; None when it is gone."""

@@ -146,6 +146,9 @@ def test_a_call_and_the_turn_that_brings_its_results_go_together() -> None:
     assert {shrunk.lines_to for shrunk in every_cut(material)} <= {6, 7}
     here = sections(turns=(shown(4), paused), message=gave("c1", "Empty.", role="user"))
     assert {shrunk.lines_to for shrunk in every_cut(here)} <= {0, 4}, "its results are being sent now"
+    left_out = Shown(turn_seq=6, messages=())  # it failed, and the next says it again
+    again = sections(turns=(paused, left_out, replace(brought, turn_seq=7), shown(8)))
+    assert {shrunk.lines_to for shrunk in every_cut(again)} <= {7, 8}
 
 
 @pytest.mark.req("BUDGET-3")

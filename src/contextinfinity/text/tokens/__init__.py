@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from contextinfinity.text.tokens.counter import Counter, counter_of
+from contextinfinity.text.tokens.counter import Counter, counter_of, forget
 
-__all__ = ["Counter", "counter_of"]
+__all__ = ["Counter", "counter_of", "forget"]

@@ -123,6 +123,12 @@ def counter_of(provider: str, model_id: str, encoding: str | None = None) -> Cou
         return _counter(provider, model_id, encoding)
 
 
+def forget() -> None:
+    """Forget what was learned: the next counters begin anew."""
+    with _sharing:
+        _counter.cache_clear()
+
+
 _sharing = threading.Lock()
 
 
