@@ -68,7 +68,7 @@ def assemble(
         sections=counted,
         gathered=(sections.turns[0].turn_seq, sections.turns[-1].turn_seq) if sections.turns else None,
         retrieved=tuple(
-            Retrieved(chunk_id=artifact.chunk.id, similarity=artifact.score, rank=rank)
+            Retrieved(chunk_id=artifact.chunk.id, similarity=round(artifact.score, 4), rank=rank)
             for rank, artifact in enumerate(sections.artifacts, start=1)
         ),
         left_out=_left_out(sections, shrunk),
