@@ -16,11 +16,12 @@ LAST = "last"
 
 TurnRef = Annotated[str, typer.Argument(metavar="TURN_ID", help="A turn's id, or last.", show_default=False)]
 Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Compare with this turn's request.")]
+Step = Annotated[int | None, typer.Option("--step", metavar="N", min=0, help="Of several requests, this one.")]
 Whole = Annotated[bool, typer.Option("--body", help="Print the whole request as it was sent.")]
 
 
 @command
-def context(means: Means, turn: TurnRef, compare: Other = None, body: Whole = False) -> None:
+def context(means: Means, turn: TurnRef, compare: Other = None, step: Step = None, body: Whole = False) -> None:
     """Show what the model saw in a turn, part by part, and whether that is what was sent."""
     from contextinfinity.cli.printing import print_json
     from contextinfinity.cli.working import working
@@ -28,7 +29,9 @@ def context(means: Means, turn: TurnRef, compare: Other = None, body: Whole = Fa
     with working(means) as work:
         told = work.do(
             work.client.conversations.explain(
-                _turn(work, means, turn), compare=None if compare is None else _turn(work, means, compare)
+                _turn(work, means, turn),
+                step_index=step,
+                compare=None if compare is None else _turn(work, means, compare),
             )
         )
     if means.as_json:
@@ -59,7 +62,8 @@ def _print(told: Explained, *, compared: bool) -> None:
     plan = told.plan
     rows = [(section.name, str(section.tokens), _source(section.source)) for section in plan.sections]
     print_table(("section", "tokens", "from"), [*rows, ("all", str(plan.tokens), "")])
-    for placed in plan.retrieved:
+    kept = plan.shrunk.artifacts if plan.shrunk else None
+    for placed in plan.retrieved[:kept]:
         remark(f"artifact {placed.chunk_id}, score {placed.similarity:.2f}, place {placed.rank}")
     for left in plan.left_out:
         remark(f"left out: {left.what}: {left.reason}")

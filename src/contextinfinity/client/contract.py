@@ -59,7 +59,9 @@ class Conversations(Protocol):
         """Read the newest ``limit`` turns a branch sees (those under turn_seq ``before``), oldest first."""
         ...
 
-    async def explain(self, turn_id: TurnId, *, compare: TurnId | None = None) -> Explained:
+    async def explain(
+        self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
+    ) -> Explained:
         """Write the turn's last request again, and tell how much of it repeats the one before, or another's."""
         ...
 

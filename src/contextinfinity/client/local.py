@@ -97,9 +97,11 @@ class LocalConversations:
         turns = await self._engine.store.turns.history(branch, limit=limit, before=before)
         return Conversation(thread_id=session.id, branch_id=branch, turns=tuple(map(shown_turn, turns)))
 
-    async def explain(self, turn_id: TurnId, *, compare: TurnId | None = None) -> Explained:
+    async def explain(
+        self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
+    ) -> Explained:
         """Write the turn's last request again."""
-        return await self._engine.explain(turn_id, compare=compare)
+        return await self._engine.explain(turn_id, step_index=step_index, compare=compare)
 
     async def context(self, turn_id: TurnId) -> Plan:
         """Give the account of what the model saw."""

@@ -72,6 +72,8 @@ class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """To how many characters the best of them was cut."""
     trimmed: tuple[int, ...] = ()
     """Long texts of which head and tail stayed: turn, message and block of each, one after the other."""
+    ends: tuple[int, int] | None = None
+    """How many characters of each stayed at its head and its tail, where that is not the usual."""
     lines_to: int = 0
     """Turns up to this one stand as a line each."""
     summary: int | None = None

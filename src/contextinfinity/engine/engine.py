@@ -23,6 +23,7 @@ from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.lifecycle import Lifecycle
 from contextinfinity.engine.parts import Asked
+from contextinfinity.engine.recall import budget_of
 from contextinfinity.engine.watch import Stamped, finished, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.prompt.budget import check_pins_limit
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 Content: TypeAlias = str | tuple[ContentBlock, ...]
 
 QUEUE_LIMIT = 16
+MOST_ATTACHED = 12
 HOUSEKEEPING_SECONDS = 60.0
 MARK_SECONDS = 2.0
 """How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
@@ -105,6 +107,8 @@ class Engine(Lifecycle):
     async def accept(self, thread_id: str, content: Content, **how: Unpack[How]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
         sending = _Sending(**how)
+        if len(sending.attach) > MOST_ATTACHED:
+            raise InvalidInput(f"{len(sending.attach)} pieces are too many to attach; {MOST_ATTACHED} are the most.")
         if not _says_something(content):
             raise InvalidInput("The message is empty.", hint="Say something.")
         model = self.models.named(sending.model)
@@ -172,7 +176,8 @@ class Engine(Lifecycle):
         """Keep a fact in every prompt, word for word; refused beyond ``budget.pins_limit_tokens``."""
         branch = await self.branch_of(await self.session(thread_id), branch_id)
         pinned = (await self.store.states.head(branch)).pinned_facts
-        check_pins_limit(pinned, fact, self.models.named(None).counter, self.setup.ceilings.pins)
+        model = self.models.named(None)
+        check_pins_limit(pinned, fact, model.counter, budget_of(self._parts, model).pins)
         return await self.store.states.pin(branch, fact)
 
     async def unpin(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> State:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Front, Plan
-from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Step, Turn, Usage
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.parts import Parts
@@ -25,7 +25,7 @@ from contextinfinity.errors import NotFound
 from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.prefix import shared
-from contextinfinity.prompt.redact import apply
+from contextinfinity.prompt.redact import Span, apply
 from contextinfinity.prompt.render import render_rounds
 from contextinfinity.prompt.sections import Artifact, Sections, shown_turns
 from contextinfinity.providers.again import written_again
@@ -66,7 +66,11 @@ async def explain(
     if not 0 <= index < len(steps):
         raise NotFound(f"Turn {turn_id} has no request {index}; it has {len(steps)}.")
     told = await rebuilt(parts, turn, steps, index)
-    before = await _body_before(parts, turn, steps, index) if compare is None else await _last_body(parts, compare)
+    if compare is None:
+        before = await _body_before(parts, turn, steps, index)
+    else:
+        other, others = await _turn(parts, compare)
+        before = (await rebuilt(parts, other, others, len(others) - 1)).body
     common, total = shared(before, told.body)
     return replace(told, shared_bytes=common, total_bytes=total)
 
@@ -88,8 +92,11 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
         rounds=rounds_before(steps, index),
     )
     how = msgspec.json.decode(form)
-    prompt = lay_out(cut(sections, plan.shrunk) if plan.shrunk else sections)
-    prompt = await _as_sent(parts, prompt, plan, how)
+    sections = await _redacted(parts, sections, plan)
+    with_tools = how["form"].get("abilities", {}).get("tools", True)
+    prompt = lay_out(cut(sections, plan.shrunk) if plan.shrunk else sections, with_tools=with_tools)
+    prompt = await with_pictures(parts.store.contents, prompt)
+    prompt = replace(prompt, markers=tuple(how["markers"]))
     request = ProviderRequest(
         model_id=step.model_id,
         prompt=prompt,
@@ -158,13 +165,10 @@ async def _artifacts(parts: Parts, plan: Plan, removed: list[str]) -> tuple[Arti
     return tuple(found)
 
 
-async def _as_sent(parts: Parts, prompt: Prompt, plan: Plan, how: Json) -> Prompt:
-    """Black out what was blacked out, put pictures in their places, and mark what was marked."""
+async def _redacted(parts: Parts, sections: Sections, plan: Plan) -> Sections:
+    """Black out what was blacked out."""
     spans = await _kept(parts, plan.redactions)
-    if spans is not None:
-        prompt = apply(prompt, msgspec.json.decode(spans, type=tuple[tuple[int, int, int], ...]))
-    prompt = await with_pictures(parts.store.contents, prompt)
-    return replace(prompt, markers=tuple(how["markers"]))
+    return sections if spans is None else apply(sections, msgspec.json.decode(spans, type=tuple[Span, ...]))
 
 
 async def _body_before(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -> Json:

@@ -16,6 +16,7 @@ from contextinfinity.engine.parts import Model, Parts
 from contextinfinity.engine.recall import PAGE, budget_of
 from contextinfinity.prompt.cutting import line
 from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.redact import Redactor, redact_turns
 from contextinfinity.prompt.sections import Shown, shown_turns
 
 FLOOR = 2
@@ -31,7 +32,7 @@ async def fold(parts: Parts, branch_id: BranchId) -> State | None:
     model = model_of(parts, turns[-1])
     budget = budget_of(parts, model)
     measure = Measure(model.counter)
-    shown = shown_turns(turns[:-1], turns[-1])
+    shown = hidden(shown_turns(turns[:-1], turns[-1]), parts.setup.redactor)
     costs = [measure.messages(each.messages) for each in shown]
     if sum(costs) <= budget.fold_trigger:
         return None
@@ -47,6 +48,11 @@ async def fold(parts: Parts, branch_id: BranchId) -> State | None:
         token_count_est=measure.text(summary),
     )
     return await parts.store.states.commit(draft, expected_head=head.id)
+
+
+def hidden(shown: tuple[Shown, ...], redactor: Redactor | None) -> tuple[Shown, ...]:
+    """Black out before anything is shortened: half a secret is one that no pattern finds."""
+    return shown if redactor is None else redact_turns(shown, redactor)
 
 
 async def committed_after(parts: Parts, branch_id: BranchId, head: State) -> list[Turn]:

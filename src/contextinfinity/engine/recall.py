@@ -6,9 +6,11 @@ through seams; one that fails is left out, and the plan and the log say so: a re
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeVar
@@ -18,7 +20,7 @@ import msgspec
 from contextinfinity.domain.ids import ChunkId, now
 from contextinfinity.domain.plan import Budget, Front, LeftOut
 from contextinfinity.domain.state import State
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
 from contextinfinity.domain.wire import dumps, loads
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.errors import NotFound
@@ -37,6 +39,11 @@ PAGE = 100
 """How many turns are read at a time."""
 NEAR = 8
 """How many turns back the request before this one is looked for."""
+LONGEST_MEMORIES = 2000
+LONGEST_REWRITING = 600
+"""A question made explicit that is longer, in characters, makes nothing clearer."""
+UNREAD = "[Older turns are kept, and not shown here.]"
+UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 FAR_TOO_MANY = 8
 """Characters for each token of the window: older turns beyond that fit under no circumstances."""
 
@@ -58,15 +65,17 @@ async def recall(parts: Parts, running: Running, model: Model) -> Recalled:
     """Gather what the model will see."""
     turn, abilities = running.turn, model.provider.abilities(model.model_id)
     state = await parts.store.states.head(turn.branch_id)
-    earlier = await read_back(parts, turn, state.covers_turn_seq, abilities.context_limit * FAR_TOO_MANY)
+    earlier = await settled_before(parts, running, state.covers_turn_seq, abilities.context_limit * FAR_TOO_MANY)
     await learn_from(parts, earlier, model)
-    helpers, asked, missing = parts.setup.helpers, running.asked, list[LeftOut]()
+    helpers, asked, missing = parts.setup.helpers, running.asked, unread(state, earlier, turn)
     memories = await wanted(asked.use_memory, "memory", missing, lambda: helpers.memories(turn))
     rewritten = await wanted(asked.use_rewriter, "rewriting", missing, lambda: helpers.rewrite(turn, earlier))
     found = await spared("retrieval", missing, lambda: helpers.retrieve(turn, rewritten))
     budget = budget_of(parts, model)
-    attached = await attachments(parts, asked.attach)
-    candidate = await new_front(parts, model, state, earlier, turn, memories or "")
+    attached = await attachments(parts, turn, asked.attach)
+    candidate = await new_front(parts, state, turn, bounded(memories or "", Measure(model.counter), budget.memories))
+    if missing and missing[0].what.startswith("turns "):
+        candidate = msgspec.structs.replace(candidate, summary=f"{candidate.summary}\n{UNREAD}".strip())
     last = await last_request(parts, earlier, turn)
     front, reason = choose_front(candidate, last, with_memories=asked.use_memory)
     sections = Sections(
@@ -76,7 +85,7 @@ async def recall(parts: Parts, running: Running, model: Model) -> Recalled:
         covers=state.covers_turn_seq,
         turns=shown_turns(earlier, turn),
         artifacts=(*attached, *the_best(found or (), budget.retrieval_budget, missing)),
-        contextualised=rewritten,
+        contextualised=rewritten if rewritten and len(rewritten) <= LONGEST_REWRITING else None,
     )
     frame = Frame(budget=budget, abilities=abilities, redactor=parts.setup.redactor)
     return Recalled(
@@ -110,20 +119,46 @@ async def read_back(parts: Parts, turn: Turn, covers: int, room: int) -> list[Tu
     return turns
 
 
-async def new_front(parts: Parts, model: Model, state: State, earlier: list[Turn], turn: Turn, memories: str) -> Front:
+async def settled_before(parts: Parts, running: Running, covers: int, room: int) -> list[Turn]:
+    """Read the earlier turns; where one is still being answered on the branch we came from, wait for its end."""
+    while True:
+        news = parts.branches.listen()
+        turns = await read_back(parts, running.turn, covers, room)
+        if running.cancelled.is_set() or not any(turn.phase in UNFINISHED for turn in turns):
+            return turns
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), 5 * parts.look_seconds)
+
+
+def unread(state: State, earlier: list[Turn], turn: Turn) -> list[LeftOut]:
+    """Name the turns that were not even read: more than the window could ever hold; folding will see to them."""
+    first, begin = earlier[0].turn_seq if earlier else turn.turn_seq, state.covers_turn_seq + 1
+    if first <= begin:
+        return []
+    return [LeftOut(what=f"turns {begin}–{first - 1}", reason="more than the window could hold; not folded yet")]
+
+
+def bounded(memories: str, measure: Measure, tokens: int) -> str:
+    """Keep whole lines of the standing memories, as far as their share goes."""
+    kept: list[str] = []
+    room = LONGEST_MEMORIES
+    for line in memories.splitlines():
+        room, tokens = room - len(line) - 1, tokens - measure.text(line) - 1
+        if room < 0 or tokens < 0:
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+async def new_front(parts: Parts, state: State, turn: Turn, memories: str) -> Front:
     """Put together the front as it would be if it were new."""
     session = await parts.store.sessions.get(turn.session_id)
-    abilities = model.provider.abilities(model.model_id)
-    first = earlier[0].turn_seq if earlier else turn.turn_seq
-    summary = state.summary
-    if first > state.covers_turn_seq + 1:  # more than could ever fit: folding will see to it
-        summary += f"\n[Turns {state.covers_turn_seq + 1}–{first - 1} are kept, and not shown here.]"
     return Front(
         system=session.system if session and session.system else SYSTEM,
         pinned_facts=state.pinned_facts,
         memories=memories,
-        summary=summary.strip(),
-        tools=tools_json(parts.setup.tools.specs) if abilities.tools else None,
+        summary=state.summary,
+        tools=tools_json(parts.setup.tools.specs),
     )
 
 
@@ -139,12 +174,14 @@ async def last_request(parts: Parts, earlier: list[Turn], turn: Turn) -> Last | 
     return None
 
 
-async def attachments(parts: Parts, wanted: tuple[ChunkId, ...]) -> tuple[Artifact, ...]:
-    """Fetch the pieces that were asked for by name."""
+async def attachments(parts: Parts, turn: Turn, wanted: tuple[ChunkId, ...]) -> tuple[Artifact, ...]:
+    """Fetch the pieces that were asked for by name; only what belongs to the same owner is there."""
     found = []
+    own = await parts.store.sessions.get(turn.session_id) if wanted else None
     for chunk_id in wanted:
         chunk = await parts.store.chunks.get(chunk_id)
-        if chunk is None:
+        its = None if chunk is None else await parts.store.sessions.get(chunk.session_id)
+        if chunk is None or own is None or its is None or its.owner != own.owner:
             raise NotFound(f"There is no chunk {chunk_id}.", hint="`cix search` shows the ids there are.")
         found.append(Artifact(chunk=chunk))
     return tuple(found)
@@ -152,6 +189,7 @@ async def attachments(parts: Parts, wanted: tuple[ChunkId, ...]) -> tuple[Artifa
 
 def the_best(found: Sequence[Artifact], most: int, missing: list[LeftOut]) -> tuple[Artifact, ...]:
     """Keep what was retrieved as far as its share of the window goes, the best first."""
+    found = sorted(found, key=lambda artifact: -artifact.score)
     sums = list(accumulate(artifact.chunk.token_est for artifact in found))
     kept = bisect_right(sums, most)
     if kept < len(found):

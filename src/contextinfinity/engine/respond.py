@@ -62,7 +62,8 @@ async def respond(parts: Parts, running: Running, model: Model, recalled: Recall
     closes: StepEnd | None = None
     inputs: tuple[ToolOutputItem, ...] = ()
     while True:
-        assembled = put_together(recalled, sections, limit)
+        reason = recalled.reason if not running.steps else None
+        assembled = put_together(recalled, sections, limit, reason)
         heard = await ask(parts, running, model, assembled, closes, inputs)
         model.learn(assembled.plan, heard.finished)
         if rejections < SIZE_RETRIES and too_large(heard):
@@ -81,9 +82,9 @@ async def respond(parts: Parts, running: Running, model: Model, recalled: Recall
         raise heard.interrupted
 
 
-def put_together(recalled: Recalled, sections: Sections, limit: int) -> Assembled:
+def put_together(recalled: Recalled, sections: Sections, limit: int, reason: str | None) -> Assembled:
     """Make a prompt within a limit, and its account."""
-    assembled = assemble(sections, recalled.frame, recalled.measure, limit=limit, reason=recalled.reason)
+    assembled = assemble(sections, recalled.frame, recalled.measure, limit=limit, reason=reason)
     left_out = (*recalled.missing, *assembled.plan.left_out)
     return replace(assembled, plan=replace(assembled.plan, front=recalled.front, left_out=left_out))
 

@@ -16,7 +16,7 @@ from contextinfinity.domain.plan import Budget, LeftOut, Plan, Retrieved, Shrunk
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.cutting import cut
-from contextinfinity.prompt.layout import lay_out, markers
+from contextinfinity.prompt.layout import lay_out, markers, pins_text
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import Redactor, Span, redact
 from contextinfinity.prompt.sections import Sections
@@ -50,16 +50,21 @@ def assemble(
     """Put the prompt of a step together. ``limit`` is what it may take (default: what the budget leaves);
     ``reason`` says why its front is a new one."""
     limit = frame.budget.input_limit if limit is None else limit
+    explicit = sections.contextualised  # as it was made; the spans say what of it was hidden
+    sections, spans = redact(sections, frame.redactor) if frame.redactor else (sections, ())
     counted = measure.sections(sections)
-    shrunk = shrink(sections, measure, limit) if sum(section.tokens for section in counted) > limit else None
+    shrunk = (
+        shrink(sections, measure, limit, frame.budget.input_limit)
+        if sum(section.tokens for section in counted) > limit
+        else None
+    )
     if shrunk is None:
         shown = sections
     else:
         shown = cut(sections, shrunk)
         counted = measure.sections(shown)
-    prompt = lay_out(shown)
+    prompt = lay_out(shown, with_tools=frame.abilities.tools)
     check_pins(prompt, sections)
-    prompt, spans = redact(prompt, frame.redactor) if frame.redactor else (prompt, ())
     total = sum(section.tokens for section in counted)
     retrieved = sum(artifact.chunk.token_est for artifact in shown.artifacts)
     plan = Plan(
@@ -74,7 +79,7 @@ def assemble(
         left_out=_left_out(sections, shrunk),
         shrunk=shrunk,
         shrink_steps=describe(sections, shrunk) if shrunk else (),
-        contextualised=sections.contextualised,
+        contextualised=explicit,
         token_scale=measure.scale,
     )
     return Assembled(prompt=_marked(prompt, shown, frame, measure), plan=plan, spans=spans)
@@ -82,9 +87,12 @@ def assemble(
 
 def check_pins(prompt: Prompt, sections: Sections) -> None:
     """Make sure that every pinned fact stands in the prompt, word for word."""
-    for fact in sections.front.pinned_facts:
-        if not any(f"- {fact}" in text for text in prompt.system):
-            raise ContextInfinityError(f"A pinned fact is missing from the prompt: {fact!r}.", hint="Nothing was sent.")
+    facts = sections.front.pinned_facts
+    if facts and not any(text.startswith(pins_text(facts)) for text in prompt.system):
+        missing = [fact for fact in facts if not any(f"- {fact}" in text for text in prompt.system)] or facts
+        raise ContextInfinityError(
+            f"A pinned fact is missing from the prompt: {missing[0]!r}.", hint="Nothing was sent."
+        )
 
 
 def _marked(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> Prompt:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import ContentBlock, Message, ReasoningBlock, TextBlock, ToolResultBlock
 from contextinfinity.domain.plan import Shrunk
 from contextinfinity.prompt.sections import Artifact, Sections, Shown
 
-HEAD, TAIL = 2000, 1000
-"""How many characters stay of a long text at its two ends."""
+ENDS = (2000, 1000)
+"""How many characters stay of a long text at its head and its tail."""
 WORDS = 60
 """How many characters of a question and of an answer a line quotes."""
 
@@ -25,11 +26,11 @@ Place = tuple[int, int, int]
 
 def cut(sections: Sections, shrunk: Shrunk) -> Sections:
     """Take out what is to be taken out."""
-    places = set(zip(*[iter(shrunk.trimmed)] * 3, strict=True))
-    turns = tuple(_trimmed(shown, places) for shown in sections.turns)
-    rounds = _trimmed(Shown(turn_seq=sections.turn_seq, messages=sections.rounds), places).messages
+    cuts = Cuts(set(zip(*[iter(shrunk.trimmed)] * 3, strict=True)), shrunk.ends or ENDS)
+    turns = tuple(cuts.trimmed(shown) for shown in sections.turns)
+    message, *rounds = cuts.trimmed(running_turn(sections)).messages
     if not shrunk.thinking:
-        rounds = tuple(map(without_thinking, rounds))
+        rounds = [*map(without_thinking, rounds)]
     lines = [line(shown) for shown in turns if shown.turn_seq <= shrunk.lines_to]
     front = replace(
         sections.front,
@@ -41,7 +42,8 @@ def cut(sections: Sections, shrunk: Shrunk) -> Sections:
         front=front,
         turns=tuple(shown for shown in turns if shown.turn_seq > shrunk.lines_to),
         artifacts=_artifacts(sections.artifacts, shrunk),
-        rounds=rounds,
+        message=message,
+        rounds=tuple(rounds),
     )
 
 
@@ -51,14 +53,19 @@ def line(shown: Shown) -> str:
     return f"#{shown.turn_seq} {_first_words(question)} → {_first_words(others[-1] if others else '')}"
 
 
-def trim(block: ContentBlock) -> ContentBlock:
+def running_turn(sections: Sections) -> Shown:
+    """Give the turn to be answered as one that is shown: its message first, then what its steps said and were told."""
+    return Shown(turn_seq=sections.turn_seq, messages=(sections.message, *sections.rounds))
+
+
+def trim(block: ContentBlock, ends: tuple[int, int] = ENDS) -> ContentBlock:
     """Leave head and tail of a long text, with a mark between."""
     if isinstance(block, TextBlock):
-        return replace(block, text=_ends(block.text), annotations=())
+        return replace(block, text=_ends(block.text, ends), annotations=())
     if isinstance(block, ToolResultBlock):
         text = "".join(part.text for part in block.content if isinstance(part, TextBlock))
         others = tuple(part for part in block.content if not isinstance(part, TextBlock))
-        return replace(block, content=(TextBlock(text=_ends(text)), *others))
+        return replace(block, content=(TextBlock(text=_ends(text, ends)), *others))
     return block
 
 
@@ -67,22 +74,25 @@ def without_thinking(message: Message) -> Message:
     return replace(message, blocks=tuple(b for b in message.blocks if not isinstance(b, ReasoningBlock)))
 
 
-def _trimmed(shown: Shown, places: set[Place]) -> Shown:
-    if not any(turn == shown.turn_seq for turn, _, _ in places):
-        return shown
-    return replace(
-        shown,
-        messages=tuple(
-            replace(
-                message,
-                blocks=tuple(
-                    trim(block) if (shown.turn_seq, number, place) in places else block
-                    for place, block in enumerate(message.blocks)
-                ),
-            )
+class Cuts(Struct, frozen=True):
+    """The long texts that are cut, and to what."""
+
+    places: set[Place]
+    ends: tuple[int, int] = ENDS
+
+    def trimmed(self, shown: Shown) -> Shown:
+        """Cut the long texts of a turn."""
+        if not any(turn == shown.turn_seq for turn, _, _ in self.places):
+            return shown
+        messages = (
+            replace(message, blocks=tuple(self._block(shown, number, place) for place in range(len(message.blocks))))
             for number, message in enumerate(shown.messages)
-        ),
-    )
+        )
+        return replace(shown, messages=tuple(messages))
+
+    def _block(self, shown: Shown, number: int, place: int) -> ContentBlock:
+        block = shown.messages[number].blocks[place]
+        return trim(block, self.ends) if (shown.turn_seq, number, place) in self.places else block
 
 
 def _artifacts(artifacts: Sequence[Artifact], shrunk: Shrunk) -> tuple[Artifact, ...]:
@@ -104,9 +114,10 @@ def _summary(summary: str, lines: Sequence[str], longest: int | None) -> str:
     return "\n".join(part for part in (head, "[…]", tail) if part)
 
 
-def _ends(text: str) -> str:
-    left_out = len(text) - HEAD - TAIL
-    return text if left_out <= 0 else f"{text[:HEAD]}\n[… {left_out} characters left out …]\n{text[-TAIL:]}"
+def _ends(text: str, ends: tuple[int, int]) -> str:
+    head, tail = ends
+    left_out = len(text) - head - tail
+    return text if left_out <= 0 else f"{text[:head]}\n[… {left_out} characters left out …]\n{text[-tail:]}"
 
 
 def _first_words(text: str) -> str:

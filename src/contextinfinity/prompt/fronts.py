@@ -33,9 +33,9 @@ def choose_front(candidate: Front, last: Last | None, *, with_memories: bool = T
     if last is None:
         return candidate, "first"
     reason = _reason(candidate, last, with_memories)
-    if reason is None:
+    if reason is None or candidate == last.front:
         return last.front, "shrunk" if last.plan.shrunk and last.plan.shrunk.touches_front else None
-    return candidate, reason if candidate != last.front else None
+    return candidate, reason
 
 
 def _reason(candidate: Front, last: Last, with_memories: bool) -> str | None:

@@ -17,6 +17,7 @@ sent can be written again.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from contextinfinity.domain.message import Json, Message, TextBlock, ToolResultBlock, say
 from contextinfinity.domain.plan import Front
@@ -38,8 +39,8 @@ CONTEXTUALISED = "[The same, made explicit]"
 _WRAPPING = re.compile(r"<(?=\s*/?\s*artifact)", re.IGNORECASE)
 
 
-def lay_out(sections: Sections) -> Prompt:
-    """Write the prompt."""
+def lay_out(sections: Sections, *, with_tools: bool = True) -> Prompt:
+    """Write the prompt; a model that takes no tools is offered none, and the front stays what it is."""
     front = sections.front
     return Prompt(
         system=system_texts(front),
@@ -49,7 +50,7 @@ def lay_out(sections: Sections) -> Prompt:
             current_message(sections),
             *sections.rounds,
         ),
-        tools=tools_of(front),
+        tools=tools_of(front) if with_tools else (),
         response_format=front.response_format,
     )
 
@@ -59,10 +60,15 @@ def system_texts(front: Front) -> tuple[str, ...]:
     instructions = f"{front.system}\n\n{RULE}"
     parts = []
     if front.pinned_facts:
-        parts.append("\n".join([PINS, *(f"- {fact}" for fact in front.pinned_facts)]))
+        parts.append(pins_text(front.pinned_facts))
     if front.memories:
         parts.append(f"{MEMORIES}\n{front.memories}")
     return (instructions, "\n\n".join(parts)) if parts else (instructions,)
+
+
+def pins_text(facts: Sequence[str]) -> str:
+    """Write pinned facts, each word for word."""
+    return "\n".join([PINS, *(f"- {fact}" for fact in facts)])
 
 
 def summary_pair(summary: str) -> tuple[Message, ...]:

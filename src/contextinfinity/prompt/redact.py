@@ -11,10 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
-from contextinfinity.domain.message import ContentBlock, Json, TextBlock, ToolResultBlock, ToolUseBlock
-from contextinfinity.domain.prompt import Prompt
+from contextinfinity.domain.message import (
+    ContentBlock,
+    Json,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+)
+from contextinfinity.errors import ContextInfinityError
+from contextinfinity.prompt.sections import Sections, Shown
 
 REDACTED = "[redacted]"
 
@@ -22,6 +33,7 @@ Span: TypeAlias = tuple[int, int, int]
 """A stretch that was hidden: the number of the text, where it begins, where it ends."""
 Redactor: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 """Names the stretches of a text that must not be sent, as (start, end)."""
+Change: TypeAlias = Callable[[int, str], str]
 
 
 def by_patterns(patterns: Sequence[str]) -> Redactor:
@@ -39,24 +51,40 @@ def all_of(redactors: Sequence[Redactor]) -> Redactor:
     return lambda text: [span for redactor in redactors for span in redactor(text)]
 
 
-def redact(prompt: Prompt, redactor: Redactor) -> tuple[Prompt, tuple[Span, ...]]:
-    """Hide what the redactor names; gives the prompt and what was hidden where."""
+def redact(sections: Sections, redactor: Redactor) -> tuple[Sections, tuple[Span, ...]]:
+    """Hide what the redactor names, before anything is cut; gives the sections and what was hidden where."""
     spans: list[Span] = []
 
     def hide(number: int, text: str) -> str:
-        found = _merged(redactor(text), len(text))
+        found = _merged(_asked(redactor, text), len(text))
         spans.extend((number, start, end) for start, end in found)
         return _without(text, found)
 
-    return _each_text(prompt, hide), tuple(spans)
+    return _each_text(sections, hide), tuple(spans)
 
 
-def apply(prompt: Prompt, spans: Iterable[Span]) -> Prompt:
+def redact_turns(turns: tuple[Shown, ...], redactor: Redactor) -> tuple[Shown, ...]:
+    """Hide what the redactor names in turns."""
+    texts = _Texts(lambda _, text: _without(text, _merged(_asked(redactor, text), len(text))))
+    return tuple(replace(shown, messages=tuple(map(texts.message, shown.messages))) for shown in turns)
+
+
+def apply(sections: Sections, spans: Iterable[Span]) -> Sections:
     """Hide what was hidden before."""
     by_text: dict[int, list[tuple[int, int]]] = {}
     for number, start, end in spans:
         by_text.setdefault(number, []).append((start, end))
-    return _each_text(prompt, lambda number, text: _without(text, by_text.get(number, ())))
+    return _each_text(sections, lambda number, text: _without(text, by_text.get(number, ())))
+
+
+def _asked(redactor: Redactor, text: str) -> list[tuple[int, int]]:
+    try:
+        return list(redactor(text))
+    except Exception as error:
+        raise ContextInfinityError(
+            f"What names the texts to hide failed: {type(error).__name__}: {error}.",
+            hint="Nothing was sent; look at general.redact_with.",
+        ) from error
 
 
 def _merged(found: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int]]:
@@ -73,37 +101,84 @@ def _merged(found: Iterable[tuple[int, int]], length: int) -> list[tuple[int, in
 
 
 def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    for start, end in reversed(spans):
-        text = f"{text[:start]}{REDACTED}{text[end:]}"
-    return text
+    if not spans:
+        return text
+    starts = [0, *(end for _, end in spans)]
+    ends = [*(start for start, _ in spans), len(text)]
+    return REDACTED.join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
-def _each_text(prompt: Prompt, change: Callable[[int, str], str]) -> Prompt:
-    """Change every text of a prompt, numbered in the order in which they stand."""
-    number = count()
-
-    def text(value: str) -> str:
-        return change(next(number), value)
-
-    def json(value: Json) -> Json:
-        if isinstance(value, str):
-            return text(value)
-        if isinstance(value, dict):
-            return {key: json(inner) for key, inner in value.items()}
-        return [json(inner) for inner in value] if isinstance(value, list) else value
-
-    def block(value: ContentBlock) -> ContentBlock:
-        match value:
-            case TextBlock():
-                return replace(value, text=text(value.text))
-            case ToolUseBlock():
-                return replace(value, input=json(value.input))
-            case ToolResultBlock():
-                return replace(value, content=tuple(map(block, value.content)))
-        return value
-
+def _each_text(sections: Sections, change: Change) -> Sections:
+    """Change every text of a prompt's material, numbered in the order in which they stand."""
+    texts = _Texts(change)
+    front = sections.front
     return replace(
-        prompt,
-        system=tuple(map(text, prompt.system)),
-        messages=tuple(replace(message, blocks=tuple(map(block, message.blocks))) for message in prompt.messages),
+        sections,
+        front=replace(
+            front,
+            system=texts.text(front.system),
+            pinned_facts=tuple(map(texts.text, front.pinned_facts)),
+            memories=texts.text(front.memories),
+            summary=texts.text(front.summary),
+            tools=texts.descriptions(front.tools),
+        ),
+        turns=tuple(replace(shown, messages=tuple(map(texts.message, shown.messages))) for shown in sections.turns),
+        artifacts=tuple(
+            replace(artifact, chunk=replace(artifact.chunk, rendered_text=texts.text(artifact.chunk.rendered_text)))
+            for artifact in sections.artifacts
+        ),
+        message=texts.message(sections.message),
+        contextualised=None if sections.contextualised is None else texts.text(sections.contextualised),
+        rounds=tuple(map(texts.message, sections.rounds)),
     )
+
+
+class _Texts:
+    """Goes through texts in order and changes each."""
+
+    def __init__(self, change: Change) -> None:
+        self._change = change
+        self._number = count()
+
+    def text(self, value: str) -> str:
+        return self._change(next(self._number), value)
+
+    def message(self, message: Message) -> Message:
+        blocks = (self._block(block) for block in message.blocks)
+        return replace(message, blocks=tuple(block for block in blocks if block is not None))
+
+    def descriptions(self, value: Json) -> Json:
+        """Change what tools are said to do; their names and schemas are code."""
+        if isinstance(value, dict):
+            return {
+                key: self.text(inner) if key == "description" and isinstance(inner, str) else self.descriptions(inner)
+                for key, inner in value.items()
+            }
+        return [self.descriptions(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    def _block(self, block: ContentBlock) -> ContentBlock | None:
+        match block:
+            case TextBlock():
+                return replace(block, text=self.text(block.text))
+            case ToolUseBlock():
+                return replace(block, input=self._json(block.input))
+            case ToolResultBlock():
+                inner = (self._block(part) for part in block.content)
+                return replace(block, content=tuple(part for part in inner if part is not None))
+            case ReasoningBlock() | UnknownBlock():  # signed by its vendor: it goes as it is, or not at all
+                raw = msgspec.json.encode(block).decode()
+                return block if self.text(raw) == raw else None
+        return block
+
+    def _json(self, value: Json) -> Json:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self._json(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._json(inner) for inner in value]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            written = str(value)
+            hidden = self.text(written)
+            return value if hidden == written else hidden
+        return value

@@ -20,16 +20,19 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock
+from contextinfinity.domain.message import ContentBlock, Message, Role, TextBlock, ToolResultBlock
 from contextinfinity.domain.plan import Shrunk
 from contextinfinity.errors import ProviderError
-from contextinfinity.prompt.cutting import HEAD, TAIL, Place, cut, line, trim, without_thinking
-from contextinfinity.prompt.layout import artifact_text, current_message
+from contextinfinity.prompt.cutting import ENDS, Cuts, Place, cut, line, running_turn, trim, without_thinking
+from contextinfinity.prompt.layout import artifact_text, current_message, system_texts
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Sections, Shown
 
+MOST_TRIMS = 60
+"""How many texts are cut at most: each is named in the plan, which stays small."""
 LONG = 2000
-"""Tokens from which a text counts as long."""
+"""Tokens from which a text counts as long; in a window that is not large, a quarter of it."""
+LARGE = 4 * LONG
 SLICE = 400
 """Characters that stay of the best artifact before it goes."""
 SHORTEST_SUMMARY = 200
@@ -37,18 +40,22 @@ NEARLY = 64
 """Tokens by which the savings of a cut may be guessed too low; borders and rounding make one more with each cut."""
 
 
-def shrink(sections: Sections, measure: Measure, limit: int) -> Shrunk:
-    """Find the first cuts with which a prompt fits; the same input always gives the same."""
+def shrink(sections: Sections, measure: Measure, limit: int, window: int = LARGE) -> Shrunk:
+    """Find the first cuts with which a prompt fits; the same input always gives the same.
+
+    ``window`` is what the model takes at most; of one that is small less than usual stays of a long text.
+    """
     total = measure.total(sections)
-    for unsure, (shrunk, saved) in enumerate(_cuts(sections, measure), start=NEARLY):
+    for unsure, (shrunk, saved) in enumerate(_cuts(sections, measure, window), start=NEARLY):
         if total - saved - unsure <= limit and measure.total(cut(sections, shrunk)) <= limit:
             return shrunk
     raise _too_large(sections, measure, limit)
 
 
-def _cuts(sections: Sections, measure: Measure) -> Iterator[tuple[Shrunk, int]]:
+def _cuts(sections: Sections, measure: Measure, window: int) -> Iterator[tuple[Shrunk, int]]:
     """Give ever deeper cuts, each with about what it saves in all."""
-    shrunk, rounds = Shrunk(thinking=False), sections.rounds
+    ends = None if window >= LARGE else (window // 4, window // 8)
+    shrunk, rounds = Shrunk(thinking=False, ends=ends), sections.rounds
     saved = measure.messages(rounds) - measure.messages([*map(without_thinking, rounds)])
     if saved:
         yield shrunk, saved
@@ -70,38 +77,48 @@ def _fewer_artifacts(sections: Sections, measure: Measure, shrunk: Shrunk) -> It
 
 
 def _shorter_texts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
-    here = Shown(turn_seq=sections.turn_seq, messages=sections.rounds)
     trimmed: tuple[int, ...] = ()
-    for shown in (*sections.turns, here):
-        for place, saved in _long_texts(shown, measure):
-            trimmed += place
-            yield replace(shrunk, trimmed=trimmed), saved
+    ends = shrunk.ends or ENDS
+    long = LONG if shrunk.ends is None else shrunk.ends[0]
+    for shown in (*sections.turns, running_turn(sections)):
+        for place, block, role in _texts(shown, sections):
+            tokens = measure.message(Message(role=role, blocks=(block,)))
+            saved = tokens - measure.message(Message(role=role, blocks=(trim(block, ends),))) if tokens > long else 0
+            if saved > 0 and len(trimmed) < 3 * MOST_TRIMS:
+                trimmed += place
+                yield replace(shrunk, trimmed=trimmed), saved
 
 
-def _long_texts(shown: Shown, measure: Measure) -> Iterator[tuple[Place, int]]:
+def _texts(shown: Shown, sections: Sections) -> Iterator[tuple[Place, ContentBlock, Role]]:
+    """Give the texts that may be cut: all but the user's own words in the message to be answered."""
     for number, message in enumerate(shown.messages):
+        own = shown.turn_seq == sections.turn_seq and number == 0
         for place, block in enumerate(message.blocks):
-            if isinstance(block, TextBlock | ToolResultBlock):
-                tokens = measure.message(Message(role=message.role, blocks=(block,)))
-                if tokens > LONG and (
-                    saved := tokens - measure.message(Message(role=message.role, blocks=(trim(block),)))
-                ):
-                    yield (shown.turn_seq, number, place), saved
+            if isinstance(block, ToolResultBlock) or (isinstance(block, TextBlock) and not own):
+                yield (shown.turn_seq, number, place), block, message.role
 
 
 def _fewer_turns(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
-    """Turns become lines, the oldest first; a call and the turn that brings its results go together."""
+    """Turns become lines, the oldest first; a call and the turn that brings its results go together.
+
+    Only when that is not enough, as in a chain of calls that fills the window, are they parted.
+    """
     here = Shown(turn_seq=sections.turn_seq, messages=(current_message(sections),))
-    trimmed, waiting = shrunk.trimmed, 0
+    trimmed, waiting, chained = shrunk.trimmed, 0, list[tuple[int, int]]()
     for shown, following in pairwise([*sections.turns, here]):
-        seq = shown.turn_seq
-        places = _places(trimmed, range(seq, seq + 1))
-        messages = cut(replace(sections, turns=(shown,)), Shrunk(trimmed=places)).turns[0].messages
-        waiting += measure.messages(messages) - measure.text(line(shown))
+        places = _places(trimmed, range(shown.turn_seq, shown.turn_seq + 1))
+        messages = Cuts(set(zip(*[iter(places)] * 3, strict=True)), shrunk.ends or ENDS).trimmed(shown).messages
+        saved = measure.messages(messages) - measure.text(line(shown))
+        waiting += saved
+        chained.append((shown.turn_seq, saved))
         if not _brings_results(following):
-            later = _places(trimmed, range(seq + 1, here.turn_seq + 1))
-            yield (shrunk := replace(shrunk, lines_to=seq, trimmed=later)), waiting
+            later = _places(trimmed, range(shown.turn_seq + 1, here.turn_seq + 1))
+            yield (shrunk := replace(shrunk, lines_to=shown.turn_seq, trimmed=later)), waiting
             waiting = 0
+            chained.clear()
+    for seq, saved in chained:
+        later = _places(trimmed, range(seq + 1, here.turn_seq + 1))
+        yield (shrunk := replace(shrunk, lines_to=seq, trimmed=later)), saved
 
 
 def _places(trimmed: Sequence[int], turns: range) -> tuple[int, ...]:
@@ -137,10 +154,12 @@ def _fewer_memories(sections: Sections, measure: Measure, shrunk: Shrunk) -> Ite
 
 def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderError:
     words = measure.message(sections.message)
+    front = sum(map(measure.text, system_texts(sections.front)))
     return ProviderError(
-        f"The prompt does not fit: the window leaves {limit} tokens, and the message alone takes about {words}.",
+        f"The prompt does not fit: the window leaves {limit} tokens; the message takes about {words}, the system text "
+        f"with the pinned facts {front}.",
         kind="size",
-        hint="Say less at once, choose a model with a larger window, or lower budget.response_reserve_tokens.",
+        hint="Say less at once, unpin a fact, choose a model with a larger window, or lower response_reserve_tokens.",
     )
 
 
@@ -154,7 +173,8 @@ def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:
     if shrunk.slice is not None:
         steps.append(f"the best artifact: {shrunk.slice} characters of it")
     if shrunk.trimmed:
-        steps.append(f"{len(shrunk.trimmed) // 3} long texts: {HEAD} + {TAIL} characters of each")
+        head, tail = shrunk.ends or ENDS
+        steps.append(f"{len(shrunk.trimmed) // 3} long texts: {head} + {tail} characters of each")
     if shrunk.lines_to and sections.turns:
         steps.append(f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}: a line each")
     if shrunk.summary is not None:

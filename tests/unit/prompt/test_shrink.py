@@ -91,7 +91,7 @@ def test_no_step_is_begun_before_the_one_before_it_is_done() -> None:
     for shrunk in rich_cuts():
         none_left = shrunk.artifacts == 0 and shrunk.slice is None
         assert not shrunk.trimmed or none_left
-        assert not shrunk.lines_to or shrunk.trimmed[-3:] == (11, 1, 0), "every long text that still stands is cut"
+        assert not shrunk.lines_to or shrunk.trimmed[-3:] == (11, 2, 0), "every long text that still stands is cut"
         assert shrunk.summary is None or shrunk.lines_to == 8
         assert shrunk.memories is None or shrunk.summary == 200
 
@@ -109,7 +109,7 @@ def test_retrieved_text_goes_from_the_lowest_score_down_to_the_best_then_a_slice
 @pytest.mark.req("BUDGET-3")
 def test_long_texts_keep_head_and_tail_the_oldest_first_also_in_this_turns_steps() -> None:
     trims = [shrunk.trimmed for shrunk in rich_cuts() if shrunk.trimmed and not shrunk.lines_to]
-    assert trims == [(5, 1, 0), (5, 1, 0, 6, 0, 0), (5, 1, 0, 6, 0, 0, 11, 1, 0)]
+    assert trims == [(5, 1, 0), (5, 1, 0, 6, 0, 0), (5, 1, 0, 6, 0, 0, 11, 2, 0)]
     after = cut(RICH, Shrunk(trimmed=trims[-1]))
     marked = f"{LONG[:2000]}\n[… {len(LONG) - 3000} characters left out …]\n{LONG[-1000:]}"
     assert after.turns[0].messages[1].rendered_text == marked
@@ -145,7 +145,9 @@ def test_a_call_and_the_turn_that_brings_its_results_go_together() -> None:
     material = sections(turns=(paused, brought, shown(7)))
     assert {shrunk.lines_to for shrunk in every_cut(material)} <= {6, 7}
     here = sections(turns=(shown(4), paused), message=gave("c1", "Empty.", role="user"))
-    assert {shrunk.lines_to for shrunk in every_cut(here)} <= {0, 4}, "its results are being sent now"
+    reached = [shrunk.lines_to for shrunk in every_cut(here)]
+    assert reached == sorted(reached)
+    assert set(reached) <= {0, 4, 5}, "they are parted only when nothing else is left"
     left_out = Shown(turn_seq=6, messages=())  # it failed, and the next says it again
     again = sections(turns=(paused, left_out, replace(brought, turn_seq=7), shown(8)))
     assert {shrunk.lines_to for shrunk in every_cut(again)} <= {7, 8}
