@@ -102,6 +102,7 @@ async def test_every_earlier_turn_stands_before_the_message_in_order(tmp_path: P
 
 @pytest.mark.req("TURN-6", "CTX-3")
 async def test_the_next_message_sees_the_turn_that_is_not_committed_yet(tmp_path: Path) -> None:
+    """Document E's acceptance test 1."""
     async with Desk(tmp_path, "A mathematician.", "In London.") as desk:
         await desk.engine.afterwards.stop()  # from now on nothing is committed
         first = await desk.ask("Who is Ada?")
@@ -209,6 +210,8 @@ async def test_memory_and_rewriting_are_left_out_where_they_are_not_wanted(tmp_p
 
 @pytest.mark.req("BUDGET-3", "BUDGET-2")
 async def test_a_prompt_that_is_refused_shrinks_in_the_agreed_order_and_the_same_way_each_time(tmp_path: Path) -> None:
+    """Document E's acceptance test 4."""
+
     async def retrieve(turn: Turn, query: str | None) -> tuple[Artifact, ...]:
         return tuple(artifact(number, f"piece {number} " * 150, 1 - number / 10) for number in range(3))
 

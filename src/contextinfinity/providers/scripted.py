@@ -98,7 +98,8 @@ class ScriptedProvider:
 
     def write(self, request: ProviderRequest) -> Written:
         """Write a request down as it is: this provider has no wire."""
-        return written(request, msgspec.to_builtins(request), {"provider": self.name})
+        form = {"provider": self.name, "abilities": msgspec.to_builtins(self._abilities)}
+        return written(request, msgspec.to_builtins(request), form)
 
     async def close(self) -> None:
         """Do nothing: there is nothing to let go of."""
