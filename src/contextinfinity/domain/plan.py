@@ -55,7 +55,7 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-class Retrieved(Struct, frozen=True, kw_only=True):
+class Retrieved(Struct, frozen=True, kw_only=True, array_like=True):
     """A chunk placed in the prompt."""
 
     chunk_id: ChunkId

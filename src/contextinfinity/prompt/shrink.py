@@ -28,7 +28,7 @@ from contextinfinity.prompt.layout import artifact_text, current_message, system
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Sections, Shown
 
-MOST_TRIMS = 60
+MOST_TRIMS = 30
 """How many texts are cut at most: each is named in the plan, which stays small."""
 LONG = 2000
 """Tokens from which a text counts as long; in a window that is not large, a quarter of it."""

@@ -74,6 +74,12 @@ def test_a_request_after_a_shrunk_one_does_not_repeat_it(shrunk: Shrunk | None, 
     assert choose_front(FULL, replace(LAST, plan=Plan(shrunk=shrunk))) == (FULL, reason)
 
 
+@pytest.mark.req("FILES-5")
+def test_a_branch_made_after_a_shrunk_request_does_not_repeat_it_either() -> None:
+    last = replace(LAST, plan=Plan(shrunk=Shrunk(lines_to=3)), same_branch=False)
+    assert choose_front(FULL, last) == (FULL, "shrunk")
+
+
 @pytest.mark.req("CTX-11", "FILES-5")
 def test_memories_that_are_not_wanted_leave_the_front_and_come_back() -> None:
     front, reason = choose_front(replace(FULL, memories=""), LAST, with_memories=False)
