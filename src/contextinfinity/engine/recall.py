@@ -40,7 +40,7 @@ PAGE = 100
 NEAR = 8
 """How many turns back the request before this one is looked for."""
 LONGEST_MEMORIES = 2000
-LONGEST_REWRITING = 400
+LONGEST_REWRITING = 300
 """A question made explicit that is longer, in characters, makes nothing clearer."""
 UNREAD = "[Older turns are kept, and not shown here.]"
 UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
