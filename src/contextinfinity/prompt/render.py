@@ -126,7 +126,7 @@ def _words(turn: Turn) -> tuple[Message, ...]:
         return ()
     if said.role == "tool" and not results:
         return (say("user", f"{FROM_A_TOOL}\n{said.rendered_text}"),)
-    return () if said.role == "system" and not said.rendered_text.strip() else (said,)
+    return (said,)
 
 
 def _answer(turn: Turn, answer: Message, following: Turn | None) -> tuple[Message, ...]:

@@ -31,6 +31,7 @@ FORM = 1
 """The version of the stored form."""
 
 PATIENCE_SECONDS = 5.0
+LOOP_SECONDS = 0.2
 LOOK_SECONDS = 0.02
 
 
@@ -50,7 +51,8 @@ class LedgerThread(Thread):
 class LedgerThreads:
     """``ThreadLog`` on a ledger, which it closes when it is closed.
 
-    ``patience``: how many seconds to wait for a turn of the same branch that is being answered or committed.
+    ``patience``: how many seconds to wait for a turn of the same branch that is being answered or committed. Called
+    inside an event loop it waits but a moment: what it waits for may be answered on that very loop.
     """
 
     def __init__(self, store: Store, *, owner: Owner | None = None, patience: float = PATIENCE_SECONDS) -> None:
@@ -77,7 +79,8 @@ class LedgerThreads:
 
     def add(self, thread_id: str, turn: Turn) -> None:
         """Record one turn; when this returns it is durable."""
-        self._loop.wait(lambda: self._add(thread_id, turn))
+        patience = min(self._patience, LOOP_SECONDS) if in_a_loop() else self._patience
+        self._loop.wait(lambda: self._add(thread_id, turn, patience))
 
     def clear(self, thread_id: str) -> None:
         """Make an empty branch the active one."""
@@ -130,10 +133,10 @@ class LedgerThreads:
             size = min(2 * size, LARGEST_PAGE)
         return turns[window_start(turns, most, whole=whole) :]
 
-    async def _add(self, thread_id: str, turn: Turn) -> None:
+    async def _add(self, thread_id: str, turn: Turn, patience: float) -> None:
         message = say(ROLES[turn.role], turn.content)
         clock = asyncio.get_running_loop().time
-        end = clock() + self._patience
+        end = clock() + patience
         while True:
             branch = (await self._find_or_create(thread_id)).active_branch
             try:
@@ -156,3 +159,12 @@ def logged(turn: LedgerTurn) -> list[Turn]:
     if turn.answer is not None:
         said.append(Turn(role=turn.answer.role, content=turn.text))
     return said
+
+
+def in_a_loop() -> bool:
+    """Tell whether the caller is inside a running event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
