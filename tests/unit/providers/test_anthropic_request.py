@@ -197,9 +197,9 @@ def test_tools_are_offered_one_at_a_time_unless_asked_otherwise() -> None:
     assert "tools" not in write(say("user", "x"), tools=(SPEC,), able=Abilities(tools=False))
 
 
-def test_calls_made_earlier_have_a_tool_of_their_name_also_when_none_is_offered() -> None:
+def test_calls_made_earlier_have_a_constant_tool_where_none_is_offered() -> None:
     body = write(say("user", "x"), said("assistant", call()), said("tool", result()), say("user", "y"))
-    assert body["tools"] == [{"name": "weather", "input_schema": {"type": "object"}}]
+    assert body["tools"] == [{"name": "no_tool", "description": "Not available.", "input_schema": {"type": "object"}}]
     assert body["tool_choice"] == {"type": "none"}
 
 

@@ -30,6 +30,8 @@ BEGINNING = "[the conversation begins here]"
 RULES = options.Rules(
     vendor=PROVIDER, limits=("max_tokens",), owned={**options.OWNED, "system": options.OWNED["messages"]}
 )
+NO_TOOL: Json = {"name": "no_tool", "description": "Not available.", "input_schema": {"type": "object"}}
+"""Stands in front where calls were made earlier and no tools are offered now; always the same, for caches."""
 
 
 class Choices(Struct, frozen=True, kw_only=True):
@@ -169,15 +171,12 @@ def _tools(specs: tuple[ToolSpec, ...], provider_tools: tuple[Json, ...]) -> lis
 
 
 def _tools_and_choice(tools: list[Json], conversation: list[Said], parallel: bool) -> dict[str, Json]:
-    """Offer tools. Calls made earlier need a tool of that name to be there, so without tools they get empty ones."""
+    """Offer tools. Calls made earlier need tools to be there, so without any a constant one stands for them."""
     if tools:
         return {"tools": tools, **({} if parallel else {"tool_choice": {"disable_parallel_tool_use": True}})}
-    blocks = [piece.block for said in conversation for piece in said.pieces]
-    names = dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use")
-    if not names:
+    if not any(piece.block["type"] == "tool_use" for said in conversation for piece in said.pieces):
         return {}
-    stubs = [{"name": name, "input_schema": {"type": "object"}} for name in names]
-    return {"tools": stubs, "tool_choice": {"type": "none"}}
+    return {"tools": [NO_TOOL], "tool_choice": {"type": "none"}}
 
 
 def _fitted(body: dict[str, Json], abilities: Abilities) -> dict[str, Json]:
