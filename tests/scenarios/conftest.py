@@ -13,6 +13,8 @@ from contextinfinity.engine.parts import Model, Models
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider, echo
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.vendors import FakeVendors
+from tests.scenarios.wires import KEYS, engine_at
 
 Scripted = Script | list[Reply | str]
 Build = Callable[[Scripted], Engine]
@@ -37,3 +39,19 @@ async def talk(build: Build) -> AsyncIterator[Callable[[Scripted], object]]:
             return await stack.enter_async_context(build(script))
 
         yield opened
+
+
+@pytest.fixture
+async def vendors(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeVendors]:
+    """The vendors on this machine, and the keys that open their doors."""
+    for variable, key in KEYS.items():
+        monkeypatch.setenv(variable, key)
+    async with FakeVendors() as there:
+        yield there
+
+
+@pytest.fixture
+async def engine(vendors: FakeVendors, tmp_path: Path) -> AsyncIterator[Engine]:
+    """An engine whose models are at the vendors."""
+    async with engine_at(vendors, tmp_path) as here:
+        yield here

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from contextinfinity.testing.stores.logs import every_run_of_three
 from contextinfinity.testing.threads import using
 from contextinfinity.testing.vendors import FakeVendors
 from contextinfinity.threads import Turn, add_turn, get_history
-from tests.scenarios.wires import KEYS, NAMES, engine_at
+from tests.scenarios.wires import KEYS, NAMES
 
 pytestmark = [pytest.mark.req("THREAD-13"), pytest.mark.parametrize("name", NAMES)]
 
@@ -30,18 +30,6 @@ def logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         monkeypatch.setenv(variable, key)
     with using("ledger", tmp_path):
         yield
-
-
-@pytest.fixture
-async def vendors() -> AsyncIterator[FakeVendors]:
-    async with FakeVendors() as there:
-        yield there
-
-
-@pytest.fixture
-async def engine(vendors: FakeVendors, tmp_path: Path) -> AsyncIterator[Engine]:
-    async with engine_at(vendors, tmp_path) as here:
-        yield here
 
 
 async def logged(*said: tuple[str, str]) -> list[Turn]:

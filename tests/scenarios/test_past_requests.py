@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -32,24 +32,11 @@ from contextinfinity.testing.builders import exchange, slice_of
 from contextinfinity.testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
 from contextinfinity.tools.toolbox import Toolbox
 from tests.scenarios.desk import Desk
-from tests.scenarios.wires import KEYS, NAMES, engine_at
+from tests.scenarios.wires import NAMES, engine_at
 from tests.unit.prompt.material import artifact
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 CARD = "4111-1111-1111"
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable, key in KEYS.items():
-        monkeypatch.setenv(variable, key)
-    return
-
-
-@pytest.fixture
-async def vendors() -> AsyncIterator[FakeVendors]:
-    async with FakeVendors() as there:
-        yield there
 
 
 def look(z: str, at: list[Any], deep: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from itertools import product
 from pathlib import Path
 
@@ -13,23 +12,10 @@ from contextinfinity.domain.message import TextBlock, ToolResultBlock, ToolUseBl
 from contextinfinity.engine.engine import Engine
 from contextinfinity.testing.vendors import Answer, Call, FakeVendors
 from contextinfinity.tools.toolbox import Toolbox
-from tests.scenarios.wires import KEYS, engine_at
+from tests.scenarios.wires import engine_at
 
 THREE = ("openai", "anthropic", "openai_chat")
 NINE = pytest.mark.parametrize(("first", "then"), list(product(THREE, THREE)))
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable, key in KEYS.items():
-        monkeypatch.setenv(variable, key)
-    return
-
-
-@pytest.fixture
-async def vendors() -> AsyncIterator[FakeVendors]:
-    async with FakeVendors() as there:
-        yield there
 
 
 def weather(city: str) -> str:

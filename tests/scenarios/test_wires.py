@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -21,25 +20,6 @@ from contextinfinity.testing.vendors import Answer, Cite, Delivery, FakeVendors,
 from tests.scenarios.wires import KEYS, NAMES, engine_at, events_of
 
 pytestmark = pytest.mark.parametrize("name", NAMES)
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable, key in KEYS.items():
-        monkeypatch.setenv(variable, key)
-    return
-
-
-@pytest.fixture
-async def vendors() -> AsyncIterator[FakeVendors]:
-    async with FakeVendors() as there:
-        yield there
-
-
-@pytest.fixture
-async def engine(vendors: FakeVendors, tmp_path: Path) -> AsyncIterator[Engine]:
-    async with engine_at(vendors, tmp_path) as here:
-        yield here
 
 
 @pytest.mark.req("PROVIDER-1", "PROVIDER-2")

@@ -13,7 +13,7 @@ from contextinfinity.domain.message import ToolResultBlock
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.parts import Model, Parts
-from contextinfinity.engine.recall import PAGE, budget_of
+from contextinfinity.engine.recall import budget_of, read_back
 from contextinfinity.prompt.cutting import line
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import Redactor, redact_turns
@@ -26,7 +26,7 @@ FLOOR = 2
 async def fold(parts: Parts, branch_id: BranchId) -> State | None:
     """Fold a branch, if that is due and pays; gives the new state."""
     head = await parts.store.states.head(branch_id)
-    turns = await committed_after(parts, branch_id, head)
+    turns = await read_back(parts, branch_id, after=head.covers_turn_seq, before=head.turn_seq + 1)
     if len(turns) <= FLOOR:
         return None
     model = model_of(parts, turns[-1])
@@ -53,20 +53,6 @@ async def fold(parts: Parts, branch_id: BranchId) -> State | None:
 def hidden(shown: tuple[Shown, ...], redactor: Redactor | None) -> tuple[Shown, ...]:
     """Black out before anything is shortened: half a secret is one that no pattern finds."""
     return shown if redactor is None else redact_turns(shown, redactor)
-
-
-async def committed_after(parts: Parts, branch_id: BranchId, head: State) -> list[Turn]:
-    """Read the committed turns that the summary does not cover yet, oldest first."""
-    turns: list[Turn] = []
-    before = head.turn_seq + 1
-    while before - 1 > head.covers_turn_seq:
-        count = min(PAGE, before - 1 - head.covers_turn_seq)
-        page = await parts.store.turns.history(branch_id, limit=count, before=before)
-        if not page:
-            break
-        turns[:0] = page
-        before = page[0].turn_seq
-    return turns
 
 
 def model_of(parts: Parts, turn: Turn) -> Model:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from contextinfinity.domain.ids import ChunkId, now
+from contextinfinity.domain.ids import BranchId, ChunkId, now
 from contextinfinity.domain.plan import Budget, Front, LeftOut
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
@@ -67,14 +68,16 @@ async def recall(parts: Parts, running: Running, model: Model) -> Recalled:
     state = await parts.store.states.head(turn.branch_id)
     earlier = await settled_before(parts, running, state.covers_turn_seq, abilities.context_limit * FAR_TOO_MANY)
     await learn_from(parts, earlier, model)
-    helpers, asked, missing = parts.setup.helpers, running.asked, unread(state, earlier, turn)
+    helpers, asked = parts.setup.helpers, running.asked
+    never_read = unread(state, earlier, turn)
+    missing = [] if never_read is None else [never_read]
     memories = await wanted(asked.use_memory, "memory", missing, lambda: helpers.memories(turn))
     rewritten = await wanted(asked.use_rewriter, "rewriting", missing, lambda: helpers.rewrite(turn, earlier))
     found = await spared("retrieval", missing, lambda: helpers.retrieve(turn, rewritten))
     budget = budget_of(parts, model)
     attached = await attachments(parts, turn, asked.attach)
     candidate = await new_front(parts, state, turn, bounded(memories or "", Measure(model.counter), budget.memories))
-    if missing and missing[0].what.startswith("turns "):
+    if never_read is not None:
         candidate = msgspec.structs.replace(candidate, summary=f"{candidate.summary}\n{UNREAD}".strip())
     last = await last_request(parts, earlier, turn)
     front, reason = choose_front(candidate, last, with_memories=asked.use_memory)
@@ -104,13 +107,14 @@ def budget_of(parts: Parts, model: Model) -> Budget:
     return share_out(model.provider.abilities(model.model_id).context_limit, ceilings)
 
 
-async def read_back(parts: Parts, turn: Turn, covers: int, room: int) -> list[Turn]:
-    """Read every turn that the summary does not cover, oldest first; at most what could ever fit."""
+async def read_back(
+    parts: Parts, branch_id: BranchId, *, after: int, before: int, room: float = math.inf
+) -> list[Turn]:
+    """Read a branch's turns between two places, oldest first; older ones than fill ``room`` characters are left."""
     turns: list[Turn] = []
-    before = turn.turn_seq
-    while before - 1 > covers and room > 0:
-        count = min(PAGE, before - 1 - covers)
-        page = await parts.store.turns.history(turn.branch_id, limit=count, before=before)
+    while before - 1 > after and room > 0:
+        count = min(PAGE, before - 1 - after)
+        page = await parts.store.turns.history(branch_id, limit=count, before=before)
         if not page:
             break
         turns[:0] = page
@@ -123,19 +127,20 @@ async def settled_before(parts: Parts, running: Running, covers: int, room: int)
     """Read the earlier turns; where one is still being answered on the branch we came from, wait for its end."""
     while True:
         news = parts.branches.listen()
-        turns = await read_back(parts, running.turn, covers, room)
+        place = running.turn
+        turns = await read_back(parts, place.branch_id, after=covers, before=place.turn_seq, room=room)
         if running.cancelled.is_set() or not any(turn.phase in UNFINISHED for turn in turns):
             return turns
         with suppress(TimeoutError):
             await asyncio.wait_for(news.wait(), 5 * parts.look_seconds)
 
 
-def unread(state: State, earlier: list[Turn], turn: Turn) -> list[LeftOut]:
+def unread(state: State, earlier: list[Turn], turn: Turn) -> LeftOut | None:
     """Name the turns that were not even read: more than the window could ever hold; folding will see to them."""
     first, begin = earlier[0].turn_seq if earlier else turn.turn_seq, state.covers_turn_seq + 1
     if first <= begin:
-        return []
-    return [LeftOut(what=f"turns {begin}–{first - 1}", reason="more than the window could hold; not folded yet")]
+        return None
+    return LeftOut(what=f"turns {begin}–{first - 1}", reason="more than the window could hold; not folded yet")
 
 
 def bounded(memories: str, measure: Measure, tokens: int) -> str:

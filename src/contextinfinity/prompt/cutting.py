@@ -6,7 +6,7 @@ same prompt, so that a request can be written again years later. Which cuts are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ Place = tuple[int, int, int]
 
 def cut(sections: Sections, shrunk: Shrunk) -> Sections:
     """Take out what is to be taken out."""
-    cuts = Cuts(set(zip(*[iter(shrunk.trimmed)] * 3, strict=True)), shrunk.ends or ENDS)
+    cuts = Cuts(set(places_of(shrunk)), shrunk.ends or ENDS)
     turns = tuple(cuts.trimmed(shown) for shown in sections.turns)
     message, *rounds = cuts.trimmed(running_turn(sections)).messages
     if not shrunk.thinking:
@@ -72,6 +72,11 @@ def trim(block: ContentBlock, ends: tuple[int, int] = ENDS) -> ContentBlock:
 def without_thinking(message: Message) -> Message:
     """Leave a model's thinking out: vendors refuse it once what stood before it has changed."""
     return replace(message, blocks=tuple(b for b in message.blocks if not isinstance(b, ReasoningBlock)))
+
+
+def places_of(shrunk: Shrunk) -> Iterator[Place]:
+    """Give the places of the texts that are cut."""
+    return zip(*[iter(shrunk.trimmed)] * 3, strict=True)
 
 
 class Cuts(Struct, frozen=True):

@@ -49,14 +49,6 @@ TOO_LARGE = "[the rest of this message was too large to be sent]"
 KEPT_OF_TOO_LARGE = 200
 
 
-def render(turns: Sequence[Turn], then: Turn | None = None) -> tuple[Message, ...]:
-    """Write earlier turns, oldest first, as the messages a model reads before the turn ``then``."""
-    messages: list[Message] = []
-    for turn, following in zip(turns, [*turns[1:], then], strict=False):
-        messages.extend(render_turn(turn, following))
-    return tuple(messages)
-
-
 def render_turn(turn: Turn, following: Turn | None) -> tuple[Message, ...]:
     """Write one turn; ``following`` is the turn after it, the one being answered included."""
     between = render_rounds(turn.rounds)

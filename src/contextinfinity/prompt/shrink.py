@@ -15,7 +15,7 @@ Pins and the user's words are never touched. It acts on one request; nothing tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -23,7 +23,17 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import ContentBlock, Message, Role, TextBlock, ToolResultBlock
 from contextinfinity.domain.plan import Shrunk
 from contextinfinity.errors import ProviderError
-from contextinfinity.prompt.cutting import ENDS, Cuts, Place, cut, line, running_turn, trim, without_thinking
+from contextinfinity.prompt.cutting import (
+    ENDS,
+    Cuts,
+    Place,
+    cut,
+    line,
+    places_of,
+    running_turn,
+    trim,
+    without_thinking,
+)
 from contextinfinity.prompt.layout import artifact_text, current_message, system_texts
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Sections, Shown
@@ -104,26 +114,24 @@ def _fewer_turns(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterat
     Only when that is not enough, as in a chain of calls that fills the window, are they parted.
     """
     here = Shown(turn_seq=sections.turn_seq, messages=(current_message(sections),))
-    trimmed, waiting, chained = shrunk.trimmed, 0, list[tuple[int, int]]()
+    cuts = Cuts(set(places_of(shrunk)), shrunk.ends or ENDS)
+    waiting, chained = 0, list[tuple[int, int]]()
     for shown, following in pairwise([*sections.turns, here]):
-        places = _places(trimmed, range(shown.turn_seq, shown.turn_seq + 1))
-        messages = Cuts(set(zip(*[iter(places)] * 3, strict=True)), shrunk.ends or ENDS).trimmed(shown).messages
-        saved = measure.messages(messages) - measure.text(line(shown))
+        saved = measure.messages(cuts.trimmed(shown).messages) - measure.text(line(shown))
         waiting += saved
         chained.append((shown.turn_seq, saved))
         if not _brings_results(following):
-            later = _places(trimmed, range(shown.turn_seq + 1, here.turn_seq + 1))
-            yield (shrunk := replace(shrunk, lines_to=shown.turn_seq, trimmed=later)), waiting
+            yield (shrunk := _with_lines(shrunk, shown.turn_seq)), waiting
             waiting = 0
             chained.clear()
     for seq, saved in chained:
-        later = _places(trimmed, range(seq + 1, here.turn_seq + 1))
-        yield (shrunk := replace(shrunk, lines_to=seq, trimmed=later)), saved
+        yield (shrunk := _with_lines(shrunk, seq)), saved
 
 
-def _places(trimmed: Sequence[int], turns: range) -> tuple[int, ...]:
-    triples = zip(*[iter(trimmed)] * 3, strict=True)
-    return tuple(number for triple in triples if triple[0] in turns for number in triple)
+def _with_lines(shrunk: Shrunk, last: int) -> Shrunk:
+    """Make lines of the turns up to one; what was cut in them need not be named any more."""
+    later = tuple(number for place in places_of(shrunk) if place[0] > last for number in place)
+    return replace(shrunk, lines_to=last, trimmed=later)
 
 
 def _brings_results(shown: Shown) -> bool:

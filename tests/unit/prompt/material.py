@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +19,9 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.domain.plan import Front
+from contextinfinity.domain.turn import Turn
 from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.render import render_turn
 from contextinfinity.prompt.sections import Artifact, Sections, Shown
 from contextinfinity.text.tokens import Counter
 from contextinfinity.text.tokens.families import family_of
@@ -88,3 +91,9 @@ def gave(call_id: str, text: str, *more: ContentBlock, role: Any = "tool") -> Me
 def with_front(material: Sections, **changes: Any) -> Sections:
     """Change the front of some material."""
     return replace(material, front=replace(material.front, **changes))
+
+
+def render(turns: Sequence[Turn], then: Turn | None = None) -> tuple[Message, ...]:
+    """Write turns one after the other, as the model reads them before the turn ``then``."""
+    pairs = zip(turns, [*turns[1:], then], strict=True)
+    return tuple(message for turn, following in pairs for message in render_turn(turn, following))

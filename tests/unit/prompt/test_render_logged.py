@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import Message, Role, TextBlock, ToolResultBlock, ToolUseBlock, say
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.prompt.render import render
+from tests.unit.prompt.material import render
 
 pytestmark = pytest.mark.req("THREAD-13", "TURN-12")
 
