@@ -116,10 +116,29 @@ def test_no_statement_scans_a_table_that_grows() -> None:
             if found := [
                 step
                 for step in plan
-                if re.match(r"SCAN (?!line|chain|CONSTANT|job|j\b|worker|turn USING INDEX turn_unfinished)", step)
+                if re.match(
+                    r"SCAN (?!line|chain|CONSTANT|json_each|job|j\b|worker|turn USING INDEX turn_unfinished)", step
+                )
             ]:
                 scans[name] = found
     assert set(scans) == {"select_idle_texts", "select_idle_blobs"}, "these two run on a reader, seldom"
+
+
+@pytest.mark.req("LEDGER-7", "COMPACT-1")
+@pytest.mark.parametrize(
+    ("filename", "name", "step"),
+    [
+        ("states.sql", "select_newest_fold", "COVERING INDEX state_by_fold (branch_id=? AND state_seq<?)"),
+        ("work.sql", "select_next_job", "SEARCH r USING INDEX one_running_job (branch_id=? AND <expr>=?)"),
+        ("work.sql", "select_next_due", "SEARCH r USING INDEX one_running_job (branch_id=? AND <expr>=?)"),
+    ],
+)
+def test_what_is_asked_after_every_turn_uses_its_own_index(filename: str, name: str, step: str) -> None:
+    connection = apsw.Connection(":memory:")
+    migrate(connection, ":memory:")
+    sql = sql_files.load("contextinfinity.storage.sqlite", filename)[name]
+    bound = re.sub(r":\w+", "x'00'", sql)
+    assert step in " / ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {bound}"))
 
 
 @pytest.mark.req("LEDGER-7")

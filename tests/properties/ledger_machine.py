@@ -22,7 +22,7 @@ from contextinfinity.domain.ids import is_id, new_id, now
 from contextinfinity.domain.message import Role, ToolOutputItem, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession
-from contextinfinity.domain.state import StateDraft
+from contextinfinity.domain.state import FoldCandidate, StateDraft, StateReason
 from contextinfinity.domain.turn import (
     Completed,
     Exchange,
@@ -36,6 +36,7 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     Usage,
 )
+from contextinfinity.domain.work import JobType
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.storage.contract import Store
 from contextinfinity.testing.builders import later_than
@@ -46,6 +47,8 @@ Ask = Callable[["Line"], Awaitable[Any]]
 which = st.integers(0, 30)
 numbers = st.integers(-1, 8)
 texts = st.sampled_from(["", "hello", "Where is the café? 🙂", "a\x00b", "word " * 20])
+reasons = st.sampled_from([("fold", "unfold"), ("fold",), ("unfold",), ("pin", "unpin"), ("turn", "record", "root")])
+kinds = st.sampled_from([None, ("fold_branch",), ("summarize_turn", "index_turn", "remember_turn"), ()])
 owners = st.sampled_from(["worker", "worker", "worker", "stranger"])
 
 
@@ -271,13 +274,52 @@ class LedgerMachine(SpeakingMachine):
 
         self.ask(ask)
 
-    @rule(branch=which, stale=st.booleans(), summary=st.none() | texts, covers=st.none() | numbers)
-    def fold(self, branch: int, stale: bool, summary: str | None, covers: int | None) -> None:
+    @rule(
+        branch=which,
+        reason=st.sampled_from(["fold", "fold", "unfold"]),
+        stale=st.booleans(),
+        summary=st.none() | texts,
+        covers=st.none() | numbers,
+    )
+    def fold(self, branch: int, reason: StateReason, stale: bool, summary: str | None, covers: int | None) -> None:
         async def ask(line: Line) -> Any:
-            draft = StateDraft(branch_id=line.branch(branch), reason="fold", summary=summary, covers_turn_seq=covers)
+            draft = StateDraft(branch_id=line.branch(branch), reason=reason, summary=summary, covers_turn_seq=covers)
             return await line.store.states.commit(draft, expected_head=await _head(line, draft.branch_id, stale))
 
         self.ask(ask)
+
+    @rule(branch=which, asked=reasons, covers=st.none() | numbers)
+    def find_newest(self, branch: int, asked: tuple[StateReason, ...], covers: int | None) -> None:
+        async def ask(line: Line) -> Any:
+            found = await line.store.states.newest(line.branch(branch), asked, covers=covers)
+            chain = await line.store.states.list(line.branch(branch), limit=1000)
+            assert found == next(
+                (state for state in chain if state.reason in asked and covers in (None, state.covers_turn_seq)), None
+            )
+            return found
+
+        self.ask(ask)
+
+    @rule(branch=which, base=numbers, covers=numbers, summary=texts)
+    def propose(self, branch: int, base: int, covers: int, summary: str) -> None:
+        def candidate(line: Line) -> FoldCandidate:
+            return FoldCandidate(
+                branch_id=line.branch(branch),
+                base_covers=base,
+                base_summary="0f" * 32,
+                covers_turn_seq=covers,
+                summary=summary,
+                case="truncate",
+                tokens_before=9,
+                tokens_after=3,
+                created_at=now(),
+            )
+
+        self.ask(lambda line: line.store.states.propose(candidate(line)))
+
+    @rule(branch=which)
+    def read_proposal(self, branch: int) -> None:
+        self.ask(lambda line: line.store.states.proposal(line.branch(branch)))
 
     @rule(branch=which, fact=st.sampled_from(["", " ", "one", "two", "three "]))
     def pin(self, branch: int, fact: str) -> None:
@@ -289,14 +331,16 @@ class LedgerMachine(SpeakingMachine):
 
     # --- jobs ---
 
-    @rule(end=st.sampled_from(["complete", "complete", "retry", "give up", "run on"]))
-    def work(self, end: str) -> None:
+    @rule(end=st.sampled_from(["complete", "complete", "release", "retry", "give up", "run on"]), asked=kinds)
+    def work(self, end: str, asked: tuple[JobType, ...] | None) -> None:
         async def ask(line: Line) -> Any:
             jobs = line.store.jobs
             await later_than(now())  # jobs queued anew come after the others, in every store
-            job = await jobs.claim("worker")
+            job = await jobs.claim("worker", asked)
             if job is not None and end == "complete":
                 await jobs.complete(job.id, "worker")
+            elif job is not None and end == "release":
+                await jobs.release(job.id, "worker")
             elif job is not None and end == "retry":
                 await jobs.retry(job.id, "worker", error="busy", after=timedelta(hours=1))
             elif job is not None and end == "give up":
@@ -305,11 +349,13 @@ class LedgerMachine(SpeakingMachine):
 
         self.ask(ask)
 
-    @rule(branch=which)
-    def ask_for_a_fold(self, branch: int) -> None:
+    @rule(branch=which, seconds=st.sampled_from([0, 0, 60, 61]))
+    def ask_for_a_fold(self, branch: int, seconds: int) -> None:
         async def ask(line: Line) -> Any:
             await later_than(now())
-            return msgspec.structs.replace(await line.store.jobs.enqueue("fold_branch", line.branch(branch)), id=0)
+            after = timedelta(seconds=seconds)
+            job = await line.store.jobs.enqueue("fold_branch", line.branch(branch), after=after)
+            return msgspec.structs.replace(job, id=0)
 
         self.ask(ask)
 

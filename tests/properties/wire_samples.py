@@ -44,7 +44,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.plan import Budget, Front, LeftOut, Plan, PlanSection, Retrieved, Shrunk
 from contextinfinity.domain.session import Branch, Owner, Session
-from contextinfinity.domain.state import State
+from contextinfinity.domain.state import FoldCandidate, State
 from contextinfinity.domain.turn import (
     Cancelled,
     Completed,
@@ -186,6 +186,19 @@ rows = {
         parent_id=OTHER,
         fork_seq=3,
         label="what if",
+    ),
+    "fold_candidate": FoldCandidate(
+        branch_id=BRANCH,
+        base_covers=2,
+        base_summary="0f" * 32,
+        covers_turn_seq=4,
+        summary="They looked for the café.",
+        case="summarize",
+        boundary_reason="A new topic begins.",
+        tokens_before=900,
+        tokens_after=120,
+        created_at=MOMENT,
+        by="scripted/echo",
     ),
     "state": State(
         id=STATE,

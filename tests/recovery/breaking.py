@@ -224,6 +224,7 @@ UNREADABLE = [
     'UPDATE step SET outcome = \'{"is":{"type":"completed"}}\' WHERE outcome IS NOT NULL',
     "UPDATE step SET items = '[]' WHERE items IS NOT NULL",
     "UPDATE step SET inputs = '{'",
+    'INSERT INTO fold_candidate SELECT id, session_id, \'{"v":1,"is":{}}\', 0 FROM branch',
     'UPDATE turn SET error = \'{"v":1,"is":null}\' WHERE error IS NOT NULL',
     "UPDATE turn SET metadata = 'none' WHERE turn_seq = 4",
     f"UPDATE text SET body = '{{\"a\":1}}' WHERE {PINS}",
@@ -470,6 +471,11 @@ BREAKS = [
     ),
     Break(
         "reference_broken", "A row refers to one that is lost", sql("UPDATE session SET system = 99 WHERE system > 0")
+    ),
+    Break(
+        "reference_broken",
+        "A row refers to one that is lost",
+        sql(f'INSERT INTO fold_candidate VALUES ({OTHER}, {OTHER}, \'{{"v":1,"is":{{"summary":""}}}}\', 0)'),
     ),
     Break("job_orphan", "A job has lost its branch", sql(f"UPDATE job SET branch_id = {OTHER} WHERE id = 1")),
     Break("job_foreign", "A job is on another branch", sql(f"UPDATE job SET branch_id = {ASIDE} WHERE id = 1")),

@@ -2,7 +2,8 @@
 
 A state is a summary, the pinned facts, and how far both reach. ``turn_seq`` is the last turn committed
 when it was made, ``covers_turn_seq`` the last turn its summary stands for; every later turn is shown to
-the model word for word. States form a chain; a branch's head is the end of its chain.
+the model word for word. States form a chain; a branch's head is the end of its chain. A fold that was worked
+out and not committed yet is a candidate: it is shown to people, and committed as they saw it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from msgspec import Struct
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId
 
 StateReason: TypeAlias = Literal["root", "turn", "record", "fold", "unfold", "pin", "unpin"]
+FoldCase: TypeAlias = Literal["truncate", "summarize"]
+
+FOLDS: frozenset[StateReason] = frozenset({"fold", "unfold"})
+"""The reasons that change what the summary covers."""
 
 SCHEMA_VERSION = 1
 """The shape of a state's content; stored with each state."""
@@ -50,3 +55,23 @@ class StateDraft(Struct, frozen=True, kw_only=True):
     summary: str | None = None
     covers_turn_seq: int | None = None
     token_count_est: int | None = None
+
+
+class FoldCandidate(Struct, frozen=True, kw_only=True):
+    """A fold that could be committed: the summary, and how far it would reach.
+
+    It goes on from a summary that covers ``base_covers`` and has the SHA-256 ``base_summary`` (in hex); on another
+    one it is out of date. ``by`` names who wrote it: a model, or ``offline``.
+    """
+
+    branch_id: BranchId
+    base_covers: int
+    base_summary: str
+    covers_turn_seq: int
+    summary: str
+    case: FoldCase
+    tokens_before: int
+    tokens_after: int
+    created_at: datetime
+    boundary_reason: str = ""
+    by: str = "offline"

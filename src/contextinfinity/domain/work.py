@@ -1,14 +1,14 @@
 """Work that goes on behind the answers: jobs, and the workers that do it.
 
 A job is durable the moment the turn that needs it is. Jobs of one kind on one branch are done in the
-branch's order, one at a time a branch, by whichever worker takes them. A worker is one process; it owns the
-turns it answers until it leaves or is found dead.
+branch's order, one at a time a branch, by whichever worker takes them; a fold, which may take long, runs
+beside the others. A worker is one process; it owns the turns it answers until it leaves or is found dead.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -16,6 +16,11 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId
 
 JobType: TypeAlias = Literal["summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream"]
 JobState: TypeAlias = Literal["queued", "running", "failed"]
+
+FOLDING: frozenset[JobType] = frozenset({"fold_branch"})
+"""What may take long, since a model is asked: at most one a branch runs, beside at most one of the others."""
+PROMPT: frozenset[JobType] = frozenset(get_args(JobType)) - FOLDING
+"""What somebody may be waiting for."""
 
 
 class Job(Struct, frozen=True, kw_only=True):

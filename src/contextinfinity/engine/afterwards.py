@@ -1,9 +1,10 @@
 """The work behind the answers: takes durable jobs and sees each through, never in the user's way.
 
-In go handlers by job type; out come finished jobs. Several runners take jobs at once, one a branch, each in
-its branch's order; other processes may do the same on the same ledger. What always holds: a job is gone only
-after its handler returned; a handler that raises is tried again later, ever later, and after the last
-attempt the job is kept as failed for people to see. Handlers must bear being run twice.
+In go handlers by job type; out come finished jobs. Several runners take jobs at once, each in its branch's
+order; other processes may do the same on the same ledger. Folds have runners of their own, so that however
+long they take, nobody else waits for one. What always holds: a job is gone only after its handler returned; a
+handler that raises is tried again later, ever later, and after the last attempt the job is kept as failed for
+people to see. Handlers must bear being run twice.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from contextinfinity.domain.ids import WorkerId
-from contextinfinity.domain.work import Job, JobType
+from contextinfinity.domain.work import FOLDING, PROMPT, Job, JobType
 from contextinfinity.errors import JobLost, LedgerClosed, LedgerError, WorkerLost
 from contextinfinity.storage.contract import Jobs
 
@@ -42,6 +43,15 @@ class Patience(Struct, frozen=True, kw_only=True):
         return min(self.first * 2.0 ** min(attempts - 1, 32), self.longest) * (0.5 + chance)
 
 
+class Lane:
+    """Runners for some kinds of jobs; ``busy`` are those that have one, or may have one in a moment."""
+
+    def __init__(self, kinds: frozenset[JobType], runners: int) -> None:
+        self.kinds = kinds
+        self.runners = runners
+        self.busy = 0
+
+
 class Afterwards:
     """Runs jobs until it is stopped."""
 
@@ -53,43 +63,52 @@ class Afterwards:
         *,
         patience: Patience | None = None,
         runners: int = 4,
+        fold_runners: int = 2,
         look_seconds: float = 1.0,
     ) -> None:
         self._jobs = jobs
         self._worker = worker
         self._handlers = handlers
         self._patience = patience or Patience()
-        self._count = runners
+        self._lanes = (Lane(PROMPT, runners), Lane(FOLDING, fold_runners))
         self._look_seconds = look_seconds
         self._runners: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()  # set once and replaced: whoever holds an old one cannot miss what came since
-        self._busy = 0  # runners that have a job, or may have one in a moment
         self._quiet = asyncio.Event()
         self._stopping = False
 
     def start(self) -> None:
         """Begin to take jobs."""
-        self._runners = [asyncio.create_task(self._run(), name=f"afterwards-{n}") for n in range(self._count)]
+        self._runners = [
+            asyncio.create_task(self._run(lane), name=f"afterwards-{number}")
+            for lane in self._lanes
+            for number in range(lane.runners)
+        ]
 
     def wake(self) -> None:
         """Say that something was queued, so that it need not wait for the next look."""
         self._news.set()
         self._news = asyncio.Event()
 
-    async def drain(self, seconds: float) -> bool:
-        """Wait until nothing that is due waits or runs here, at most that long; tell whether it came to that."""
+    async def drain(self, seconds: float, *, folds: bool = False) -> bool:
+        """Wait until nothing that is due waits or runs here, at most that long; tell whether it came to that.
+
+        Folds are waited for only when asked: whoever comes next may do them.
+        """
+        kinds = PROMPT | FOLDING if folds else PROMPT
+        lanes = [lane for lane in self._lanes if lane.kinds <= kinds]
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
                     self._quiet.clear()
-                    due = await self._something_is_due()
-                    if not due and not self._busy and not self._quiet.is_set():
+                    due = await self._something_is_due(kinds)
+                    if not due and not any(lane.busy for lane in lanes) and not self._quiet.is_set():
                         return True  # and nobody finished a job, and so queued another, while we asked
                     await _within(self._look_seconds, self._quiet.wait())
         return False
 
     async def stop(self, *, drain_seconds: float = 0.0) -> None:
-        """Finish what can be finished in that time; what still runs then is queued again for whoever comes next."""
+        """Finish what is due in that time, but no folds; what still runs then is queued again for others to do."""
         if drain_seconds:
             await self.drain(drain_seconds)
         self._stopping = True
@@ -98,12 +117,12 @@ class Afterwards:
         await asyncio.gather(*self._runners, return_exceptions=True)
         self._runners = []
 
-    async def _run(self) -> None:
+    async def _run(self, lane: Lane) -> None:
         while not self._stopping:
             news = self._news
-            self._busy += 1
+            lane.busy += 1
             try:
-                if (job := await self._claim()) is not None:
+                if (job := await self._claim(lane)) is not None:
                     await self._see_through(job)
             except LedgerClosed:
                 return
@@ -111,16 +130,16 @@ class Afterwards:
                 log.warning("takes no more jobs: %s", error)
                 return
             finally:
-                self._busy -= 1
+                lane.busy -= 1
                 self._quiet.set()
             if job is None:
-                await _within(await self._until_due(), news.wait())
+                await _within(await self._until_due(lane), news.wait())
             else:
                 self.wake()  # the branch is free for its next job
 
-    async def _claim(self) -> Job | None:
+    async def _claim(self, lane: Lane) -> Job | None:
         """Take a job; one that was taken while we were being stopped is given back."""
-        claiming = asyncio.ensure_future(self._jobs.claim(self._worker))
+        claiming = asyncio.ensure_future(self._jobs.claim(self._worker, lane.kinds))
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:
@@ -171,14 +190,14 @@ class Afterwards:
                     return None  # recovery finds it: its worker is gone
                 await asyncio.sleep(self._look_seconds)
 
-    async def _something_is_due(self) -> bool:
-        wait = await self._jobs.due_in()
+    async def _something_is_due(self, kinds: frozenset[JobType]) -> bool:
+        wait = await self._jobs.due_in(kinds)
         return wait is not None and wait <= timedelta()
 
-    async def _until_due(self) -> float:
+    async def _until_due(self, lane: Lane) -> float:
         """How long to sleep: until the next job is due, but look now and then for those of other processes."""
         with suppress(LedgerError):
-            wait = await self._jobs.due_in()
+            wait = await self._jobs.due_in(lane.kinds)
             if wait is not None and wait > timedelta():
                 return min(wait.total_seconds(), self._look_seconds)
         return self._look_seconds

@@ -20,7 +20,7 @@ The transactions of a turn have their names: TX-0 ``Turns.accept``, TX-P ``Turns
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -29,7 +29,7 @@ from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, Tu
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
-from contextinfinity.domain.state import State, StateDraft
+from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.work import Backlog, Job, JobType, TakenOver, Worker
 
@@ -181,13 +181,34 @@ class States(Protocol):
         """Read the chain from the head back, the newest first, across the branches it runs through."""
         ...
 
+    async def newest(
+        self, branch_id: BranchId, reasons: Collection[StateReason], *, covers: int | None = None
+    ) -> State | None:
+        """Read the newest state of the chain made for one of these reasons; ``covers``: that covers just that turn.
+
+        Folds and unfolds are found at once however long the chain is; for other reasons it is walked back to the state.
+        ``NotFound`` if there is no such branch.
+        """
+        ...
+
     async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
         """TX-B: new state, state_after, phase, head and head_seq together; pins are read inside.
 
         ``HeadMoved`` when the head is not ``expected_head`` (None: whatever it is, for a draft that only inherits);
         ``OutOfOrder`` while an earlier turn of the branch is not settled. A turn that is committed already gives
-        the state it was committed with.
+        the state it was committed with. A fold or unfold removes the branch's candidate in the same transaction.
         """
+        ...
+
+    async def propose(self, candidate: FoldCandidate) -> FoldCandidate:
+        """Keep a fold that could be committed, one a branch: a newer one replaces it.
+
+        ``InvalidInput`` when it covers a turn that is not committed, or less than the summary it goes on from.
+        """
+        ...
+
+    async def proposal(self, branch_id: BranchId) -> FoldCandidate | None:
+        """Read the branch's candidate."""
         ...
 
     async def pin(self, branch_id: BranchId, fact: str) -> State:
@@ -250,17 +271,22 @@ class Contents(Protocol):
 class Jobs(Protocol):
     """Durable work. A turn's jobs are made by the transactions that call for them."""
 
-    async def enqueue(self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None) -> Job:
-        """Ask for a job. One of a kind waits for a turn (or, without a turn, for a branch): asking again gives it.
+    async def enqueue(
+        self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
+    ) -> Job:
+        """Ask for a job, due ``after`` that time: at most a minute, else ``InvalidInput``.
 
-        A job that had failed is queued afresh; a branch's job that runs already will run once more.
+        One of a kind waits for a turn (or, without a turn, for a branch): asking again gives it, due at the earlier of
+        both times; one that waits to be tried again keeps its time. A job that had failed is queued afresh; a branch's
+        job that runs already will run once more.
         """
         ...
 
-    async def claim(self, worker: WorkerId) -> Job | None:
-        """Take the next job that is due, and count the attempt. ``WorkerLost`` for a worker that was declared dead.
+    async def claim(self, worker: WorkerId, kinds: Collection[JobType] | None = None) -> Job | None:
+        """Take the next job that is due, of these kinds (None: of any), and count the attempt.
 
-        Never one of a branch where another job runs, nor one behind an earlier waiting job of its kind on its branch.
+        Never one behind an earlier waiting job of its kind on its branch. Of a branch at most one fold_branch and at
+        most one other job run at a time. ``WorkerLost`` for a worker that was declared dead.
         """
         ...
 
@@ -283,16 +309,19 @@ class Jobs(Protocol):
         """Keep it as failed, to be seen. A turn that only waited for it is Done, degraded."""
         ...
 
-    async def list(self, *, limit: int = 50) -> tuple[Job, ...]:
-        """Read the jobs there are, the oldest first."""
+    async def list(self, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:
+        """Read the jobs there are, the oldest first; with ``branch_id`` those of that branch."""
         ...
 
     async def backlog(self) -> Backlog:
         """Tell what waits."""
         ...
 
-    async def due_in(self) -> timedelta | None:
-        """Tell how long until the next queued job is due (zero or less: now); None when none is queued."""
+    async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
+        """Tell how long until the next job of these kinds (None: of any) can be taken: zero or less is now.
+
+        None when none is queued that could be taken if its time had come.
+        """
         ...
 
 

@@ -5,7 +5,9 @@ A store reads the rows a rule needs, asks the rule, and writes: the rules themse
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import timedelta
 from math import isfinite
 from typing import get_args
 
@@ -28,7 +30,7 @@ from contextinfinity.domain.message import (
     TranscriptItem,
 )
 from contextinfinity.domain.session import Branch, NewSession, SessionKind
-from contextinfinity.domain.state import State, StateDraft, StateReason
+from contextinfinity.domain.state import FoldCandidate, FoldCase, State, StateDraft, StateReason
 from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, Turn, TurnEnd
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
 
@@ -40,7 +42,9 @@ LAST_PLACE = 2**62
 DEEPEST_JSON = 100
 WIDEST_INT = 4096
 LARGEST_COUNT = 2**53
-_KINDS, _REASONS, _ROLES = get_args(SessionKind), get_args(StateReason), get_args(Role)
+LONGEST_WAIT = timedelta(minutes=1)
+_KINDS, _REASONS, _ROLES, _CASES = get_args(SessionKind), get_args(StateReason), get_args(Role), get_args(FoldCase)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def row_limit(limit: int) -> int:
@@ -209,8 +213,38 @@ def _named(value: object) -> str:
 def check_draft(draft: StateDraft) -> None:
     """Refuse a state with an unknown reason, or a count that is none."""
     _check_one_of("reason", draft.reason, _REASONS)
-    if draft.token_count_est is not None and not 0 <= draft.token_count_est <= LARGEST_COUNT:
-        raise InvalidInput(f"token_count_est is {draft.token_count_est}; it may be 0 to 2**53.")
+    if draft.token_count_est is not None:
+        _check_count("token_count_est", draft.token_count_est)
+
+
+def _check_count(field: str, count: int) -> None:
+    if not 0 <= count <= LARGEST_COUNT:
+        raise InvalidInput(f"{field} is {count}; it may be 0 to 2**53.")
+
+
+def check_candidate(candidate: FoldCandidate) -> None:
+    """Refuse a candidate of no known case, with counts that are none, or that does not go on from its summary."""
+    _check_one_of("case", candidate.case, _CASES)
+    _check_count("tokens_before", candidate.tokens_before)
+    _check_count("tokens_after", candidate.tokens_after)
+    if _SHA256.fullmatch(candidate.base_summary) is None:
+        raise InvalidInput(f"base_summary is {candidate.base_summary[:80]!r}; it has to be a SHA-256 in hex.")
+    if not 0 <= candidate.base_covers <= candidate.covers_turn_seq:
+        raise InvalidInput(
+            f"A candidate that goes on from turn {candidate.base_covers} cannot cover turn {candidate.covers_turn_seq}."
+        )
+
+
+def check_covers(covers: int, turn_seq: int) -> None:
+    """Refuse to cover a turn that is not committed."""
+    if not 0 <= covers <= turn_seq:
+        raise InvalidInput(f"A state at turn {turn_seq} cannot cover turn {covers}.")
+
+
+def check_wait(after: timedelta) -> None:
+    """Refuse to put a job off for so long that it would seem to be queued before the clock went back."""
+    if not timedelta() <= after <= LONGEST_WAIT:
+        raise InvalidInput(f"A job cannot be asked for after {after}; it may be 0 to {LONGEST_WAIT.seconds} seconds.")
 
 
 def check_place(branch: Branch, at: int | None, state: int | None) -> None:
@@ -306,8 +340,7 @@ def drafted_state(draft: StateDraft, head: State, turn_seq: int) -> State:
     summary = head.summary if draft.summary is None else draft.summary
     inherited = head.token_count_est if draft.summary is None else len(summary) // 4
     covers = head.covers_turn_seq if draft.covers_turn_seq is None else draft.covers_turn_seq
-    if not 0 <= covers <= turn_seq:
-        raise InvalidInput(f"A state at turn {turn_seq} cannot cover turn {covers}.")
+    check_covers(covers, turn_seq)
     return State(
         id=new_id(),
         session_id=head.session_id,

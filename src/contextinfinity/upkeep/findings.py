@@ -139,8 +139,8 @@ KINDS: dict[str, Kind] = {
         "Messages show {} blobs that are lost, or not noted to be in use.",
     ),
     "content_unreadable": _lost(
-        "A plan, step, error, metadata or list of pins cannot be read.",
-        "{} plans, parts of steps, errors, metadata or lists of pins cannot be read.",
+        "A plan, step, error, metadata, fold candidate or list of pins cannot be read.",
+        "{} plans, parts of steps, errors, metadata, fold candidates or lists of pins cannot be read.",
     ),
     "response_unreadable": _lost("A raw reply cannot be unpacked.", "{} raw replies cannot be unpacked."),
     "chunk_hash": Kind(

@@ -25,11 +25,15 @@ class Work:
         self.store = store
         self.done: list[tuple[str, int]] = []
         self.hold: dict[str, asyncio.Event] = {}
+        self.fold_on = asyncio.Event()
+        self.fold_on.set()
         self.fail: Callable[[Job], None] = lambda _: None
 
     async def __call__(self, job: Job) -> None:
         if job.branch_id in self.hold:
             await self.hold[job.branch_id].wait()
+        if job.job_type == "fold_branch":
+            await self.fold_on.wait()
         self.fail(job)
         if job.turn_id is not None and job.job_type == "summarize_turn":
             turn = await self.store.turns.get(job.turn_id)
@@ -185,8 +189,59 @@ async def test_stopping_at_once_puts_back_what_was_begun(ledger: SqliteStore, wo
     assert (await current(ledger, turn)).phase is Phase.DONE
 
 
-async def running(ledger: SqliteStore) -> bool:
-    return (await ledger.jobs.backlog()).running == 1
+async def running(ledger: SqliteStore, count: int = 1) -> bool:
+    return (await ledger.jobs.backlog()).running == count
+
+
+@pytest.mark.req("COMPACT-1", "TURN-7")
+async def test_folds_that_hang_hold_up_neither_their_own_branch_nor_another(ledger: SqliteStore, work: Work) -> None:
+    branches = [await new_branch(ledger) for _ in range(6)]
+    for branch in branches:
+        await ledger.jobs.enqueue("fold_branch", branch.id)
+    work.fold_on.clear()
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    await until(lambda: running(ledger, 2))
+    turns = [await final_turn(ledger, branch.id, "question") for branch in branches]
+    afterwards.wake()
+    assert await afterwards.drain(20)
+    assert [(await current(ledger, turn)).phase for turn in turns] == [Phase.DONE] * 6
+    assert {(job.job_type, job.state) for job in await ledger.jobs.list()} == {
+        ("fold_branch", "running"),
+        ("fold_branch", "queued"),
+    }
+    work.fold_on.set()
+    assert await afterwards.drain(20, folds=True)
+    assert await ledger.jobs.list() == ()
+    await afterwards.stop()
+
+
+@pytest.mark.req("COMPACT-1", "TURN-7")
+async def test_stopping_gives_a_running_fold_back_without_waiting_for_it(ledger: SqliteStore, work: Work) -> None:
+    branch = await new_branch(ledger)
+    await ledger.jobs.enqueue("fold_branch", branch.id)
+    work.fold_on.clear()
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    await until(lambda: running(ledger))
+    assert not await afterwards.drain(0.01, folds=True)
+    turn = await final_turn(ledger, branch.id, "question")
+    async with asyncio.timeout(20):
+        await afterwards.stop(drain_seconds=600)
+    assert (await current(ledger, turn)).phase is Phase.DONE
+    (job,) = await ledger.jobs.list()
+    assert (job.job_type, job.state, job.owner, job.attempts) == ("fold_branch", "queued", None, 0)
+
+
+@pytest.mark.req("COMPACT-1")
+async def test_a_fold_asked_for_later_holds_up_no_drain(ledger: SqliteStore, work: Work) -> None:
+    branch = await new_branch(ledger)
+    await ledger.jobs.enqueue("fold_branch", branch.id, after=timedelta(minutes=1))
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    assert await afterwards.drain(20, folds=True)
+    await afterwards.stop()
+    assert work.done == []
 
 
 @pytest.mark.req("TURN-7")

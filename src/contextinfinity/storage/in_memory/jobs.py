@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime, timedelta
+from itertools import islice
 
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, now
 from contextinfinity.domain.turn import Phase
-from contextinfinity.domain.work import Backlog, Job, JobType
+from contextinfinity.domain.work import FOLDING, Backlog, Job, JobType
 from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage.in_memory.tables import Tables, check_text
+from contextinfinity.storage.rules import check_wait, row_limit
 
 LONGEST_PAUSE = timedelta(minutes=2)
 AFTER_COMMIT: tuple[JobType, ...] = ("index_turn", "remember_turn")
@@ -23,25 +26,29 @@ class InMemoryJobs:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def enqueue(self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None) -> Job:
+    async def enqueue(
+        self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
+    ) -> Job:
         """Ask for a job."""
+        check_wait(after)
         with self._tables.transaction() as tables:
             tables.branch(branch_id)
             if turn_id is not None and tables.turn(turn_id).branch_id != branch_id:
                 raise NotFound(f"There is no turn {turn_id} on branch {branch_id}.")
-            return enqueue(tables, job_type, branch_id, turn_id)
+            return enqueue(tables, job_type, branch_id, turn_id, after=after)
 
-    async def claim(self, worker: WorkerId) -> Job | None:
+    async def claim(self, worker: WorkerId, kinds: Collection[JobType] | None = None) -> Job | None:
         """Take the next job that is due, and count the attempt."""
         with self._tables.transaction() as tables:
             refuse_dead(tables, worker)
             moment = now()
-            due = [job for job in _takeable(tables) if not _put_off(job, moment)]
+            due = [job for job in _takeable(tables, kinds) if not _put_off(job, moment)]
             if not due:
                 return None
             job = min(due, key=lambda job: (job.run_at, job.id))
             job = replace(job, state="running", owner=worker, attempts=job.attempts + 1, updated_at=moment)
             tables.jobs[job.id] = job
+            tables.jobs_again.discard(job.id)
             return job
 
     async def complete(self, job_id: int, worker: WorkerId) -> None:
@@ -50,7 +57,8 @@ class InMemoryJobs:
             job, moment = _run_by(tables, job_id, worker), now()
             if job_id in tables.jobs_again:
                 tables.jobs_again.discard(job_id)
-                again = replace(job, state="queued", owner=None, attempts=0, run_at=moment, updated_at=moment)
+                due = max(job.run_at, moment)
+                again = replace(job, state="queued", owner=None, attempts=0, run_at=due, updated_at=moment)
                 tables.jobs[job_id] = again
                 return
             del tables.jobs[job_id]
@@ -60,8 +68,9 @@ class InMemoryJobs:
     async def release(self, job_id: int, worker: WorkerId) -> None:
         """Give it back untried."""
         with self._tables.transaction() as tables:
-            job = _run_by(tables, job_id, worker)
-            given = replace(job, state="queued", owner=None, attempts=job.attempts - 1, updated_at=now())
+            job, moment = _run_by(tables, job_id, worker), now()
+            due, attempts = min(job.run_at, moment), job.attempts - 1
+            given = replace(job, state="queued", owner=None, attempts=attempts, run_at=due, updated_at=moment)
             tables.jobs[job_id] = given
 
     async def retry(self, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
@@ -87,10 +96,11 @@ class InMemoryJobs:
                     tables.put_turn(replace(turn, phase=Phase.INDEXED, degraded=True, updated_at=moment))
             _mark_done(tables, job.turn_id)
 
-    async def list(self, *, limit: int = 50) -> tuple[Job, ...]:
+    async def list(self, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:
         """Read the jobs there are, the oldest first."""
         with self._tables.transaction() as tables:
-            return tuple(tables.jobs.values())[: max(limit, 0)]
+            jobs = (job for job in tables.jobs.values() if branch_id in (None, job.branch_id))
+            return tuple(islice(jobs, row_limit(limit)))
 
     async def backlog(self) -> Backlog:
         """Tell what waits."""
@@ -101,28 +111,23 @@ class InMemoryJobs:
         oldest = min((job.created_at for job in jobs), default=None)
         return Backlog(**states, by_type=dict(types), oldest=oldest)
 
-    async def due_in(self) -> timedelta | None:
+    async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
         """Tell how long until the next queued job is due."""
         with self._tables.transaction() as tables:
             moment = now()
-            waits = [max(job.run_at - moment, timedelta()) for job in _takeable(tables) if _put_off(job, moment)]
-            takeable = _takeable(tables)
-        if len(waits) < len(takeable):
-            return timedelta()
-        return min(waits, default=None)
+            waits = (job.run_at - moment if _put_off(job, moment) else timedelta() for job in _takeable(tables, kinds))
+            return min(waits, default=None)
 
 
-def enqueue(tables: Tables, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None) -> Job:
+def enqueue(
+    tables: Tables, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None, *, after: timedelta = timedelta()
+) -> Job:
     """Make a job wait, once; one that had failed waits afresh."""
     moment = now()
     known = tables.jobs.get(tables.job_of.get((job_type, branch_id, turn_id), 0))
     if known is not None:
-        if known.state == "running" and turn_id is None:
-            tables.jobs_again.add(known.id)
-        if known.state == "failed":
-            known = replace(known, state="queued", attempts=0, run_at=moment, updated_at=moment)
-            tables.jobs[known.id] = known
-        return known
+        tables.jobs[known.id] = _asked_again(tables, known, moment, moment + after)
+        return tables.jobs[known.id]
     branch = tables.branches[branch_id]
     job = Job(
         id=next(tables.job_numbers),
@@ -131,7 +136,7 @@ def enqueue(tables: Tables, job_type: JobType, branch_id: BranchId, turn_id: Tur
         branch_id=branch_id,
         turn_seq=branch.last_turn_seq if turn_id is None else tables.turns[turn_id].turn_seq,
         state="queued",
-        run_at=moment,
+        run_at=moment + after,
         created_at=moment,
         updated_at=moment,
         turn_id=turn_id,
@@ -139,6 +144,19 @@ def enqueue(tables: Tables, job_type: JobType, branch_id: BranchId, turn_id: Tur
     tables.jobs[job.id] = job
     tables.job_of[job_type, branch_id, turn_id] = job.id
     return job
+
+
+def _asked_again(tables: Tables, job: Job, moment: datetime, due: datetime) -> Job:
+    """Give the next form of a job that is there. One that runs is due once more when its ``run_at`` has come."""
+    if job.state == "failed":
+        return replace(job, state="queued", attempts=0, run_at=due, updated_at=moment)
+    if job.state == "queued":
+        return replace(job, run_at=due, updated_at=moment) if job.attempts == 0 and due < job.run_at else job
+    if job.turn_id is not None:
+        return job
+    asked_before = job.id in tables.jobs_again
+    tables.jobs_again.add(job.id)
+    return replace(job, run_at=min(job.run_at, due) if asked_before else due, updated_at=moment)
 
 
 def refuse_dead(tables: Tables, worker: WorkerId | None) -> None:
@@ -152,13 +170,19 @@ def _put_off(job: Job, moment: datetime) -> bool:
     return moment < job.run_at <= moment + LONGEST_PAUSE
 
 
-def _takeable(tables: Tables) -> list[Job]:
-    """The queued jobs of branches where none runs, with no earlier one of their kind before them."""
+def _takeable(tables: Tables, kinds: Collection[JobType] | None) -> list[Job]:
+    """The queued jobs of some kinds whose lane is free, with no earlier one of their kind before them."""
     jobs = tables.jobs.values()
-    busy = {job.branch_id for job in jobs if job.state == "running"}
-    queued = sorted((job for job in jobs if job.state == "queued"), key=lambda job: -job.turn_seq)
+    busy = {_lane(job) for job in jobs if job.state == "running"}
+    asked = [job for job in jobs if job.state == "queued" and (kinds is None or job.job_type in kinds)]
+    queued = sorted(asked, key=lambda job: -job.turn_seq)
     first = {(job.branch_id, job.job_type): job.turn_seq for job in queued}
-    return [job for job in queued if job.branch_id not in busy and job.turn_seq == first[job.branch_id, job.job_type]]
+    return [job for job in queued if _lane(job) not in busy and job.turn_seq == first[job.branch_id, job.job_type]]
+
+
+def _lane(job: Job) -> tuple[BranchId, bool]:
+    """Of the jobs of a lane one runs at a time."""
+    return job.branch_id, job.job_type in FOLDING
 
 
 def _run_by(tables: Tables, job_id: int, worker: WorkerId) -> Job:

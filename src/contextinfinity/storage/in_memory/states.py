@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, StateId, new_id, now
 from contextinfinity.domain.session import Branch
-from contextinfinity.domain.state import State, StateDraft, StateReason
+from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.storage.in_memory.jobs import AFTER_COMMIT, enqueue
 from contextinfinity.storage.in_memory.tables import Tables, check_text
 from contextinfinity.storage.rules import (
     check_branch_of,
+    check_candidate,
+    check_covers,
     check_draft,
     check_fact,
     check_head,
@@ -47,6 +50,16 @@ class InMemoryStates:
             branch = tables.branches.get(branch_id)
             return () if branch is None else tuple(islice(tables.chain(branch), row_limit(limit)))
 
+    async def newest(
+        self, branch_id: BranchId, reasons: Collection[StateReason], *, covers: int | None = None
+    ) -> State | None:
+        """Read the newest state of the chain made for one of these reasons."""
+        with self._tables.transaction() as tables:
+            for state in tables.chain(tables.branch(branch_id)):
+                if state.reason in reasons and covers in (None, state.covers_turn_seq):
+                    return state
+            return None
+
     async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
         """TX-B: new state, state_after, phase, head, head_seq and the jobs that follow; pins are read inside."""
         check_draft(draft)
@@ -60,12 +73,29 @@ class InMemoryStates:
             head = tables.head(branch)
             state = drafted_state(draft, head, head.turn_seq if turn is None else turn.turn_seq)
             append(tables, branch, state)
+            if draft.reason in FOLDS:
+                tables.candidates.pop(branch.id, None)
             if turn is not None:
                 committed = replace(turn, phase=Phase.STATE_COMMITTED, state_after=state.id, updated_at=now())
                 tables.put_turn(committed)
                 for job_type in AFTER_COMMIT:
                     enqueue(tables, job_type, branch.id, turn.id)
             return state
+
+    async def propose(self, candidate: FoldCandidate) -> FoldCandidate:
+        """Keep a fold that could be committed, one a branch."""
+        check_candidate(candidate)
+        check_text(candidate)
+        with self._tables.transaction() as tables:
+            head = tables.head(tables.branch(candidate.branch_id))
+            check_covers(candidate.covers_turn_seq, head.turn_seq)
+            tables.candidates[candidate.branch_id] = candidate
+            return candidate
+
+    async def proposal(self, branch_id: BranchId) -> FoldCandidate | None:
+        """Read the branch's candidate."""
+        with self._tables.transaction() as tables:
+            return tables.candidates.get(branch_id)
 
     async def pin(self, branch_id: BranchId, fact: str) -> State:
         """Add a pinned fact word for word: a state of its own, at once."""

@@ -17,7 +17,7 @@ from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, WorkerId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, Owner, Session
-from contextinfinity.domain.state import State
+from contextinfinity.domain.state import FoldCandidate, State
 from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
 from contextinfinity.domain.work import Job, JobType, Worker
 from contextinfinity.errors import LedgerClosed, NotFound
@@ -32,6 +32,7 @@ class Tables:
         self.branches: dict[BranchId, Branch] = {}
         self.branches_of: dict[SessionId, list[BranchId]] = {}
         self.states: dict[StateId, State] = {}
+        self.candidates: dict[BranchId, FoldCandidate] = {}
         self.turns: dict[TurnId, Turn] = {}
         self.turns_of: dict[BranchId, list[TurnId]] = {}
         self.unsettled_of: dict[BranchId, dict[TurnId, None]] = {}

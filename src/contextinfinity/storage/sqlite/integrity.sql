@@ -19,6 +19,7 @@ UNION ALL SELECT 'step ' || hex(id) FROM step WHERE length(id) <> 16
 -- What is kept as JSON and is none, or not of the form it is written in: versioned, with a part of a certain type.
 WITH cell (place, body, version, part, type) AS (
   SELECT 'plan ' || step_index || ' of turn ' || named(turn_id), body, '$.v', '$.is', 'object' FROM plan
+  UNION ALL SELECT 'fold of branch ' || named(branch_id), body, '$.v', '$.is.summary', 'text' FROM fold_candidate
   UNION ALL SELECT 'outcome of step ' || uuid, outcome, '$.v', '$.is.type', 'text' FROM step WHERE outcome IS NOT NULL
   UNION ALL SELECT 'items of step ' || uuid, items, '$.v', '$.is.items', 'array' FROM step WHERE items IS NOT NULL
   UNION ALL SELECT 'inputs of step ' || uuid, inputs, '$.v', '$.is.items', 'array' FROM step WHERE inputs IS NOT NULL

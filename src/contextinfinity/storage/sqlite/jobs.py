@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import timedelta
 
 import apsw
+import msgspec
 
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, now, to_millis
 from contextinfinity.domain.work import Backlog, Job, JobType
 from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage import sql_files
+from contextinfinity.storage.rules import check_wait, row_limit
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import Row, many, maybe_pack, maybe_unpack, one, pack, unpack
 
@@ -23,11 +26,14 @@ class SqliteJobs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def enqueue(self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None) -> Job:
+    async def enqueue(
+        self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
+    ) -> Job:
         """Ask for a job."""
+        check_wait(after)
 
         def write(connection: apsw.Connection) -> Job:
-            enqueue(connection, job_type, pack(branch_id), maybe_pack(turn_id))
+            enqueue(connection, job_type, pack(branch_id), maybe_pack(turn_id), after=after)
             values = {"job_type": job_type, "branch_id": pack(branch_id), "turn_id": maybe_pack(turn_id)}
             row = one(connection, SQL["select_job_for"], values)
             if row is None:
@@ -36,16 +42,17 @@ class SqliteJobs:
 
         return await self._database.write(write)
 
-    async def claim(self, worker: WorkerId) -> Job | None:
+    async def claim(self, worker: WorkerId, kinds: Collection[JobType] | None = None) -> Job | None:
         """Take the next job that is due, and count the attempt."""
         moment = to_millis(now())
+        asked = {"now": moment, "kinds": _kinds(kinds)}
         # Most times there is nothing to do: ask a reader first, so that idle workers do not commit.
-        if not await self._database.read(lambda connection: _next(connection, moment)):
+        if not await self._database.read(lambda connection: one(connection, SQL["select_next_job"], asked)):
             return None
 
         def write(connection: apsw.Connection) -> Job | None:
             refuse_dead(connection, worker)
-            found = _next(connection, moment)
+            found = one(connection, SQL["select_next_job"], asked)
             if found is None:
                 return None
             return _to_job(one(connection, SQL["take_job"], {"id": found[0], "worker": worker, "now": moment}))
@@ -90,11 +97,11 @@ class SqliteJobs:
 
         await self._database.write(write)
 
-    async def list(self, *, limit: int = 50) -> tuple[Job, ...]:
+    async def list(self, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:
         """Read the jobs there are, the oldest first."""
-        return await self._database.read(
-            lambda connection: tuple(map(_to_job, many(connection, SQL["select_jobs"], (min(max(limit, 0), 2**31),))))
-        )
+        sql = SQL["select_jobs" if branch_id is None else "select_jobs_of"]
+        values = {"limit": row_limit(limit), "branch_id": maybe_pack(branch_id)}
+        return await self._database.read(lambda connection: tuple(map(_to_job, many(connection, sql, values))))
 
     async def backlog(self) -> Backlog:
         """Tell what waits."""
@@ -108,11 +115,10 @@ class SqliteJobs:
         moment = None if oldest is None else from_millis(oldest)
         return Backlog(**states, by_type=dict(types), oldest=moment)
 
-    async def due_in(self) -> timedelta | None:
+    async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
         """Tell how long until the next queued job is due."""
-        row = await self._database.read(
-            lambda connection: one(connection, SQL["select_next_due"], {"now": to_millis(now())})
-        )
+        asked = {"now": to_millis(now()), "kinds": _kinds(kinds)}
+        row = await self._database.read(lambda connection: one(connection, SQL["select_next_due"], asked))
         return None if row is None or row[0] is None else from_millis(row[0]) - now()
 
 
@@ -122,15 +128,22 @@ def refuse_dead(connection: apsw.Connection, worker: WorkerId | None) -> None:
         raise WorkerLost(f"Worker {worker} was declared dead.")
 
 
-def enqueue(connection: apsw.Connection, job_type: JobType, branch_id: bytes, turn_id: bytes | None) -> None:
+def enqueue(
+    connection: apsw.Connection,
+    job_type: JobType,
+    branch_id: bytes,
+    turn_id: bytes | None,
+    *,
+    after: timedelta = timedelta(),
+) -> None:
     """Make a job wait, once."""
-    name = "enqueue_branch_job" if turn_id is None else "enqueue_turn_job"
-    values = {"job_type": job_type, "branch_id": branch_id, "turn_id": turn_id, "now": to_millis(now())}
-    connection.execute(SQL[name], values)
+    name, moment = "enqueue_branch_job" if turn_id is None else "enqueue_turn_job", now()
+    values = {"job_type": job_type, "branch_id": branch_id, "turn_id": turn_id}
+    connection.execute(SQL[name], {**values, "now": to_millis(moment), "due": to_millis(moment + after)})
 
 
-def _next(connection: apsw.Connection, moment: int) -> Row | None:
-    return one(connection, SQL["select_next_job"], {"now": moment})
+def _kinds(kinds: Collection[JobType] | None) -> str | None:
+    return None if kinds is None else msgspec.json.encode(list(kinds)).decode()
 
 
 def _end(

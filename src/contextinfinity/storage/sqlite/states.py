@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import apsw
 import msgspec
 
+from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
 from contextinfinity.domain.session import Branch
-from contextinfinity.domain.state import State, StateDraft
+from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Phase
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import (
+    LAST_PLACE,
     check_branch_of,
+    check_candidate,
+    check_covers,
     check_draft,
     check_fact,
     check_head,
@@ -60,10 +65,48 @@ class SqliteStates:
             lambda connection: tuple(map(to_state, many(connection, SQL["select_chain"], values)))
         )
 
+    async def newest(
+        self, branch_id: BranchId, reasons: Collection[StateReason], *, covers: int | None = None
+    ) -> State | None:
+        """Read the newest state of the chain made for one of these reasons."""
+
+        def read(connection: apsw.Connection) -> State | None:
+            head = head_of(connection, branch_id)
+            if covers is not None and not 0 <= covers <= LAST_PLACE:
+                return None
+            return _newest(connection, branch_id, head.state_seq, reasons, covers)
+
+        return await self._database.read(read)
+
     async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
         """TX-B: new state, state_after, phase, head and head_seq together."""
         check_draft(draft)
         return await self._database.write(lambda connection: _commit(connection, draft, expected_head))
+
+    async def propose(self, candidate: FoldCandidate) -> FoldCandidate:
+        """Keep a fold that could be committed, one a branch."""
+        check_candidate(candidate)
+        body = wire.dumps(candidate).decode()
+
+        def write(connection: apsw.Connection) -> FoldCandidate:
+            head = head_of(connection, candidate.branch_id)
+            check_covers(candidate.covers_turn_seq, head.turn_seq)
+            ids = {"branch_id": pack(candidate.branch_id), "session_id": pack(head.session_id)}
+            connection.execute(
+                SQL["keep_candidate"], {**ids, "body": body, "created_at": to_millis(candidate.created_at)}
+            )
+            return candidate
+
+        return await self._database.write(write)
+
+    async def proposal(self, branch_id: BranchId) -> FoldCandidate | None:
+        """Read the branch's candidate."""
+
+        def read(connection: apsw.Connection) -> FoldCandidate | None:
+            row = one(connection, SQL["select_candidate"], (pack(branch_id),))
+            return None if row is None else wire.loads(FoldCandidate, row[0])
+
+        return await self._database.read(read)
 
     async def pin(self, branch_id: BranchId, fact: str) -> State:
         """Add a pinned fact: a state of its own, at once."""
@@ -138,6 +181,22 @@ def numbered_state(connection: apsw.Connection, branch: Branch, number: int) -> 
     raise no_state(branch, number)
 
 
+def _newest(
+    connection: apsw.Connection, branch_id: BranchId, last: int, reasons: Collection[StateReason], covers: int | None
+) -> State | None:
+    """Look on each branch of the chain, from its end or where the one after it began."""
+    sql = SQL["select_newest_fold" if FOLDS.issuperset(reasons) else "select_newest"]
+    asked = {"reasons": msgspec.json.encode(list(reasons)).decode(), "covers": covers}
+    branch, before = pack(branch_id), b""
+    while branch != before:
+        found = one(connection, sql, {**asked, "branch_id": branch, "last": last})
+        if found is not None:
+            return to_state(one(connection, SQL["select_state"], found))
+        before = branch
+        _, _, last, branch = one(connection, SQL["select_base"], (branch,))  # type: ignore[misc]
+    return None
+
+
 def newest_state(connection: apsw.Connection, branch: Branch, at: int) -> tuple[bytes, int]:
     """Find the newest state of a branch's chain that was committed for a turn up to ``at``: (id, number).
 
@@ -173,6 +232,8 @@ def _commit(connection: apsw.Connection, draft: StateDraft, expected_head: State
     if draft.turn_id is not None:
         _commit_turn(connection, draft, state)
     append_state(connection, state)
+    if draft.reason in FOLDS:
+        connection.execute(SQL["delete_candidate"], (pack(draft.branch_id),))
     return state
 
 

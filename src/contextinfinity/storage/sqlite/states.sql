@@ -41,6 +41,34 @@ SELECT id, turn_seq, state_seq FROM state WHERE branch_id = ? AND state_seq = ?
 SELECT st.id, st.turn_seq, st.state_seq, st.branch_id
 FROM branch AS b JOIN state AS st ON st.id = b.base_state WHERE b.id = ?
 
+-- name: select_newest_fold
+-- The newest fold or unfold of a branch up to a number, of some of these reasons; with :covers, that covers just that.
+SELECT id FROM state INDEXED BY state_by_fold
+WHERE branch_id = :branch_id AND state_seq <= :last AND reason IN ('fold', 'unfold')
+  AND reason IN (SELECT value FROM json_each(:reasons)) AND covers_turn_seq = coalesce(:covers, covers_turn_seq)
+ORDER BY state_seq DESC LIMIT 1
+
+-- name: select_newest
+-- The same for any reasons: walks back along the branch.
+SELECT id FROM state INDEXED BY state_by_branch
+WHERE branch_id = :branch_id AND state_seq <= :last
+  AND reason IN (SELECT value FROM json_each(:reasons)) AND covers_turn_seq = coalesce(:covers, covers_turn_seq)
+ORDER BY state_seq DESC LIMIT 1
+
+-- name: keep_candidate
+-- The fold of a branch that could be committed; the one before it is gone.
+INSERT INTO fold_candidate (branch_id, session_id, body, created_at)
+VALUES (:branch_id, :session_id, :body, :created_at)
+ON CONFLICT (branch_id) DO UPDATE SET body = :body, created_at = :created_at
+
+-- name: select_candidate
+-- The fold of a branch that could be committed.
+SELECT body FROM fold_candidate WHERE branch_id = ?
+
+-- name: delete_candidate
+-- The branch was folded or unfolded: what was proposed goes on from another summary.
+DELETE FROM fold_candidate WHERE branch_id = ?
+
 -- name: select_next_commit
 -- The number of the first state committed for a turn after a place: the one before it is the newest up to there.
 SELECT st.state_seq FROM turn AS t JOIN state AS st ON st.id = t.state_after

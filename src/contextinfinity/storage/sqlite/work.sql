@@ -3,17 +3,20 @@
 -- name: enqueue_turn_job
 -- A job for a turn, once; one that had failed waits afresh.
 INSERT INTO job (job_type, session_id, branch_id, turn_id, turn_seq, state, run_at, created_at, updated_at)
-SELECT :job_type, session_id, branch_id, id, turn_seq, 'queued', :now, :now, :now FROM turn WHERE id = :turn_id
+SELECT :job_type, session_id, branch_id, id, turn_seq, 'queued', :due, :now, :now FROM turn WHERE id = :turn_id
 ON CONFLICT (turn_id, job_type) WHERE turn_id IS NOT NULL
-DO UPDATE SET state = 'queued', attempts = 0, run_at = :now, updated_at = :now WHERE job.state = 'failed'
+DO UPDATE SET state = 'queued', attempts = 0, run_at = :due, updated_at = :now
+WHERE job.state = 'failed' OR (job.state = 'queued' AND attempts = 0 AND run_at > :due)
 
 -- name: enqueue_branch_job
--- A job for a branch as it stands, once; one that had failed waits afresh, one that runs will run once more.
+-- A job for a branch as it stands, once; one that had failed waits afresh, one that runs will run once more. While it
+-- runs, run_at says when that may be.
 INSERT INTO job (job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at)
-SELECT :job_type, session_id, id, last_turn_seq, 'queued', :now, :now, :now FROM branch WHERE id = :branch_id
+SELECT :job_type, session_id, id, last_turn_seq, 'queued', :due, :now, :now FROM branch WHERE id = :branch_id
 ON CONFLICT (branch_id, job_type) WHERE turn_id IS NULL DO UPDATE SET again = job.state = 'running',
   state = iif(job.state = 'failed', 'queued', job.state), attempts = iif(job.state = 'failed', 0, attempts),
-  run_at = iif(job.state = 'failed', :now, run_at), updated_at = :now WHERE job.state <> 'queued'
+  run_at = iif(job.state = 'running' AND again, min(run_at, :due), :due), updated_at = :now
+WHERE job.state <> 'queued' OR (attempts = 0 AND run_at > :due)
 
 -- name: select_job_for
 -- The job of a kind that waits for a turn, or for a branch without one.
@@ -22,18 +25,21 @@ SELECT id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at,
 FROM job WHERE branch_id = :branch_id AND job_type = :job_type AND turn_id IS :turn_id
 
 -- name: select_next_job
--- The next job due whose branch is free and which has no earlier one of its kind before it. No job is ever put off
--- for two minutes: one that seems to be was queued before the clock went back, and is due.
+-- The next job due, of some kinds, whose lane of its branch is free (folds have one, all else the other) and which
+-- has no earlier one of its kind before it. No job is ever put off for two minutes: one that seems to be was queued
+-- before the clock went back, and is due.
 SELECT j.id FROM job AS j
 WHERE j.state = 'queued' AND j.run_at NOT BETWEEN :now + 1 AND :now + 120000
-  AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = j.branch_id AND r.state = 'running')
+  AND (:kinds IS NULL OR j.job_type IN (SELECT value FROM json_each(:kinds)))
+  AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = j.branch_id AND r.state = 'running'
+    AND (r.job_type = 'fold_branch') = (j.job_type = 'fold_branch'))
   AND NOT EXISTS (SELECT 1 FROM job AS e WHERE e.branch_id = j.branch_id AND e.job_type = j.job_type
     AND e.turn_seq < j.turn_seq AND e.state = 'queued')
 ORDER BY j.run_at, j.id LIMIT 1
 
 -- name: take_job
 -- The job runs, and the attempt counts even if it kills its worker.
-UPDATE job SET state = 'running', owner = :worker, attempts = attempts + 1, updated_at = :now WHERE id = :id
+UPDATE job SET state = 'running', again = 0, owner = :worker, attempts = attempts + 1, updated_at = :now WHERE id = :id
 RETURNING id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at, turn_id, attempts,
   last_error, owner
 
@@ -43,12 +49,12 @@ DELETE FROM job WHERE id = :id AND owner = :worker AND state = 'running' AND NOT
 
 -- name: run_again
 -- Done, but asked for once more while it ran.
-UPDATE job SET state = 'queued', again = 0, owner = NULL, attempts = 0, run_at = :now, updated_at = :now
+UPDATE job SET state = 'queued', again = 0, owner = NULL, attempts = 0, run_at = max(run_at, :now), updated_at = :now
 WHERE id = :id AND owner = :worker AND state = 'running' AND again RETURNING turn_id, job_type
 
 -- name: release_job
 -- Given back untried: the attempt does not count.
-UPDATE job SET state = 'queued', owner = NULL, attempts = attempts - 1, updated_at = :now
+UPDATE job SET state = 'queued', owner = NULL, attempts = attempts - 1, run_at = min(run_at, :now), updated_at = :now
 WHERE id = :id AND owner = :worker AND state = 'running' RETURNING turn_id, job_type
 
 -- name: put_back_job
@@ -79,17 +85,24 @@ UPDATE turn SET phase = 'Done', updated_at = :now WHERE id = :turn_id AND phase 
 -- All jobs, the oldest first.
 SELECT id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at, turn_id, attempts,
   last_error, owner
-FROM job ORDER BY id LIMIT ?
+FROM job ORDER BY id LIMIT :limit
+
+-- name: select_jobs_of
+-- The jobs of a branch, the oldest first.
+SELECT id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at, turn_id, attempts,
+  last_error, owner
+FROM job WHERE branch_id = :branch_id ORDER BY id LIMIT :limit
 
 -- name: count_jobs
 -- How many jobs of each kind are in each state, and since when; there are only as many as wait.
 SELECT state, job_type, count(*), min(created_at) FROM job GROUP BY state, job_type
 
 -- name: select_next_due
--- When the next job that could be taken is due; those behind another have to wait in any case.
+-- When the next job of some kinds that could be taken is due; those behind another have to wait in any case.
 SELECT min(iif(j.run_at > :now + 120000, :now, j.run_at)) FROM job AS j
-WHERE j.state = 'queued'
-  AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = j.branch_id AND r.state = 'running')
+WHERE j.state = 'queued' AND (:kinds IS NULL OR j.job_type IN (SELECT value FROM json_each(:kinds)))
+  AND NOT EXISTS (SELECT 1 FROM job AS r WHERE r.branch_id = j.branch_id AND r.state = 'running'
+    AND (r.job_type = 'fold_branch') = (j.job_type = 'fold_branch'))
   AND NOT EXISTS (SELECT 1 FROM job AS e WHERE e.branch_id = j.branch_id AND e.job_type = j.job_type
     AND e.turn_seq < j.turn_seq AND e.state = 'queued')
 

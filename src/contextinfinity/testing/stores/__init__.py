@@ -21,6 +21,8 @@ from contextinfinity.testing.stores.closing import ClosingSuite
 from contextinfinity.testing.stores.concurrency import ConcurrencySuite
 from contextinfinity.testing.stores.content import ContentSuite
 from contextinfinity.testing.stores.endings import EndingSuite
+from contextinfinity.testing.stores.folds import FoldSuite
+from contextinfinity.testing.stores.lanes import LaneSuite
 from contextinfinity.testing.stores.logs import LogSuite
 from contextinfinity.testing.stores.phases import PhaseSuite
 from contextinfinity.testing.stores.pins import PinSuite
@@ -43,9 +45,11 @@ class StoreSuite(
     PhaseSuite,
     EndingSuite,
     StateSuite,
+    FoldSuite,
     PinSuite,
     ChunkSuite,
     WorkSuite,
+    LaneSuite,
     ContentSuite,
     RefusalSuite,
     ConcurrencySuite,
@@ -61,6 +65,8 @@ __all__ = [
     "ConcurrencySuite",
     "ContentSuite",
     "EndingSuite",
+    "FoldSuite",
+    "LaneSuite",
     "LogSuite",
     "PhaseSuite",
     "PinSuite",

@@ -6,7 +6,7 @@ import pytest
 
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.state import StateDraft
+from contextinfinity.domain.state import FOLDS, StateDraft
 from contextinfinity.errors import LedgerClosed
 from contextinfinity.storage.contract import Store
 from contextinfinity.testing.builders import (
@@ -18,6 +18,7 @@ from contextinfinity.testing.builders import (
     new_turn,
     turn_end,
 )
+from contextinfinity.testing.stores.folds import candidate
 
 
 class ClosingSuite:
@@ -46,6 +47,9 @@ class ClosingSuite:
             lambda: store.states.get(head),
             lambda: store.states.head(name),
             lambda: store.states.list(name),
+            lambda: store.states.newest(name, FOLDS),
+            lambda: store.states.propose(candidate(name)),
+            lambda: store.states.proposal(name),
             lambda: store.states.commit(StateDraft(branch_id=name, reason="fold"), expected_head=head),
             lambda: store.states.pin(name, "fact"),
             lambda: store.states.unpin(name, 1),

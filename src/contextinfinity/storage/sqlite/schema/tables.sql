@@ -63,6 +63,13 @@ CREATE TABLE embedding_model (
   dim INTEGER NOT NULL CHECK (dim > 0)
 ) STRICT;
 
+CREATE TABLE fold_candidate (           -- a fold that could be committed, one a branch; with a rowid: bodies are long
+  branch_id BLOB PRIMARY KEY REFERENCES branch (id),
+  session_id BLOB NOT NULL,
+  body TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE job (
   id INTEGER PRIMARY KEY,
   job_type TEXT NOT NULL
@@ -84,7 +91,7 @@ CREATE INDEX job_by_branch ON job (branch_id, job_type, turn_seq);
 CREATE INDEX job_by_state ON job (state, run_at);
 CREATE UNIQUE INDEX job_once ON job (turn_id, job_type) WHERE turn_id IS NOT NULL;
 CREATE UNIQUE INDEX job_once_a_branch ON job (branch_id, job_type) WHERE turn_id IS NULL;
-CREATE UNIQUE INDEX one_running_job ON job (branch_id) WHERE state = 'running';
+CREATE UNIQUE INDEX one_running_job ON job (branch_id, job_type = 'fold_branch') WHERE state = 'running';
 
 CREATE TABLE message (                  -- what was said, once: plain text as it is, anything richer as blocks
   key INTEGER PRIMARY KEY,
@@ -164,6 +171,7 @@ CREATE TABLE state (
   schema_version INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX state_by_branch ON state (branch_id, state_seq);
+CREATE INDEX state_by_fold ON state (branch_id, state_seq, covers_turn_seq, reason) WHERE reason IN ('fold', 'unfold');
 
 CREATE TABLE step (
   id BLOB PRIMARY KEY,
