@@ -1,0 +1,1 @@
+"""Texts as vectors: the contract, and the embedders that keep it."""

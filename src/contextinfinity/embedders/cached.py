@@ -1,0 +1,85 @@
+"""An embedder that remembers: what was placed lately is not placed again.
+
+Texts are known by their hash, and the least recently used go first when the rows take more than ``most_bytes``. A batch
+asks the embedder behind it once, for what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from contextinfinity.embedders.contract import Embedder, Kind
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from contextinfinity.embedders.contract import Vectors
+
+    Row = NDArray[np.float32]
+
+MOST_BYTES = 16_000_000
+
+_BESIDE_A_ROW = 300
+"""Bytes that an entry takes besides its numbers: the hash, the array, its place in the order."""
+
+
+class CachedEmbedder:
+    """Another embedder, with a memory."""
+
+    def __init__(self, inner: Embedder, *, most_bytes: int = MOST_BYTES) -> None:
+        self._inner = inner
+        self._most = most_bytes // (4 * inner.dim + _BESIDE_A_ROW)
+        self._rows: OrderedDict[bytes, Row] = OrderedDict()
+        self._lock = Lock()
+
+    @property
+    def name(self) -> str:
+        """The name of the embedder behind it: the vectors are its own."""
+        return self._inner.name
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a row has."""
+        return self._inner.dim
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
+        """Give the rows of texts, those that are not known from the embedder behind it."""
+        import numpy as np
+
+        keys = [_key(text, kind) for text in texts]
+        known = self._known(keys)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if missing:
+            rows = await self._inner.embed(list(missing.values()), kind=kind)
+            placed = {key: row.copy() for key, row in zip(missing, rows, strict=True)}
+            self._keep(placed)
+            known |= placed
+        return np.stack([known[key] for key in keys]) if keys else np.zeros((0, self.dim), dtype=np.float32)
+
+    async def close(self) -> None:
+        """Forget all, and close the embedder behind it."""
+        with self._lock:
+            self._rows.clear()
+        await self._inner.close()
+
+    def _known(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        with self._lock:
+            found = {key: row for key in keys if (row := self._rows.get(key)) is not None}
+            for key in found:
+                self._rows.move_to_end(key)
+        return found
+
+    def _keep(self, rows: dict[bytes, Row]) -> None:
+        with self._lock:
+            self._rows.update(rows)
+            while len(self._rows) > self._most:
+                self._rows.popitem(last=False)
+
+
+def _key(text: str, kind: Kind) -> bytes:
+    return hashlib.sha256(f"{kind}\n{text}".encode(errors="surrogatepass")).digest()
