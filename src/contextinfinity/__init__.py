@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import contextinfinity.threads as threads
+    from contextinfinity.compaction.boundary import TopicBoundary as TopicBoundary
+    from contextinfinity.compaction.boundary import find_topic_boundary as find_topic_boundary
     from contextinfinity.context import ContextualMessagesResult as ContextualMessagesResult
     from contextinfinity.context import build_contextual_messages as build_contextual_messages
     from contextinfinity.engine.engine import Engine as Engine
@@ -18,15 +20,19 @@ if TYPE_CHECKING:
     from contextinfinity.rewriting import rewrite_query as rewrite_query
     from contextinfinity.settings import Settings as Settings
     from contextinfinity.wiring import open_engine as open  # noqa: A004 - the public name
+    from contextinfinity.workspace import ContextManager as ContextManager
 
 __version__ = "0.1.0"
 
 _HOME = {
     "ContextInfinityError": ("contextinfinity.errors", "ContextInfinityError"),
+    "ContextManager": ("contextinfinity.workspace", "ContextManager"),
     "ContextualMessagesResult": ("contextinfinity.context", "ContextualMessagesResult"),
     "Engine": ("contextinfinity.engine.engine", "Engine"),
     "Settings": ("contextinfinity.settings", "Settings"),
+    "TopicBoundary": ("contextinfinity.compaction.boundary", "TopicBoundary"),
     "build_contextual_messages": ("contextinfinity.context", "build_contextual_messages"),
+    "find_topic_boundary": ("contextinfinity.compaction.boundary", "find_topic_boundary"),
     "open": ("contextinfinity.wiring", "open_engine"),
     "rewrite_query": ("contextinfinity.rewriting", "rewrite_query"),
     "threads": ("contextinfinity.threads", ""),
@@ -35,11 +41,14 @@ _HOME = {
 
 __all__ = [
     "ContextInfinityError",
+    "ContextManager",
     "ContextualMessagesResult",
     "Engine",
     "Settings",
+    "TopicBoundary",
     "__version__",
     "build_contextual_messages",
+    "find_topic_boundary",
     "open",
     "rewrite_query",
     "threads",

@@ -13,7 +13,7 @@ import contextinfinity
 NAMES = Path(__file__).with_name("public_names.txt").read_text(encoding="utf-8").split()
 
 # Each costs more to import than the package may take in all.
-HEAVY = ("apsw", "asyncio", "msgspec", "rich", "typer")
+HEAVY = ("apsw", "asyncio", "msgspec", "numpy", "rich", "tokenizers", "typer")
 
 PROBE = f"import sys; before = set(sys.modules); {{}}; print(*sorted((set(sys.modules) - before) & set({HEAVY!r})))"
 

@@ -1,0 +1,176 @@
+"""Where the newest topic of a conversation begins, found without a model.
+
+Messages are mappings or objects with ``role`` and ``content`` (a text, or blocks, of which the text counts), and
+perhaps ``created_at`` or ``timestamp`` (a datetime, an ISO 8601 text, or seconds since 1970). The last ``LOOKED_AT`` of
+them are looked at; indices are places in the list that was given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from contextinfinity.errors import InvalidInput
+from contextinfinity.text import cues
+from contextinfinity.text.entities import HARD, entities
+from contextinfinity.text.orders import neutral
+from contextinfinity.text.topics import LONGEST, shift_scores
+
+LOOKED_AT = 50
+CONVINCING = 0.5
+
+_PAUSE = 3_600.0
+_TERMS = 6
+_LONGEST_TERM = 60
+_MILLISECONDS = 1e11
+"""A time above this is meant in milliseconds: as seconds it would lie in the year 5138."""
+
+
+class TopicBoundary(Struct, frozen=True, kw_only=True):
+    """Where the newest topic begins.
+
+    ``boundary_index`` is its first message, None when all belongs together; ``boundary_reason`` says how that was seen,
+    ``confidence`` how sure it is (0 to 1), ``summary`` in a few words what came before.
+    """
+
+    boundary_index: int | None
+    boundary_reason: str
+    confidence: float
+    summary: str
+
+
+SAFE_BOUNDARY = TopicBoundary(
+    boundary_index=None, boundary_reason="No new topic was found.", confidence=0.0, summary=""
+)
+"""What is said when nothing can be said: all belongs together."""
+
+
+class Spoken(Struct, frozen=True, kw_only=True):
+    """A message as the search for topics sees it; ``index`` is its place in the list that was given."""
+
+    index: int
+    role: str
+    text: str
+    seconds: float | None = None
+
+
+def find_topic_boundary(messages: Iterable[object]) -> TopicBoundary:
+    """Find where the newest topic begins; ``SAFE_BOUNDARY`` when it is the only one."""
+    said = spoken(messages)
+    if len(said) < 2:
+        return SAFE_BOUNDARY
+    scores = _scores(said)
+    openings = [place for place, score in enumerate(scores) if score >= CONVINCING]
+    if not openings:
+        return SAFE_BOUNDARY
+    newest, topic_before = openings[-1], openings[-2] if len(openings) > 1 else 0
+    return TopicBoundary(
+        boundary_index=said[newest].index,
+        boundary_reason=_reason(said, newest),
+        confidence=round(scores[newest], 4),
+        summary=_terms(said[topic_before:newest]),
+    )
+
+
+def spoken(messages: Iterable[object]) -> list[Spoken]:
+    """Read the last messages of a list; ``InvalidInput`` when it is none."""
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise InvalidInput(
+            f"A {type(messages).__name__} is no list of messages.",
+            hint="Give a list of mappings with role and content, the oldest first.",
+        )
+    numbered = list(enumerate(messages))
+    return [_read(index, message) for index, message in numbered[-LOOKED_AT:]]
+
+
+def _scores(said: list[Spoken]) -> list[float]:
+    from contextinfinity.embedders.static import built_in
+
+    texts = [one.text[:LONGEST] for one in said]
+    roles, times = [one.role for one in said], [one.seconds for one in said]
+    found: list[float] = shift_scores(texts, built_in().encode(texts), roles=roles, times=times).tolist()
+    return found
+
+
+# --- Reading messages -------------------------------------------------------------------------------
+
+
+def _read(index: int, message: object) -> Spoken:
+    if not isinstance(message, Mapping) and not hasattr(message, "role"):
+        raise InvalidInput(
+            f"Message {index} is a {type(message).__name__}; it has no role and no content.",
+            hint="A message is a mapping, or an object, with role and content.",
+        )
+    content = _part(message, "content")
+    return Spoken(
+        index=index,
+        role=_words(_part(message, "role")).strip().lower(),
+        text=_words(_part(message, "blocks") if content is None else content),
+        seconds=_seconds(_part(message, "created_at")) or _seconds(_part(message, "timestamp")),
+    )
+
+
+def _part(message: object, name: str) -> object:
+    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
+
+
+def _words(content: object) -> str:
+    """Give the text of a content: itself, or that of its text blocks."""
+    if isinstance(content, list | tuple):
+        return "\n".join(filter(None, map(_text_of_block, content)))
+    return str(content) if isinstance(content, str | int | float) else _text_of_block(content)
+
+
+def _text_of_block(block: object) -> str:
+    text = block if isinstance(block, str) else _part(block, "text")
+    return text if isinstance(text, str) else ""
+
+
+def _seconds(time: object) -> float | None:
+    """Give a time as seconds since 1970; None for anything that is none."""
+    try:
+        if isinstance(time, str):
+            time = datetime.fromisoformat(time)
+        if isinstance(time, datetime):
+            return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        if isinstance(time, bool) or not isinstance(time, int | float) or not math.isfinite(time):
+            return None
+        return float(time) / 1_000 if abs(time) > _MILLISECONDS else float(time)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+# --- Saying what was found --------------------------------------------------------------------------
+
+
+def _reason(said: list[Spoken], place: int) -> str:
+    if phrase := cues.leaves_topic(said[place].text):
+        return f'It says "{neutral(phrase)}".'
+    before, now = said[place - 1].seconds, said[place].seconds
+    if before is not None and now is not None and now - before >= _PAUSE:
+        return f"It comes {(now - before) / 3_600:.0f} h after the message before it, and is about something else."
+    return "It has little in common with what was said before it."
+
+
+def _terms(said: list[Spoken]) -> str:
+    """Say in a few words what messages were about: what they name most, then their commonest words."""
+    texts = [one.text[:LONGEST] for one in said if one.role != "system"]
+    named = Counter(found.text for text in texts for found in entities(text) if found.kind in HARD - {"number", "date"})
+    common = Counter(word for text in texts for word in set(cues.words(text)) if _tells(word))
+    terms = [
+        *(name for name, _ in named.most_common(_TERMS // 2)),
+        *(word for word, _ in common.most_common(4 * _TERMS)),
+    ]
+    chosen: list[str] = []
+    for term in terms:
+        if not any(term.lower() in earlier.lower() for earlier in chosen):
+            chosen.append(term[:_LONGEST_TERM])
+    return neutral(", ".join(chosen[:_TERMS]))
+
+
+def _tells(word: str) -> bool:
+    return len(word) > 3 and cues.carries_content(word) and not word.isdecimal()

@@ -1,0 +1,61 @@
+"""One question to a model that helps behind the scenes: in goes a text, out comes a text, within a time.
+
+Summaries, topics, rewriting and memories ask this way. Whatever goes wrong is a ``ProviderError``; every caller can do
+without the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from contextinfinity.domain.message import AssistantItem, Json, TextBlock, say
+from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest
+from contextinfinity.domain.turn import Completed
+from contextinfinity.errors import ProviderError
+from contextinfinity.providers.contract import Provider
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adviser:
+    """A model that is asked now and then, and given ``seconds`` to answer."""
+
+    provider: Provider
+    model_id: str
+    seconds: float = 60.0
+    options: Json = None
+
+    @property
+    def context_limit(self) -> int:
+        """How many tokens a question and its answer may take together."""
+        return self.provider.context_limit(self.model_id)
+
+    async def ask(self, system: str, words: str, *, schema: Json = None, max_output_tokens: int = 1000) -> str:
+        """Ask, and give the whole answer; ``schema`` is the JSON schema it has to follow, where the model can."""
+        prompt = Prompt(system=(system,), messages=(say("user", words),), response_format=schema)
+        request = ProviderRequest(
+            model_id=self.model_id, prompt=prompt, max_output_tokens=max_output_tokens, options=self.options
+        )
+        try:
+            async with asyncio.timeout(self.seconds):
+                return await self._answer(request)
+        except TimeoutError as error:
+            raise ProviderError(f"{self.model_id} did not answer in {self.seconds:g} s.", kind="timeout") from error
+
+    async def _answer(self, request: ProviderRequest) -> str:
+        async with aclosing(self.provider.stream(self.provider.write(request))) as events:  # type: ignore[type-var]
+            async for event in events:
+                if isinstance(event, Finished):
+                    return _text(self.model_id, event)
+        raise ProviderError(f"{self.model_id} broke off before its end.", kind="interrupted")
+
+
+def _text(model_id: str, finished: Finished) -> str:
+    if not isinstance(finished.outcome, Completed):
+        raise ProviderError(f"{model_id} did not finish its answer: {finished.outcome}.", kind="incomplete")
+    said = (item.blocks for item in finished.items if isinstance(item, AssistantItem))
+    text = "".join(block.text for blocks in said for block in blocks if isinstance(block, TextBlock))
+    if not text.strip():
+        raise ProviderError(f"{model_id} said nothing.", kind="empty")
+    return text

@@ -1,0 +1,251 @@
+"""Text of strangers that poses as something else: orders to the model, roles, borders.
+
+``neutral`` puts a text on one line in which nothing can pass for a role, a border, an entry or a turn number; what it
+says stays readable. ``gives_orders`` tells whether a text tries to command the model past its user: such a text is
+reported at most, never taken as something that was agreed. Ordinary talk about instructions and errors is no order.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import unicodedata
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\ufe00-\ufe0e\ufeff\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""Characters that change how text looks or reads without being seen themselves, and halves of characters."""
+_JOINERS = re.compile("(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])")
+"""Joiners mean something between letters of other scripts and in emoji only."""
+_LINE = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+_ROLES = "system|developer|assistant|user|human|tool|function|ai|bot|model"
+_ROLE = re.compile(rf"^([\W_]{{0,8}}(?:#?\d{{1,12}}[\W_]{{1,4}})?(?:{_ROLES})[\W_]{{0,4}}?)\s?[:：]", re.IGNORECASE)
+_SPECIAL = re.compile(
+    r"[<＜]\s?[|｜]|[|｜]\s?[>＞]|\[\s?/?\s?INST\s?\]|<<\s?/?\s?SYS\s?>>|</?s>|<(?=\s?/?\s?(?:artifact|system|developer|"
+    r"assistant|user|human|tool|function|instruction|im_start|im_end|start_of_turn|end_of_turn|antml))",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s+)+(?=\S)")
+_MARK = re.compile(r"^[#＃](?=\d{1,12}(?:\D|$))")
+_BLANKS = re.compile(r"\s+")
+
+
+def neutral(text: str) -> str:
+    """Put a text on one line that can pass for nothing but what somebody said. Doing so twice changes nothing."""
+    text = _JOINERS.sub("", _HIDDEN.sub("", text))
+    joined = " ".join(map(_harmless, _LINE.split(text)))
+    return _harmless(_BLANKS.sub(" ", joined).strip())
+
+
+def _harmless(line: str) -> str:
+    line = _SPECIAL.sub(_shown, line)
+    while line != (line := _ROLE.sub(r"\1 –", _HEADING.sub("", line))):
+        pass
+    return _MARK.sub("no. ", line).strip()
+
+
+def _shown(match: re.Match[str]) -> str:
+    """Write a border in signs that no model takes for one."""
+    inner = match[0].strip("<>[]＜＞|｜ ")
+    if inner:
+        return f"({inner})"
+    return "›" if match[0][-1] in ">＞" else "‹"
+
+
+_LOOKALIKES = str.maketrans("аеорсухіјѕԁһɡοαει", "aeopcyxijsdhgoaei")
+_ENCODED = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{24,4000}={0,2}")
+_MOST_ENCODED = 20
+
+_BEFORE = (
+    r"(?:(?:all|any|every|each|of|the|these|those|your|my|our|its|and|previous|previously|prior|preceding|foregoing|"
+    r"above|earlier|existing|current|initial|original|former|past|system|safety|given|other|"
+    r"alle[nrs]?|die|deine[rn]?|bisherigen?|vorherigen?|obigen?|vorigen?|bestehenden?|"
+    r"toutes|tous|les|tes|vos|ces|de|des|du|précédentes?|antérieures?|"
+    r"todas?|las|los|tus|sus|estas|anteriores|previas|tutte|le|tue|precedenti|as|suas) ){0,6}"
+)
+_AFTER = (
+    r"(?: (?:above|before|earlier|previously|given|you (?:were|have been) (?:given|told)|from (?:above|before)|so far|"
+    r"précédentes?|antérieures?|ci-dessus|anteriores|previas|precedenti))?"
+)
+_SURE = (
+    r"(?:previous|prior|preceding|foregoing|above|earlier|existing|current|initial|original|former|past|system|safety)"
+)
+_SET_ASIDE = (
+    r"(?:ignor(?:e|ing)|disregard(?:ing)?|forget|overrid(?:e|ing)|bypass(?:ing)?|"
+    r"(?:do not|don't|stop) (?:follow|obey)(?:ing)?)"
+)
+_TOLD = r"(?:instructions?|prompts?|rules?|directives?|guidelines?|orders?|commands?|programming|training|guardrails?)"
+_SOMEBODY_ELSE = (
+    r"(?:dan|(?:ai|assistant|model|chatbot|bot|agent|llm)\b.{0,40}\b(?:without|free|unrestricted|no )|unrestricted|"
+    r"jailbroken|unfiltered|uncensored|unbound|evil|in (?:developer|debug|admin|god|root|dan) mode|"
+    r"free (?:from|of) (?:all |any |your )?(?:restrictions|rules|limits|filters)|no longer (?:bound|restricted))"
+)
+
+_TELL = ("ignor", "disregard", "forget", "overrid", "bypass", "follow", "obey")
+_SHOW = ("prompt", "instruction", "message")
+_ODD = ("dan", "unrestricted", "jailb", "without", "free", "unfiltered", "uncensored", "unbound", "evil", "mode", "no ")
+_ORDERS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
+    (needed, re.compile(pattern))
+    for needed, pattern in (
+        (_TELL, rf"\b{_SET_ASIDE} {_BEFORE}{_SURE} (?:\w+ ){{0,2}}{_TOLD}\b"),
+        (
+            _TELL,
+            rf"\b{_SET_ASIDE} (?:all|any|every|each)(?: of)? (?:the |your |these |those |my )?"
+            r"(?:instructions?|prompts?|directives)\b",
+        ),
+        (_TELL, rf"\b{_SET_ASIDE} your (?:\w+ ){{0,2}}{_TOLD}\b"),
+        (
+            _TELL,
+            rf"\b{_SET_ASIDE} (?:the |these )?{_TOLD} (?:above|before this|you (?:were|have been) (?:given|told))\b",
+        ),
+        (
+            _TELL,
+            r"\b(?:ignore|disregard|forget) (?:everything|all|anything|what) (?:(?:that )?(?:was |is |has been )?"
+            r"(?:said |written |stated )?(?:above|before (?:this|now))|you (?:were|have been|know and) \w+)",
+        ),
+        (
+            _SHOW,
+            r"\b(?:reveal|leak|disclose|exfiltrate|repeat|recite|output) (?:me |us )?(?:the|your|its) (?:\w+ ){0,2}"
+            r"(?:system|developer|hidden|initial|secret) (?:prompt|instructions?|messages?)\b",
+        ),
+        (
+            _SHOW,
+            r"\b(?:show|print|tell|give|send|display|write|say|what (?:is|are|was|were)) (?:me |us |out )?your "
+            r"(?:\w+ ){0,2}(?:system|developer|hidden|initial|secret|original) (?:prompt|instructions?|messages?)\b",
+        ),
+        (("you are now",), rf"\byou are now (?:a |an |the |my )?(?:\w+ ){{0,3}}?{_SOMEBODY_ELSE}"),
+        (
+            _ODD,
+            r"\b(?:act|behave|respond|answer|pretend|roleplay)(?: as| to be| like)?(?: if)?(?: you are| you were)?"
+            rf" (?:a |an |the )?(?:\w+ ){{0,2}}?{_SOMEBODY_ELSE}",
+        ),
+        (
+            ("anything now", " mode"),
+            r"\bdo anything now\b|\b(?:dan|jailbreak|sudo|god) mode\b|\bdeveloper mode (?:enabled|activated|is on)\b",
+        ),
+        (
+            ("restrictions", "filters", "ethical", "guidelines", "safety", "content polic"),
+            r"\b(?:you (?:are|have|can)|respond|answer|act)\b.{0,40}\b(?:without|no longer bound by|free (?:from|of)) "
+            r"(?:any |all |your )?(?:restrictions|filters|ethical|guidelines|safety|content polic)",
+        ),
+        (
+            ("instruction", "prompt", "directive"),
+            r"\b(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt|directives?)"
+            r" ?(?:follow|begin|start)?s? ?:",
+        ),
+        (("override",), r"\b(?:system|admin|security|instruction) override\b"),
+        (
+            _SHOW,
+            r"\b(?:end|start|begin)(?:ning)? of (?:the )?(?:new )?(?:system|developer|hidden) "
+            r"(?:prompt|instructions?|message)\b",
+        ),
+        (
+            ("attention", "note", "important", "message", "instruction"),
+            r"\b(?:attention|note|important|message|instructions?)(?: (?:to|for))?:? (?:all |any |the |every )?"
+            r"(?:ai|llm|language|chat) ?(?:models?|assistants?|agents?|bots?)\b",
+        ),
+        (("if you are a",), r"\bif you are an? (?:ai|llm|language model|chatbot)\b"),
+        (
+            ("ignorier", "vergiss", "vergesst", "missachte", "übergehe"),
+            rf"\b(?:ignoriere?|vergiss|vergesst|missachte|übergehe) {_BEFORE}"
+            r"(?:anweisung(?:en)?|instruktionen|regeln|befehle?|vorgaben|systemprompts?)\b",
+        ),
+        (
+            ("systemprompt", "system-prompt", "systemanw", "systemnach"),
+            r"\b(?:zeige?|verrate|nenne?|gib)\b.{0,20}\b(?:deinen?|den|deine) "
+            r"(?:system-?prompt|systemanweisung|systemnachricht)",
+        ),
+        (
+            ("ignor", "oublie", "compte"),
+            rf"\b(?:ignore[rz]?|oublie[rz]?|ne (?:tiens|tenez) (?:pas|plus) compte) {_BEFORE}"
+            rf"(?:instructions?|consignes?|règles|directives|ordres){_AFTER}",
+        ),
+        (
+            ("ignor", "olvid", "omiso", "omite"),
+            rf"\b(?:ignor[ae]|olvid[ae]|haz caso omiso de|omite) {_BEFORE}"
+            r"(?:instrucciones|órdenes|reglas|indicaciones|directrices)\b",
+        ),
+        (
+            ("ignor", "dimentica", "esque"),
+            rf"\b(?:ignor[ae]|dimentica|esque[çc]a) {_BEFORE}(?:istruzioni|regole|instruções|regras|ordens)\b",
+        ),
+        (
+            ("忽", "无视", "無視", "忘", "不要理会"),
+            r"(?:忽略|无视|忘记|忘掉|不要理会|忽視|無視).{0,8}(?:之前|以上|上面|先前|前面|此前|所有|系统|原有).{0,6}"
+            r"(?:指令|指示|提示|规则|命令|設定|设定)",
+        ),
+        (
+            ("無視", "忘れ"),
+            r"(?:以前|これまで|上記|前|すべて|全て).{0,6}(?:指示|命令|指令|ルール|プロンプト).{0,4}(?:無視|忘れ)",
+        ),
+        (
+            ("игнорируй", "забудь"),
+            r"(?:игнорируй|игнорируйте|забудь|забудьте|проигнорируй)\b.{0,30}\b(?:инструкци|указани|правил|команд)",
+        ),
+        (
+            ("提示", "指令"),
+            r"(?:输出|显示|泄露|告诉我).{0,6}(?:你的|系统)(?:系统)?(?:提示词|提示语|指令)",
+        ),
+    )
+)
+"""What orders look like, each with the pieces of words of which one has to be there: most text has none, and looking
+for those is quick."""
+
+
+def gives_orders(text: str) -> bool:
+    """Tell whether a text tries to command the model: set its instructions aside, show them, be somebody else."""
+    plain = _plain(text)
+    return _commands(plain) or any(map(_commands, _decoded(text)))
+
+
+def _commands(plain: str) -> bool:
+    if _commands_in(plain):
+        return True
+    latin = plain.translate(_LOOKALIKES) if not plain.isascii() else plain
+    return latin != plain and _commands_in(latin)
+
+
+def _commands_in(plain: str) -> bool:
+    for needed, order in _ORDERS:  # loops: this runs for every message, and a generator costs more than the search
+        for piece in needed:
+            if piece in plain:
+                if order.search(plain):
+                    return True
+                break
+    return False
+
+
+def _plain(text: str) -> str:
+    """Undo what hides words: wide letters, unseen characters, capitals, odd blanks, marks inside a phrase."""
+    text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).replace("\u200c", "").replace("\u200d", "")
+    return " ".join(text.casefold().replace("’", "'").replace("*", "").replace("_", " ").split())
+
+
+def _decoded(text: str) -> list[str]:
+    """Read what stands there as base64 or as hex, as far as it is text."""
+    found = []
+    for match in _ENCODED.findall(text)[:_MOST_ENCODED]:
+        body = match.rstrip("=")
+        for read in (_from_base64, _from_hex):
+            if words := read(body):
+                found.append(_plain(words))
+    return found
+
+
+def _from_base64(body: str) -> str:
+    try:
+        return base64.b64decode(
+            body[: len(body) // 4 * 4 + (0 if len(body) % 4 == 1 else len(body) % 4)] + "==="
+        ).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _from_hex(body: str) -> str:
+    try:
+        return bytes.fromhex(body).decode()
+    except ValueError:
+        return ""
