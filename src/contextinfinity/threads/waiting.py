@@ -31,7 +31,7 @@ class LoopThread:
         """Run a coroutine and give its result."""
         with self._closing:
             if self._closed:
-                raise LedgerClosed("The threads' ledger is closed.")
+                raise LedgerClosed("The ledger is closed.")
             future: Future[T] = asyncio.run_coroutine_threadsafe(work(), self._loop)
         return future.result()
 

@@ -1,0 +1,324 @@
+"""The history of one conversation with a model, kept within its token budget.
+
+    with ContextManager("gpt-4o", repo_root=".", compaction_config={"compaction_trigger_tokens": 24_000}) as context:
+        context.add_exchange("Why does the test fail?", "The fixture is closed twice.")
+        context.compact_history_if_needed()
+        send(context.get_history())
+
+Plain calls, from any OS thread, with or without a running event loop. The history is a session of a ledger and its
+compaction is the engine's fold: what leaves the list is covered by the summary in front of it, and stays in the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
+
+import msgspec
+
+from contextinfinity.domain.events import CompactionEvent
+from contextinfinity.domain.message import Message, say
+from contextinfinity.domain.session import NewSession
+from contextinfinity.engine.folding import Fold
+from contextinfinity.engine.parts import Broadcast
+from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError, Refused
+from contextinfinity.prompt.budget import report
+from contextinfinity.settings import Settings, load_settings
+from contextinfinity.threads.ledger import LOOP_SECONDS, PATIENCE_SECONDS, in_a_loop
+from contextinfinity.threads.values import ROLES, Turn, check_turn
+from contextinfinity.threads.waiting import LoopThread
+from contextinfinity.workspace.history import History, Standing
+from contextinfinity.workspace.opening import Means, open_means, settings_for
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+OnEvent: TypeAlias = Callable[[dict[str, Any]], object]
+
+
+class ContextManager:
+    """Holds what was said with a model, and says how much of its window that takes.
+
+    ``model_name`` is a model's id, or the NAME of a [models.NAME] of the settings; tokens are counted as it counts.
+    With ``repo_root`` the history belongs to that repository: it is kept in the machine's ledger, and the next
+    context manager on the same folder goes on with it. Without, it is kept in memory alone.
+    ``cache_target_tokens`` is for the cache tiers of a workspace. ``compaction_config`` takes the keys of [compaction],
+    and ``detection_model``; None switches compaction off. ``on_event`` is told of compaction as it goes on, in the
+    thread that called for it. ``settings`` replaces those of the machine.
+    """
+
+    def __init__(
+        self,
+        model_name: str,
+        repo_root: str | Path | None = None,
+        cache_target_tokens: int | None = None,
+        compaction_config: Mapping[str, object] | None = None,
+        *,
+        on_event: OnEvent | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        if cache_target_tokens is not None and (type(cache_target_tokens) is not int or cache_target_tokens < 0):
+            raise InvalidInput(f"cache_target_tokens is {cache_target_tokens!r}.", hint="Give a number of tokens.")
+        session, kept = _session_of(repo_root), repo_root is not None
+        settings = load_settings().settings if settings is None else settings
+        settings = settings_for(settings, model_name, compaction_config)
+        self.model_name = model_name
+        self.cache_target_tokens = cache_target_tokens
+        self._on_event = on_event
+        self._enabled = settings.compaction.enabled
+        self._process = os.getpid()
+        self._folding: set[asyncio.Task[None]] = set()
+        self._loop = LoopThread("context-manager")
+        try:
+            self._means, self._history = self._restored(settings, session, kept=kept)
+        except BaseException:
+            self._loop.close(_nothing)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the ledger and of OS threads. Closing twice does nothing, nor does closing in a forked process."""
+        if os.getpid() == self._process:
+            self._loop.close(self._means.close)
+
+    # --- history ---
+
+    def add_message(self, role: str, content: str) -> None:
+        """Append a message of the user, assistant, system or tool; when this returns, it is kept."""
+        self._add(_message(role, content))
+
+    def add_exchange(self, user: str, assistant: str) -> None:
+        """Append a question and its answer: both, or neither."""
+        self._add(_message("user", user), _message("assistant", assistant))
+
+    def get_history(self) -> list[dict[str, str]]:
+        """Give a copy of the messages, oldest first; after a fold the summary and its answer stand in front."""
+        return _plain(self._read())
+
+    def set_history(self, messages: Iterable[Mapping[str, object]]) -> None:
+        """Go on with these messages instead; of each, ``role`` and ``content`` count."""
+        checked = [*map(_checked, messages)]
+        self._wait(lambda: self._history.replace(checked))
+        self.reregister_history_items()
+
+    def clear_history(self) -> None:
+        """Go on with no messages, and forget where they stood in the cache tiers."""
+        self._wait(self._history.clear)
+        self.reregister_history_items()
+
+    def reregister_history_items(self) -> None:
+        """Let the cache tiers take up the history anew: called whenever it was replaced, cleared or compacted."""
+
+    def history_token_count(self) -> int:
+        """Count what ``get_history`` gives."""
+        return self._history.measure.messages(self._read().messages)
+
+    # --- budget ---
+
+    def get_token_budget(self) -> dict[str, Any]:
+        """Tell how full the model's window is.
+
+        Keys: history_tokens, max_history_tokens, max_input_tokens, max_output_tokens, remaining, needs_summary.
+        """
+        model, standing = self._means.model, self._read()
+        most = model.provider.abilities(model.model_id).max_output_tokens
+        found = report(self._history.measure.messages(standing.messages), self._history.budget, most)
+        return {**msgspec.structs.asdict(found), "needs_summary": self._is_due(standing)}
+
+    def should_compact(self) -> bool:
+        """Tell whether the word-for-word part is over the trigger; never where compaction is off."""
+        return self._is_due(self._read())
+
+    def get_compaction_status(self) -> dict[str, Any]:
+        """Give ``enabled``, the ``trigger`` in tokens, and how much of it the word-for-word part takes, in percent.
+
+        The trigger is the configured one, or less where the model's window is small.
+        """
+        trigger = self._history.budget.fold_trigger
+        percent = round(100 * self._verbatim(self._read()) / trigger, 1)
+        return {"enabled": self._enabled, "trigger": trigger, "percent": percent}
+
+    def compact_history_if_needed(self) -> dict[str, Any] | None:
+        """Fold old messages into the summary where ``should_compact``; None: there was no need.
+
+        Otherwise tell what became of it: ``case`` (truncate, summarize, or none: nothing can leave, or it would not
+        pay), messages and tokens before and after, and the summary.
+        """
+        before = self._read()
+        if not self._is_due(before):
+            return None
+        made = self._telling(self._history.fold)
+        if made is not None:
+            self.reregister_history_items()
+        after = self._read()
+        return {"case": "none" if made is None else made.candidate.case, **self._change(before, after)}
+
+    def emergency_truncate(self) -> int:
+        """Where the history is over twice the trigger, make lines of the oldest exchanges until it is within it.
+
+        For when compaction failed. Whole exchanges leave, and each leaves a line in the summary. Gives the number of
+        messages that left.
+        """
+        trigger = self._history.budget.fold_trigger
+        if self._verbatim(self._read()) <= 2 * trigger:
+            return 0
+        left = self._wait(lambda: self._history.truncate(trigger))
+        if left:
+            self.reregister_history_items()
+        return left
+
+    # --- behind them ---
+
+    def _restored(self, settings: Settings, session: NewSession, *, kept: bool) -> tuple[Means, History]:
+        """Open the ledger and go on with what is there; where that fails, begin with nothing, in memory."""
+        means = None
+        try:
+            means = open_means(settings, self.model_name, kept=kept)
+            history = History(means, session)
+            turns = len(self._loop.wait(history.read).turns)
+            log.info("history of %s: turns loaded %d", session.external_id, turns)
+            return means, history
+        except LedgerError as error:
+            log.warning("The history cannot be loaded; it begins empty and is not kept: %s", error)
+        if means is not None:
+            self._loop.wait(means.close)
+        means = open_means(settings, self.model_name, kept=False)
+        return means, History(means, session)
+
+    def _wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if os.getpid() != self._process:
+            raise Refused(
+                "This ContextManager belongs to the process that made it.", hint="Make another one after a fork."
+            )
+        try:
+            return self._loop.wait(work)
+        except LedgerClosed as error:
+            raise LedgerClosed("This ContextManager is closed.", hint="Make another one.") from error
+
+    def _read(self) -> Standing:
+        return self._wait(self._history.read)
+
+    def _add(self, *messages: Message) -> None:
+        patience = LOOP_SECONDS if in_a_loop() else PATIENCE_SECONDS
+        self._wait(lambda: self._history.add(messages, patience))
+
+    def _verbatim(self, standing: Standing) -> int:
+        """Count the part that stands word for word: only that can be folded."""
+        count = self._history.measure.messages
+        return count(standing.messages) - count(standing.summary)
+
+    def _is_due(self, standing: Standing) -> bool:
+        return self._enabled and self._verbatim(standing) > self._history.budget.fold_trigger
+
+    def _change(self, before: Standing, after: Standing) -> dict[str, Any]:
+        count = self._history.measure.messages
+        return {
+            "messages_before": len(before.messages),
+            "messages_after": len(after.messages),
+            "tokens_before": count(before.messages),
+            "tokens_after": count(after.messages),
+            "summary": "" if after.head is None else after.head.summary,
+        }
+
+    def _telling(self, fold: Callable[[Broadcast], Coroutine[Any, Any, Fold | None]]) -> Fold | None:
+        """Fold, and tell of it in the caller's own thread, where ``on_event`` may call this context manager."""
+        heard: SimpleQueue[CompactionEvent | None] = SimpleQueue()
+        done: Future[Fold | None] = Future()
+
+        async def work() -> None:
+            try:
+                done.set_result(await fold(Heard(heard)))
+            except BaseException as error:
+                done.set_exception(error)
+            finally:
+                heard.put(None)
+
+        async def begin() -> None:
+            task = asyncio.create_task(work())
+            self._folding.add(task)  # the loop itself holds tasks weakly
+            task.add_done_callback(self._folding.discard)
+
+        self._wait(begin)
+        while (event := heard.get()) is not None:
+            self._tell(event)
+        return done.result()
+
+    def _tell(self, event: CompactionEvent) -> None:
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(_as_dict(event))
+        except Exception as error:  # whoever listens must not break what they listen to; their words stay unlogged
+            log.warning("on_event failed with %s", type(error).__name__)
+
+
+class Heard(Broadcast):
+    """Puts what happens with a fold into a queue."""
+
+    def __init__(self, heard: SimpleQueue[CompactionEvent | None]) -> None:
+        super().__init__()
+        self._heard = heard
+
+    def tell(self, event: CompactionEvent) -> None:
+        """Put an event at the end."""
+        self._heard.put(event)
+
+
+def _as_dict(event: CompactionEvent) -> dict[str, Any]:
+    """Give an event as the listeners know it: its type, and what it says of the compaction."""
+    said = msgspec.structs.asdict(event)
+    known = ("case", "tokens_before", "tokens_after", "message")
+    return {"type": event.__struct_config__.tag, **{name: said[name] for name in known if name in said}}
+
+
+def _plain(standing: Standing) -> list[dict[str, str]]:
+    return [{"role": message.role, "content": message.rendered_text} for message in standing.messages]
+
+
+def _checked(message: Mapping[str, object]) -> Message:
+    if not isinstance(message, Mapping):
+        raise InvalidInput(f"A message is of type {type(message).__name__}.", hint="Give dicts of role and content.")
+    return _message(message.get("role"), message.get("content"))
+
+
+def _message(role: object, content: object) -> Message:
+    """Make a message, or say why it is none."""
+    if not isinstance(role, str):
+        raise InvalidInput(f"The role is of type {type(role).__name__}.", hint=f"It may be {', '.join(ROLES)}.")
+    if not isinstance(content, str):
+        raise InvalidInput(f"The content is of type {type(content).__name__}.", hint="Give a text.")
+    if not content.strip():
+        raise InvalidInput(f"The {role} message is empty.", hint="Say something.")
+    check_turn(Turn(role=role, content=content))
+    return say(ROLES[role], content)
+
+
+def _session_of(repo_root: str | Path | None) -> NewSession:
+    """Name the session of a folder, the same one however its path is written."""
+    if repo_root is None:
+        return NewSession(external_id="context-manager")
+    root = Path(repo_root).expanduser().resolve()
+    if not root.is_dir():
+        raise InvalidInput(f"The repo_root {root} is no folder.", hint="Give the folder of a repository, or none.")
+    path = os.fsencode(root)  # a name may hold bytes that are no text
+    title = os.fsencode(root.name).decode(errors="replace")
+    return NewSession(external_id=f"workspace:{hashlib.sha256(path).hexdigest()}", title=title or None)
+
+
+async def _nothing() -> None:
+    """End without a ledger."""
