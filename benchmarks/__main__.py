@@ -14,13 +14,17 @@ from benchmarks import (
     assembly,
     branching,
     disk,
+    embedding,
     exchange,
+    folding,
     history,
     journal,
     many_writers,
     opening,
     prefix,
     report,
+    summaries,
+    topics,
     upkeep,
     wires,
 )
@@ -39,6 +43,10 @@ BENCHMARKS: dict[str, Benchmark] = {
     "prefix": prefix.run,
     "assembly": assembly.run,
     "upkeep": upkeep.run,
+    "folding": folding.run,
+    "summaries": summaries.run,
+    "embedding": embedding.run,
+    "topics": topics.run,
 }
 
 

@@ -29,10 +29,13 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.folding import fold, summarised
+from contextinfinity.engine.folding import fold
 from contextinfinity.engine.parts import Helpers, Parts, Running, Setup
 from contextinfinity.engine.recall import recall
 from contextinfinity.engine.texts import Texts
+from contextinfinity.engine.weighing import said
+from contextinfinity.librarian.contract import Task
+from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.measure import Measure
@@ -98,7 +101,7 @@ class Talk:
             self.cpu.seconds.append(time.process_time() - began)
             self.tokens.append(assembled.tokens)
             await self.engine.ask(LONG_NAME, question, branch_id=self.branch)
-            await self.engine.afterwards.drain(DRAIN_SECONDS)
+            await self.engine.afterwards.drain(DRAIN_SECONDS, folds=True)
 
     async def _retrieve(self, turn: Turn, rewritten: str | None) -> tuple[Artifact, ...]:
         return self._ready
@@ -142,8 +145,9 @@ async def fold_all_but(means: Parts, branch: BranchId, kept: int) -> None:
     head = await store.states.head(branch)
     turns = await store.turns.history(branch, limit=5 * kept)
     *older, newest = turns[: max(1, len(turns) - kept)]
-    summary = summarised("", shown_turns(older, newest), measure, Ceilings().summary)
-    draft = StateDraft(branch_id=branch, reason="fold", summary=summary, covers_turn_seq=newest.turn_seq)
+    told = tuple(one for shown in shown_turns(older, newest) for one in said(shown))
+    summary = await OfflineLibrarian().summarise(Task(said=told, budget=Ceilings().summary), measure.text)
+    draft = StateDraft(branch_id=branch, reason="fold", summary=summary.text, covers_turn_seq=newest.turn_seq)
     await store.states.commit(draft, expected_head=head.id)
 
 

@@ -151,7 +151,7 @@ async def converse(folder: Path, turns: int) -> Sent:
             thread = turn.thread_id
             sent.said += [say("user", question), say("assistant", turn.text)]
             sent.reasons.append((await engine.context(turn.turn_id)).epoch_reason)
-            await engine.afterwards.drain(DRAIN_SECONDS)
+            await engine.afterwards.drain(DRAIN_SECONDS, folds=True)
     return sent
 
 

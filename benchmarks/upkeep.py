@@ -42,7 +42,7 @@ async def _handover(bench: Bench) -> Row:
             with series.timed():
                 afterwards.wake()
                 await began.wait()
-            await afterwards.drain(5)
+            await afterwards.drain(5, folds=True)
         await afterwards.stop()
         await store.close()
     return Row(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from contextinfinity.client.contract import Client
     from contextinfinity.domain.message import Json
     from contextinfinity.engine.engine import Engine
-    from contextinfinity.engine.parts import Model, Models
+    from contextinfinity.engine.parts import FindBoundary, Model, Models, Setup
+    from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.budget import Ceilings
     from contextinfinity.prompt.redact import Redactor
+    from contextinfinity.providers.asking import Adviser
     from contextinfinity.providers.contract import Provider
     from contextinfinity.providers.opening import Lines
     from contextinfinity.settings import ModelSettings, Settings
@@ -31,7 +34,6 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
     This is ``contextinfinity.open``.
     """
     from contextinfinity.engine.engine import Engine
-    from contextinfinity.engine.parts import Setup
     from contextinfinity.settings import load_settings
     from contextinfinity.storage.journal import JournalFolder
 
@@ -45,15 +47,24 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
         flush_bytes=stream.flush_bytes,
         fsync_ms=stream.fsync_ms,
     )
-    keep = timedelta(minutes=stream.keep_journal_minutes)
-    setup = Setup(
+    return Engine(open_store(settings), journals, models, setup_of(settings, models))
+
+
+def setup_of(settings: Settings, models: Models) -> Setup:
+    """Give how an engine of those models is set up beside its ledger."""
+    from contextinfinity.engine.parts import Setup
+
+    folding = settings.compaction
+    return Setup(
         tools=_toolbox(settings),
         ceilings=_ceilings(settings),
         redactor=_redactor(settings),
-        folds=settings.compaction.enabled,
-        keep_journals=keep,
+        folds=folding.enabled,
+        min_exchanges=folding.min_verbatim_exchanges,
+        librarian=_librarian(settings, models),
+        find_boundary=_boundaries(settings, models),
+        keep_journals=timedelta(minutes=settings.stream.keep_journal_minutes),
     )
-    return Engine(open_store(settings), journals, models, setup)
 
 
 def open_client(settings: Settings) -> Client:
@@ -74,6 +85,13 @@ def open_store(settings: Settings) -> Store:
     from contextinfinity.storage.sqlite.store import SqliteStore
 
     return SqliteStore(path)
+
+
+def store_in_memory() -> Store:
+    """Make a ledger that nobody keeps."""
+    from contextinfinity.storage.in_memory import InMemoryStore
+
+    return InMemoryStore()
 
 
 def open_threads(settings: Settings | None = None) -> ThreadLog:
@@ -135,6 +153,40 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
 
     reserve = settings.budget.response_reserve_tokens
     return Model(name=name, provider=provider, model_id=model_id, reserve=reserve, options=options)
+
+
+def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
+    """Give the model that helps under that name; None: the work is done without one."""
+    from contextinfinity.providers.asking import Adviser
+    from contextinfinity.settings import OFFLINE
+
+    if name == OFFLINE:
+        return None
+    if name not in models.by_name:
+        raise SettingsError(
+            f"A helper is to be {name!r}, a model of {settings.models[name].provider}; this release has no such "
+            "provider yet.",
+            hint="Name another model, or leave it out.",
+        )
+    model = models.by_name[name]
+    seconds = settings.librarian.timeout_seconds
+    return Adviser(provider=model.provider, model_id=model.model_id, seconds=seconds, options=model.options)
+
+
+def _librarian(settings: Settings, models: Models) -> Librarian:
+    from contextinfinity.librarian.model import ModelLibrarian
+    from contextinfinity.librarian.offline import OfflineLibrarian
+
+    adviser = _adviser(settings.librarian.model, settings, models)
+    return OfflineLibrarian() if adviser is None else ModelLibrarian(adviser)
+
+
+def _boundaries(settings: Settings, models: Models) -> FindBoundary:
+    from contextinfinity.compaction.detector import detect
+    from contextinfinity.engine.parts import boundary_offline
+
+    adviser = _adviser(settings.compaction.detector_model, settings, models)
+    return boundary_offline if adviser is None else partial(detect, adviser)
 
 
 def _redactor(settings: Settings) -> Redactor | None:

@@ -39,6 +39,7 @@ NEVER_KEPT = {
     *("Lineage", "Stretch", "Backlog", "TakenOver"),  # worked out anew each time
     *("Prompt", "ToolSpec", "ProviderRequest", "TextDelta", "Retry", "Finished"),  # spoken between engine and provider
     *("Abilities", "Prices"),  # looked up
+    *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens
 }
 NEW_KINDS = st.sampled_from(["hologram", "smell", "", "Text", "tool-use"])
 

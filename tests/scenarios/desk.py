@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from contextinfinity.domain.message import Message
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.domain.state import State
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider
@@ -20,7 +23,12 @@ class Desk:
     """Use it as ``async with Desk(folder) as desk``; ``replies`` are said in turn, then ``Fine.``"""
 
     def __init__(
-        self, folder: Path, *replies: Reply | str, setup: Setup | None = None, abilities: Abilities = ABILITIES
+        self,
+        folder: Path,
+        *replies: Reply | str,
+        setup: Setup | None = None,
+        abilities: Abilities = ABILITIES,
+        fold_pause: timedelta = timedelta(),
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.path = folder / "ledger.db"
@@ -34,6 +42,7 @@ class Desk:
 
         model = Model(name="m", provider=ScriptedProvider(script, abilities), model_id="m")
         models = Models(by_name={"m": model}, default="m")
+        setup = replace(setup or Setup(), fold_pause=fold_pause)
         self.engine = Engine(SqliteStore(self.path), JournalFolder(folder / "streams"), models, setup)
 
     async def __aenter__(self) -> Desk:
@@ -51,11 +60,15 @@ class Desk:
 
     async def settle(self) -> None:
         """Wait until nothing is left to do behind the answers."""
-        assert await self.engine.afterwards.drain(20)
+        assert await self.engine.afterwards.drain(20, folds=True)
 
     async def branch(self) -> str:
         """Name the branch that is spoken on."""
         return (await self.engine.session(self.thread)).active_branch
+
+    async def head(self) -> State:
+        """Give the branch's committed state."""
+        return await self.engine.store.states.head(await self.branch())
 
     async def plan(self, turn_id: str) -> Plan:
         """Give the account of a turn's last request."""

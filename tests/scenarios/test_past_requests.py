@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ class House:
             helpers=Helpers(memories=self.memories, rewrite=self.rewrite, retrieve=self.retrieve),
             ceilings=Ceilings(fold_trigger=1200, verbatim_window=200),
             redactor=by_patterns([r"\d{4}-\d{4}-\d{4}"]),
+            fold_pause=timedelta(),
         )
         self.engine = Engine(there.store, JournalFolder(folder / "streams"), there.models, setup)
         self.thread = "new"
@@ -91,7 +93,7 @@ class House:
         return turn.turn_id
 
     async def settle(self) -> None:
-        assert await self.engine.afterwards.drain(20)
+        assert await self.engine.afterwards.drain(20, folds=True)
 
     async def remember(self, turn_id: TurnId, words: str) -> str:
         """Index a piece of what was said, and find it from now on; gives its id."""

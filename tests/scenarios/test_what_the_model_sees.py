@@ -260,14 +260,14 @@ async def test_what_had_to_give_way_is_folded_and_nothing_that_is_kept_is_change
         assert tight.shrunk.lines_to == 2
         assert tight.epoch_reason == "shrunk"
         assert desk.shown[0][1].startswith(f"{SUMMARY}\n#1 Who is Rex?")
+        reasons = []
         for question in ("Why?", "Really?"):
             await desk.settle()
-            await desk.ask(question)
-        await desk.settle()
-        head = await desk.engine.store.states.head(await desk.branch())
-        assert head.covers_turn_seq >= 2
-        calm = await desk.plan(await desk.ask("So?"))
-        assert (calm.shrunk, calm.epoch_reason) == (None, "fold"), "this request need not shrink"
+            calm = await desk.plan(await desk.ask(question))
+            assert calm.shrunk is None, "this request need not shrink"
+            reasons.append(calm.epoch_reason)
+        assert "fold" in reasons
+        assert (await desk.head()).covers_turn_seq >= 2
         history = await desk.engine.store.turns.history(await desk.branch())
         assert [(one.user_message, one.answer) for one in history[:2]] == said_before
 
@@ -320,7 +320,7 @@ async def test_what_asks_for_a_fold_gets_one(tmp_path: Path) -> None:
             await desk.settle()
             assert plan.budget is not None
             assert plan.budget.response_reserve == 8000, "a quarter of the window; its thinking takes room"
-            turns = sum(section.tokens for section in plan.sections if section.name == "turns")
+            turns = sum(section.tokens for section in plan.sections if section.name in ("turns", "message"))
             folded = (await desk.engine.store.states.head(await desk.branch())).covers_turn_seq > 0
             assert folded == (turns > plan.budget.fold_trigger)
             if folded:

@@ -18,6 +18,7 @@ from contextinfinity.cli.chat import chat
 from contextinfinity.cli.config import config
 from contextinfinity.cli.context import context
 from contextinfinity.cli.doctor import doctor
+from contextinfinity.cli.fold import fold
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.sessions import sessions, show
 from contextinfinity.errors import ContextInfinityError
@@ -26,7 +27,9 @@ from contextinfinity.errors import ContextInfinityError
 app = typer.Typer(
     name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-for command in (chat, ask, sessions, show, context, branches, switch, fork, rollback, pin, pins, unpin, config, doctor):
+TALKING = (chat, ask, sessions, show, context)
+LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
+for command in (*TALKING, *LINES, config, doctor):
     app.command()(command)
 
 

@@ -16,9 +16,9 @@ from contextinfinity.cli.options import Branch, Means, Model, Session, command
 from contextinfinity.errors import ContextInfinityError, InvalidInput
 
 if TYPE_CHECKING:
-    from contextinfinity.cli.working import Work
+    from contextinfinity.cli.working import Events, Work
     from contextinfinity.client.contract import How
-    from contextinfinity.domain.events import FinishedTurn
+    from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 
 PROMPT = "> "
 QUIT = "/quit"
@@ -40,7 +40,11 @@ def chat(means: Means, session: Session = "new", branch: Branch = None, model: M
         if on_terminal:
             talk.greet()
         try:
-            talk.go_on(_typed if on_terminal else _piped, quit_word=QUIT if on_terminal else None)
+            if on_terminal:
+                folds = work.each(work.client.folds.follow())
+                talk.go_on(lambda: _typed(folds), quit_word=QUIT)
+            else:
+                talk.go_on(_piped, quit_word=None)
         finally:
             if on_terminal:
                 talk.part()
@@ -139,16 +143,35 @@ class Chat:
         remark(str(error))
 
 
-def _typed() -> str | None:
-    """Read a line from the terminal, with the keys people expect."""
+def _typed(folds: Events[CompactionEvent]) -> str | None:
+    """Read a line from the terminal, with the keys people expect; first tell what was folded meanwhile."""
     import readline  # makes input() know arrows and history
+
+    from contextinfinity.cli.printing import remark
 
     readline.parse_and_bind("set enable-bracketed-paste on")  # what was pasted stays one message
     typer.echo(err=True)
+    notices = {event.branch_id: _notice(event) for event in folds.so_far()}
+    for notice in filter(None, notices.values()):
+        remark(notice)
     try:
         return input(PROMPT)
     except EOFError:
         return None
+
+
+def _notice(event: CompactionEvent) -> str | None:
+    """Say in words what happened to the word-for-word part; what came to nothing is passed over."""
+    from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
+
+    if isinstance(event, CompactionStarted):
+        return "(Older turns are being folded into the summary; go on.)"
+    if isinstance(event, CompactionFailed):
+        return f"(Folding failed and is tried again: {event.message})"
+    if isinstance(event, CompactionCompleted) and event.case != "none":
+        tokens = f"{event.tokens_before} → {event.tokens_after} tokens"
+        return f"(Turns 1 to {event.covers_turn_seq} are in the summary now, {tokens}; `cix fold --undo` undoes it.)"
+    return None
 
 
 def _piped() -> str | None:

@@ -124,6 +124,14 @@ class Events(Generic[T]):
             raise told.error
         raise StopIteration
 
+    def so_far(self) -> Iterator[T]:
+        """Give what has come and was not given yet, without waiting."""
+        while not self._told.empty():
+            if isinstance(told := self._told.get(), _End):
+                return self._told.put(told)
+            yield told
+        return None
+
     async def _listen(self, events: AsyncIterator[T]) -> None:
         try:
             async for event in events:

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Protocol, Self, Unpack
 
-from contextinfinity.client.values import Conversation, Pins, ShownBranch, ShownThread
-from contextinfinity.domain.events import FinishedTurn
+from contextinfinity.client.values import Conversation, Pins, ShownBranch, ShownFold, ShownThread
+from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import NewSession, Owner
@@ -24,7 +24,7 @@ from contextinfinity.engine.engine import Content, How
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.watch import Stamped
 
-__all__ = ["LOCAL", "Client", "Content", "Conversations", "How", "PinnedFacts", "Stamped", "Threads"]
+__all__ = ["LOCAL", "Client", "Content", "Conversations", "Folds", "How", "PinnedFacts", "Stamped", "Threads"]
 
 LOCAL = Owner()
 """Whoever sits at this machine."""
@@ -143,12 +143,32 @@ class PinnedFacts(Protocol):
         ...
 
 
+class Folds(Protocol):
+    """Old turns in the summary, visibly: what leaves the word-for-word part can be looked at first, and undone."""
+
+    async def fold(self, thread_id: str, *, preview: bool = False, branch_id: BranchId | None = None) -> ShownFold:
+        """Fold now what would fold some day; ``preview``: show it, keep it for the next ``fold``, change nothing.
+
+        Case ``none`` when nothing can leave yet.
+        """
+        ...
+
+    async def undo(self, thread_id: str, *, branch_id: BranchId | None = None) -> ShownFold:
+        """Go back to the summary before the last fold. ``Refused`` when nothing is folded."""
+        ...
+
+    def follow(self) -> AsyncIterator[CompactionEvent]:
+        """Hear of folds as they go on, from now on."""
+        ...
+
+
 class Client(Protocol):
     """All of it. Use it with ``async with``, or close it yourself."""
 
     conversations: Conversations
     threads: Threads
     pins: PinnedFacts
+    folds: Folds
 
     async def __aenter__(self) -> Self:
         """Begin."""

@@ -11,6 +11,7 @@ from contextinfinity.client.contract import (
     LOCAL,
     Content,
     Conversations,
+    Folds,
     How,
     PinnedFacts,
     Stamped,
@@ -21,13 +22,16 @@ from contextinfinity.client.values import (
     Conversation,
     Pins,
     ShownBranch,
+    ShownFold,
     ShownThread,
     shown_branch,
+    shown_fold,
     shown_pins,
+    shown_summary,
     shown_thread,
     shown_turn,
 )
-from contextinfinity.domain.events import FinishedTurn
+from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, is_id
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
@@ -45,12 +49,14 @@ class LocalClient:
     conversations: Conversations
     threads: Threads
     pins: PinnedFacts
+    folds: Folds
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.conversations = LocalConversations(engine)
         self.threads = LocalThreads(engine)
         self.pins = LocalPins(engine)
+        self.folds = LocalFolds(engine)
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
@@ -232,3 +238,31 @@ class LocalPins:
 
     async def _branch(self, thread_id: str, branch_id: BranchId | None) -> BranchId:
         return await self._engine.branch_of(await self._engine.session(thread_id), branch_id)
+
+
+class LocalFolds:
+    """``Folds`` of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def fold(self, thread_id: str, *, preview: bool = False, branch_id: BranchId | None = None) -> ShownFold:
+        """Fold now, or show what that would do."""
+        session = await self._engine.session(thread_id)
+        branch = await self._engine.branch_of(session, branch_id)
+        work = self._engine.preview_fold if preview else self._engine.fold
+        made = await work(session.id, branch_id=branch)
+        if made is None:
+            return shown_summary(await self._engine.store.states.head(branch), branch)
+        return shown_fold(made, session.id, committed=not preview)
+
+    async def undo(self, thread_id: str, *, branch_id: BranchId | None = None) -> ShownFold:
+        """Go back to the summary before the last fold."""
+        session = await self._engine.session(thread_id)
+        branch = await self._engine.branch_of(session, branch_id)
+        before = await self._engine.store.states.head(branch)
+        return shown_summary(await self._engine.unfold(session.id, branch_id=branch), branch, before=before)
+
+    def follow(self) -> AsyncIterator[CompactionEvent]:
+        """Hear of folds as they go on."""
+        return self._engine.compactions()

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Literal
 
 from msgspec import Struct
 
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId
 from contextinfinity.domain.session import Branch, Session
-from contextinfinity.domain.state import State
+from contextinfinity.domain.state import FoldCase, State
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnOutcome, Usage
+from contextinfinity.engine.folding import Fold
 
 
 class ShownTurn(Struct, frozen=True, kw_only=True):
@@ -87,6 +89,29 @@ class Pins(Struct, frozen=True, kw_only=True):
     pins: tuple[Pin, ...]
 
 
+class ShownFold(Struct, frozen=True, kw_only=True):
+    """A fold: previewed, made (``committed``) or undone (case ``unfold``); in case ``none`` there was nothing to fold.
+
+    The summary stands for the turns up to ``covers_turn_seq``, before it up to ``covered``. ``leaves`` and ``stays``
+    tell the newest of the turns that leave the word-for-word part and of those that stay, a line each.
+    """
+
+    thread_id: SessionId
+    branch_id: BranchId
+    case: FoldCase | Literal["none", "unfold"]
+    committed: bool
+    covers_turn_seq: int
+    covered: int
+    summary: str
+    summary_before: str
+    tokens_before: int = 0
+    tokens_after: int = 0
+    by: str = ""
+    boundary_reason: str = ""
+    leaves: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()
+
+
 def shown_turn(turn: Turn) -> ShownTurn:
     """Show a turn, running or over."""
     answer = turn.text
@@ -143,3 +168,39 @@ def shown_pins(state: State, branch_id: BranchId) -> Pins:
     """Show the facts pinned in a state that is the head of ``branch_id``."""
     pins = tuple(Pin(n=number, fact=fact) for number, fact in enumerate(state.pinned_facts, start=1))
     return Pins(thread_id=state.session_id, branch_id=branch_id, pins=pins)
+
+
+def shown_fold(fold: Fold, thread_id: SessionId, *, committed: bool) -> ShownFold:
+    """Show a fold that could be made, or was."""
+    made = fold.candidate
+    return ShownFold(
+        thread_id=thread_id,
+        branch_id=made.branch_id,
+        case=made.case,
+        committed=committed,
+        covers_turn_seq=made.covers_turn_seq,
+        covered=made.base_covers,
+        summary=made.summary,
+        summary_before=fold.summary_before,
+        tokens_before=made.tokens_before,
+        tokens_after=made.tokens_after,
+        by=made.by,
+        boundary_reason=made.boundary_reason,
+        leaves=fold.leaves,
+        stays=fold.stays,
+    )
+
+
+def shown_summary(state: State, branch_id: BranchId, *, before: State | None = None) -> ShownFold:
+    """Show the summary of a branch: as it is where nothing can be folded, or as it is again (``before``: it was)."""
+    was = before or state
+    return ShownFold(
+        thread_id=state.session_id,
+        branch_id=branch_id,
+        case="none" if before is None else "unfold",
+        committed=before is not None,
+        covers_turn_seq=state.covers_turn_seq,
+        covered=was.covers_turn_seq,
+        summary=state.summary,
+        summary_before=was.summary,
+    )

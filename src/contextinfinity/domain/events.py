@@ -1,17 +1,19 @@
 """What a caller hears while a turn is answered, in order.
 
-The first event is always ``TurnStarted`` and the last ``TurnDone``. Each has the name the doors use.
+The first event is always ``TurnStarted`` and the last ``TurnDone``. Each has the name the doors use. Folding goes on
+behind the answers and has events of its own.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId
 from contextinfinity.domain.message import Json
+from contextinfinity.domain.state import FoldCase
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
 
 
@@ -107,3 +109,32 @@ class TurnFailed(Struct, frozen=True, kw_only=True, tag="error"):
 Event: TypeAlias = (
     TurnStarted | StepStarted | Delta | Durability | ToolCalled | Retrying | Clarification | TurnDone | TurnFailed
 )
+
+
+class CompactionStarted(Struct, frozen=True, kw_only=True, tag="compaction_start"):
+    """Old turns are being folded into the summary; talking goes on."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+
+
+class CompactionCompleted(Struct, frozen=True, kw_only=True, tag="compaction_complete"):
+    """The summary stands for the turns up to ``covers_turn_seq``; in case ``none`` everything is as it was."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    case: FoldCase | Literal["none"]
+    covers_turn_seq: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+class CompactionFailed(Struct, frozen=True, kw_only=True, tag="compaction_error"):
+    """Folding failed; it is tried again, and nothing was changed."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    message: str
+
+
+CompactionEvent: TypeAlias = CompactionStarted | CompactionCompleted | CompactionFailed

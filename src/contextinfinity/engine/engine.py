@@ -13,14 +13,16 @@ from typing import TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
 
-from contextinfinity.domain.events import Event, FinishedTurn, TurnDone, TurnStarted
+from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
 from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
+from contextinfinity.engine import folding
 from contextinfinity.engine.explain import Explained, explain
+from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.lifecycle import Lifecycle
 from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.recall import budget_of
@@ -162,19 +164,19 @@ class Engine(Lifecycle):
         self, thread_id: str, *, at: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> Branch:
         """Start a new branch from one that is there (none named: the active one); the active one stays."""
-        branch = await self.branch_of(await self.session(thread_id), branch_id)
+        branch = await self._branch(thread_id, branch_id)
         return await self.store.branches.fork(branch, at=at, state=state)
 
     async def rollback(
         self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> Branch:
         """Go back to a turn or a state on a new branch, and make it the active one."""
-        branch = await self.branch_of(await self.session(thread_id), branch_id)
+        branch = await self._branch(thread_id, branch_id)
         return await self.store.branches.rollback(branch, to=to, state=state)
 
     async def pin(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> State:
         """Keep a fact in every prompt, word for word; refused beyond ``budget.pins_limit_tokens``."""
-        branch = await self.branch_of(await self.session(thread_id), branch_id)
+        branch = await self._branch(thread_id, branch_id)
         pinned = (await self.store.states.head(branch)).pinned_facts
         model = self.models.named(None)
         check_pins_limit(pinned, fact, model.counter, budget_of(self._parts, model).pins)
@@ -182,7 +184,30 @@ class Engine(Lifecycle):
 
     async def unpin(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> State:
         """Let go of the fact of that number."""
-        return await self.store.states.unpin(await self.branch_of(await self.session(thread_id), branch_id), number)
+        return await self.store.states.unpin(await self._branch(thread_id, branch_id), number)
+
+    # --- folding ---
+
+    async def fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
+        """Fold now what would fold some day, as it was previewed if it was; None: nothing can leave yet."""
+        return await folding.fold(self._parts, await self._branch(thread_id, branch_id), insist=True)
+
+    async def preview_fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
+        """Work out what a fold would do, and keep it for ``fold``; nothing else changes."""
+        return await folding.preview(self._parts, await self._branch(thread_id, branch_id))
+
+    async def unfold(self, thread_id: str, *, branch_id: BranchId | None = None) -> State:
+        """Undo the last fold; none follows by itself until the branch has grown by another trigger."""
+        return await folding.undo(self._parts, await self._branch(thread_id, branch_id))
+
+    def compactions(self) -> AsyncIterator[CompactionEvent]:
+        """Follow what this process folds, from now on."""
+        return self._parts.folds.follow()
+
+    # --- finding ---
+
+    async def _branch(self, thread_id: str, branch_id: BranchId | None) -> BranchId:
+        return await self.branch_of(await self.session(thread_id), branch_id)
 
     async def session(self, thread_id: str, owner: Owner | None = None) -> Session:
         """Find a thread by our id, or by its owner's own."""

@@ -1,84 +1,228 @@
 """Folding: old turns leave the word-for-word part of the prompt, and the summary covers them from then on.
 
-For now a turn is summarised by a line: its first words and those of its answer. The newest lines stay, as far as the
-summary's share of the window allows.
+    weigh      the newest turns are read back until they fill the trigger, or all there are
+    cut        the window, the floors, and where a new topic begins (``compaction.policy``)
+    summarise  what leaves goes to the librarian a page at a time, however long the branch is
+    commit     compare-and-set: turns and pins that came meanwhile stay, another fold wins (TX-B)
+
+A candidate is all that is known before the commit; a preview keeps it, and folding then commits that one. Undoing is
+a new state, and holds folding until the branch has grown by another trigger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import logging
 
-from contextinfinity.domain.ids import BranchId
-from contextinfinity.domain.message import ToolResultBlock
-from contextinfinity.domain.state import State, StateDraft
-from contextinfinity.domain.turn import Turn
-from contextinfinity.engine.parts import Model, Parts
-from contextinfinity.engine.recall import budget_of, read_back
+import msgspec
+
+from contextinfinity.compaction.boundary import TopicBoundary
+from contextinfinity.compaction.policy import CONFIDENT, choose_cut, is_due, pays
+from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
+from contextinfinity.domain.ids import BranchId, SessionId, now
+from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft
+from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.weighing import PAGE, Here, leaving, look, said
+from contextinfinity.errors import HeadMoved, Refused
+from contextinfinity.librarian.contract import Summary, Task
+from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.prompt.cutting import line
-from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.redact import Redactor, redact_turns
-from contextinfinity.prompt.sections import Shown, shown_turns
 
-FLOOR = 2
-"""The last exchanges that a fold always leaves."""
+log = logging.getLogger(__name__)
+
+NEAR = 8
+"""How many pages a model is asked to summarise; of a longer backlog what lies further back is told by rule."""
+LISTED = 20
+"""How many of the turns that leave, and of those that stay, a preview lists."""
 
 
-async def fold(parts: Parts, branch_id: BranchId) -> State | None:
-    """Fold a branch, if that is due and pays; gives the new state."""
-    head = await parts.store.states.head(branch_id)
-    turns = await read_back(parts, branch_id, after=head.covers_turn_seq, before=head.turn_seq + 1)
-    if len(turns) <= FLOOR:
+class Fold(msgspec.Struct, frozen=True, kw_only=True):
+    """A fold that could be made, or was: the candidate, the summary before it, what leaves and stays, a line a turn."""
+
+    candidate: FoldCandidate
+    summary_before: str = ""
+    leaves: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()
+
+
+async def fold(parts: Parts, branch_id: BranchId, *, insist: bool = False) -> Fold | None:
+    """Fold a branch if that is due and pays; ``insist``: whenever anything can leave, and as previewed."""
+    here = await look(parts, branch_id)
+    if here is None or not (insist or await is_time(here)):
         return None
-    model = model_of(parts, turns[-1])
-    budget = budget_of(parts, model)
-    measure = Measure(model.counter)
-    shown = hidden(shown_turns(turns[:-1], turns[-1]), parts.setup.redactor)
-    costs = [measure.messages(each.messages) for each in shown]
-    if sum(costs) <= budget.fold_trigger:
-        return None
-    place = where_to_cut(turns, costs, budget.verbatim_window)
-    if sum(costs[:place]) < budget.fold_trigger // 4:
-        return None
-    summary = summarised(head.summary, shown[:place], measure, budget.summary)
-    draft = StateDraft(
+    thread_id = here.head.session_id
+    parts.folds.tell(CompactionStarted(thread_id=thread_id, branch_id=branch_id))
+    try:
+        made = (await proposed(here) if insist else None) or await work_out(here, insist=insist)
+        state = None if made is None else await commit(parts, made.candidate)
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        parts.folds.tell(CompactionFailed(thread_id=thread_id, branch_id=branch_id, message=message))
+        raise
+    made = None if state is None else made
+    parts.folds.tell(completed(thread_id, branch_id, made))
+    return made
+
+
+def completed(thread_id: SessionId, branch_id: BranchId, made: Fold | None) -> CompactionCompleted:
+    """Say what came of a fold."""
+    if made is None:
+        return CompactionCompleted(thread_id=thread_id, branch_id=branch_id, case="none")
+    return CompactionCompleted(
+        thread_id=thread_id,
         branch_id=branch_id,
-        reason="fold",
-        summary=summary,
-        covers_turn_seq=turns[place - 1].turn_seq,
-        token_count_est=measure.text(summary),
+        case=made.candidate.case,
+        covers_turn_seq=made.candidate.covers_turn_seq,
+        tokens_before=made.candidate.tokens_before,
+        tokens_after=made.candidate.tokens_after,
     )
-    return await parts.store.states.commit(draft, expected_head=head.id)
 
 
-def hidden(shown: tuple[Shown, ...], redactor: Redactor | None) -> tuple[Shown, ...]:
-    """Black out before anything is shortened: half a secret is one that no pattern finds."""
-    return shown if redactor is None else redact_turns(shown, redactor)
+async def preview(parts: Parts, branch_id: BranchId) -> Fold | None:
+    """Work out what a fold would do, and keep it: folding then does just that."""
+    here = await look(parts, branch_id)
+    made = None if here is None else await work_out(here, insist=True)
+    if made is not None:
+        await parts.store.states.propose(made.candidate)
+    return made
 
 
-def model_of(parts: Parts, turn: Turn) -> Model:
-    """Find the model that answered a turn; the default one if it is gone."""
-    found = [m for m in parts.models.by_name.values() if (m.provider.name, m.model_id) == (turn.provider, turn.model)]
-    return found[0] if found else parts.models.named(None)
+async def proposed(here: Here) -> Fold | None:
+    """Give the fold that was previewed, if it still goes on from the summary there is."""
+    candidate = await here.parts.store.states.proposal(here.branch_id)
+    if candidate is None or not still_fits(candidate, here.head):
+        return None
+    return Fold(candidate=candidate, summary_before=here.head.summary)
 
 
-def where_to_cut(turns: Sequence[Turn], costs: Sequence[int], window: int) -> int:
-    """Count the turns that leave: the newest that fit the window stay, and never a result without its call."""
-    place, room = len(turns) - 1, window
-    while place > 0 and (room >= costs[place - 1] or len(turns) - place < FLOOR):
-        place -= 1
-        room -= costs[place]
-    while place > 0 and any(isinstance(block, ToolResultBlock) for block in turns[place].user_message.blocks):
-        place -= 1
-    return place
+async def is_time(here: Here) -> bool:
+    """Tell whether the word-for-word part is too long; after an undoing, whether it grew by as much since."""
+    if not is_due(here.pieces, here.limits):
+        return False
+    last = await here.parts.store.states.newest(here.branch_id, FOLDS)
+    held = last.turn_seq if last is not None and last.reason == "unfold" else 0
+    return is_due(here.pieces, here.limits, since=held)
 
 
-def summarised(summary: str, shown: Sequence[Shown], measure: Measure, most: int) -> str:
-    """Add a line for each turn; where that is too long the oldest go."""
-    lines = [*summary.splitlines(), *map(line, shown)]
-    kept: list[str] = []
-    for each in reversed(lines):
-        most -= measure.text(each) + 1
-        if most < 0:
-            break
-        kept.append(each)
-    return "\n".join(reversed(kept))
+async def work_out(here: Here, *, insist: bool) -> Fold | None:
+    """Find where to cut, and let the librarian summarise what leaves; None when that would not pay."""
+    boundary, topic = await topic_begins(here)
+    cut = choose_cut(here.pieces, here.limits, topic, most=here.committed)
+    if cut is None or not (insist or pays(here.pieces, cut, here.limits)):
+        return None
+    covers = here.turns[cut.leaves - 1].turn_seq
+    stays = sum(piece.tokens for piece in here.pieces[cut.leaves :])
+    over = boundary if cut.case == "truncate" else None
+    summary, left = await summarise(here, covers, over)
+    if not summary.text:  # the budget is too small for a word: what cannot be covered stays
+        return None
+    candidate = FoldCandidate(
+        branch_id=here.branch_id,
+        base_covers=here.head.covers_turn_seq,
+        base_summary=fingerprint(here.head.summary),
+        covers_turn_seq=covers,
+        summary=summary.text,
+        case=cut.case,
+        boundary_reason=over.boundary_reason if over else "",
+        tokens_before=here.measure.text(here.head.summary) + left + stays,
+        tokens_after=here.measure.text(summary.text) + stays,
+        created_at=now(),
+        by=summary.by,
+    )
+    return Fold(
+        candidate=candidate,
+        summary_before=here.head.summary,
+        leaves=tuple(map(line, here.shown[: cut.leaves][-LISTED:])),
+        stays=tuple(map(line, here.shown[cut.leaves :][-LISTED:])),
+    )
+
+
+async def topic_begins(here: Here) -> tuple[TopicBoundary, int | None]:
+    """Find the turn with which the newest topic begins; gives its place too, if it is sure enough to cut there."""
+    places, messages = [], []
+    for place, (turn, shown) in enumerate(zip(here.turns, here.shown, strict=True)):
+        for message in shown.messages:
+            if message.role in ("user", "assistant") and (content := message.rendered_text):
+                places.append(place)
+                messages.append({"role": message.role, "content": content, "created_at": turn.created_at})
+    found = await here.parts.setup.find_boundary(messages)
+    sure = found.boundary_index is not None and found.confidence >= CONFIDENT
+    return found, places[found.boundary_index] if found.boundary_index is not None and sure else None
+
+
+async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tuple[Summary, int]:
+    """Give the summary that covers the turns up to one, and what those that leave for it took.
+
+    ``over``: what they were about is over.
+    """
+    summary, left = Summary(text=here.head.summary), 0
+    known = {piece.turn_seq: piece.tokens for piece in here.pieces}
+    pages = -(-(covers - here.head.covers_turn_seq) // PAGE)
+    async for number, shown in leaving(here, covers):
+        task = Task(
+            summary=summary.text,
+            said=tuple(one for each in shown for one in said(each)),
+            budget=here.budget.summary,
+            pinned_facts=here.head.pinned_facts,
+            topic_is_over=over is not None,
+            topic=over.summary if over else "",
+        )
+        librarian = here.parts.setup.librarian if number >= pages - NEAR else OfflineLibrarian()
+        summary = await librarian.summarise(task, here.measure.text, here.pause)
+        for each in shown:
+            left += known.get(each.turn_seq) or here.measure.messages(each.messages)
+            await here.pause()
+        for problem in summary.problems:
+            log.warning("branch %s: the librarian had trouble: %s", here.branch_id, problem)
+    return summary, left
+
+
+async def commit(parts: Parts, candidate: FoldCandidate) -> State | None:
+    """Make a candidate the branch's summary; None when another fold, or an undoing, was first."""
+    draft = StateDraft(
+        branch_id=candidate.branch_id,
+        reason="fold",
+        summary=candidate.summary,
+        covers_turn_seq=candidate.covers_turn_seq,
+        token_count_est=candidate.tokens_after,
+    )
+    while True:
+        head = await parts.store.states.head(candidate.branch_id)
+        if not still_fits(candidate, head):
+            return None
+        try:
+            return await parts.store.states.commit(draft, expected_head=head.id)
+        except HeadMoved:  # a turn was committed, or a fact pinned: neither changes what the summary says
+            continue
+
+
+def still_fits(candidate: FoldCandidate, head: State) -> bool:
+    """Tell whether a candidate goes on from the summary there is."""
+    same = (candidate.base_covers, candidate.base_summary) == (head.covers_turn_seq, fingerprint(head.summary))
+    return same and candidate.covers_turn_seq <= head.turn_seq
+
+
+async def undo(parts: Parts, branch_id: BranchId) -> State:
+    """Go back to the summary before the last fold; what it covered stands word for word again."""
+    while True:
+        head = await parts.store.states.head(branch_id)
+        fold = await parts.store.states.newest(branch_id, {"fold"}, covers=head.covers_turn_seq)
+        before = await parts.store.states.get(fold.parent_id) if fold is not None and fold.parent_id else None
+        if before is None or head.covers_turn_seq == 0:
+            raise Refused("Nothing is folded on this branch.", hint="`cix show` shows the conversation as it is.")
+        draft = StateDraft(
+            branch_id=branch_id,
+            reason="unfold",
+            summary=before.summary,
+            covers_turn_seq=before.covers_turn_seq,
+            token_count_est=before.token_count_est,
+        )
+        try:
+            return await parts.store.states.commit(draft, expected_head=head.id)
+        except HeadMoved:
+            continue
+
+
+def fingerprint(summary: str) -> str:
+    """Name a summary by its content."""
+    return hashlib.sha256(summary.encode()).hexdigest()

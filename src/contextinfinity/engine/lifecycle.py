@@ -99,6 +99,7 @@ class Lifecycle:
             setup=self.setup,
             worker=worker,
             texts=Texts(self.store.contents),
+            running=self._running,
         )
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self._parts))
         self.afterwards.start()

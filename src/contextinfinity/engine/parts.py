@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeAlias
 
 from msgspec import Struct
 
+from contextinfinity.compaction.boundary import TopicBoundary, find_topic_boundary
+from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import ChunkId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Plan
@@ -21,6 +25,8 @@ from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
+from contextinfinity.librarian.contract import Librarian
+from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import Redactor
 from contextinfinity.prompt.sections import Artifact
@@ -32,6 +38,8 @@ from contextinfinity.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
 
+MOST_UNHEARD = 100
+"""How many events are kept for one who follows and is slow."""
 THINKING_TOKENS = 25_000
 """The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
 
@@ -135,6 +143,33 @@ class News:
         self._next = asyncio.Event()
 
 
+class Broadcast:
+    """Tells whoever follows what happens with folds; who does not keep up misses the oldest."""
+
+    def __init__(self) -> None:
+        self._followers: list[deque[CompactionEvent]] = []
+        self._news = News()
+
+    def tell(self, event: CompactionEvent) -> None:
+        """Tell all who follow."""
+        for follower in self._followers:
+            follower.append(event)
+        self._news.tell()
+
+    async def follow(self) -> AsyncIterator[CompactionEvent]:
+        """Give what happens from now on."""
+        heard = deque[CompactionEvent](maxlen=MOST_UNHEARD)
+        self._followers.append(heard)
+        try:
+            while True:
+                news = self._news.listen()
+                while heard:
+                    yield heard.popleft()
+                await news.wait()
+        finally:
+            self._followers.remove(heard)
+
+
 class Running:
     """A turn that is being answered in this process, as its watchers see it."""
 
@@ -162,6 +197,15 @@ class Running:
         self.news.tell()
 
 
+FindBoundary: TypeAlias = Callable[[Sequence[Mapping[str, object]]], Awaitable[TopicBoundary]]
+"""Finds where the newest topic of a conversation begins, from messages with role, content and created_at."""
+
+
+async def boundary_offline(messages: Sequence[Mapping[str, object]]) -> TopicBoundary:
+    """Find it without a model, and without holding up the answers."""
+    return await asyncio.to_thread(find_topic_boundary, messages)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """How an engine is set up beside its ledger and its models."""
@@ -172,6 +216,12 @@ class Setup:
     redactor: Redactor | None = None
     folds: bool = True
     """Whether old turns are folded into the summary."""
+    fold_pause: timedelta = timedelta(milliseconds=500)
+    """How long after an answer that begins."""
+    min_exchanges: int = 2
+    """The last exchanges that a fold leaves."""
+    librarian: Librarian = field(default_factory=OfflineLibrarian)
+    find_boundary: FindBoundary = boundary_offline
     keep_journals: timedelta = timedelta(hours=1)
 
 
@@ -185,9 +235,13 @@ class Parts:
     worker: WorkerId
     texts: Texts
     setup: Setup = field(default_factory=Setup)
+    running: Mapping[TurnId, Running] = field(default_factory=dict)
+    """The turns that are being answered here."""
     taken_over: dict[TurnId, None] = field(default_factory=dict)
     """Turns of dead workers that are ours now and not brought to an end yet, oldest first."""
     branches: News = field(default_factory=News)
     """Told whenever a turn ends: a branch may be free."""
+    folds: Broadcast = field(default_factory=Broadcast)
+    """Told of folding, as it goes on."""
     look_seconds: float = 0.05
     """How often to look for what other processes do."""

@@ -8,6 +8,7 @@ made final (TX-A).
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -64,6 +65,9 @@ async def respond(parts: Parts, running: Running, model: Model, recalled: Recall
     while True:
         reason = recalled.reason if not running.steps else None
         assembled = put_together(recalled, sections, limit, reason)
+        if not running.steps and await in_emergency(parts, running, assembled):
+            recalled = with_fewer_turns(recalled)
+            assembled = put_together(recalled, sections, limit, reason)
         heard = await ask(parts, running, model, assembled, closes, inputs)
         model.learn(assembled.plan, heard.finished)
         if rejections < SIZE_RETRIES and too_large(heard):
@@ -89,6 +93,22 @@ def put_together(recalled: Recalled, sections: Sections, limit: int, reason: str
     return replace(assembled, plan=replace(assembled.plan, front=recalled.front, left_out=left_out))
 
 
+async def in_emergency(parts: Parts, running: Running, assembled: Assembled) -> bool:
+    """Tell whether the earlier turns are over twice the trigger because folding them failed."""
+    budget = assembled.plan.budget
+    turns = sum(section.tokens for section in assembled.plan.sections if section.name == "turns")
+    if budget is None or turns <= 2 * budget.fold_trigger or not parts.setup.folds:
+        return False
+    jobs = await parts.store.jobs.list(branch_id=running.turn.branch_id)
+    return any(job.job_type == "fold_branch" and job.last_error is not None for job in jobs)
+
+
+def with_fewer_turns(recalled: Recalled) -> Recalled:
+    """Let the earlier turns take no more than twice the trigger: the oldest of them stand as lines."""
+    most = 2 * recalled.frame.budget.fold_trigger
+    return dataclasses.replace(recalled, frame=replace(recalled.frame, most_turns=most))
+
+
 async def fold_if_due(parts: Parts, running: Running, assembled: Assembled) -> None:
     """Ask for a fold once the word-for-word part is too long, or had to be shortened; never in the answer's way."""
     plan = assembled.plan
@@ -96,7 +116,7 @@ async def fold_if_due(parts: Parts, running: Running, assembled: Assembled) -> N
     due = plan.budget is not None and verbatim > plan.budget.fold_trigger
     if due or (plan.shrunk is not None and plan.shrunk.touches_front):
         with suppress(LedgerError):
-            await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id)
+            await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=parts.setup.fold_pause)
 
 
 def too_large(heard: Heard) -> bool:

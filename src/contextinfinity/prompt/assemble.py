@@ -20,7 +20,7 @@ from contextinfinity.prompt.layout import lay_out, markers, pins_text
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import Redactor, Span, redact
 from contextinfinity.prompt.sections import Sections
-from contextinfinity.prompt.shrink import describe, shrink
+from contextinfinity.prompt.shrink import describe, shrink, truncate
 
 
 class Assembled(Struct, frozen=True, kw_only=True):
@@ -42,6 +42,8 @@ class Frame(Struct, frozen=True, kw_only=True):
     budget: Budget
     abilities: Abilities
     redactor: Redactor | None = None
+    most_turns: int | None = None
+    """What the earlier turns may take in all, where folding has failed."""
 
 
 def assemble(
@@ -52,15 +54,11 @@ def assemble(
     limit = frame.budget.input_limit if limit is None else limit
     explicit = sections.contextualised  # as it was made; the spans say what of it was hidden
     sections, spans = redact(sections, frame.redactor) if frame.redactor else (sections, ())
-    counted = measure.sections(sections)
-    shrunk = (
-        shrink(sections, measure, limit, frame.budget.input_limit)
-        if sum(section.tokens for section in counted) > limit
-        else None
-    )
-    if shrunk is None:
-        shown = sections
-    else:
+    shrunk = None if frame.most_turns is None else truncate(sections, measure, frame.most_turns)
+    shown = cut(sections, shrunk) if shrunk else sections
+    counted = measure.sections(shown)
+    if sum(section.tokens for section in counted) > limit:
+        shrunk = shrink(sections, measure, limit, frame.budget.input_limit, shrunk)
         shown = cut(sections, shrunk)
         counted = measure.sections(shown)
     prompt = lay_out(shown, with_tools=frame.abilities.tools)

@@ -50,22 +50,37 @@ NEARLY = 64
 """Tokens by which the savings of a cut may be guessed too low; borders and rounding make one more with each cut."""
 
 
-def shrink(sections: Sections, measure: Measure, limit: int, window: int = LARGE) -> Shrunk:
+def shrink(
+    sections: Sections, measure: Measure, limit: int, window: int = LARGE, start: Shrunk | None = None
+) -> Shrunk:
     """Find the first cuts with which a prompt fits; the same input always gives the same.
 
-    ``window`` is what the model takes at most; of one that is small less than usual stays of a long text.
+    ``window`` is what the model takes at most; of one that is small less than usual stays of a long text. ``start``
+    was cut before.
     """
-    total = measure.total(sections)
-    for unsure, (shrunk, saved) in enumerate(_cuts(sections, measure, window), start=NEARLY):
+    total = measure.total(cut(sections, start) if start else sections)
+    for unsure, (shrunk, saved) in enumerate(_cuts(sections, measure, window, start or Shrunk()), start=NEARLY):
         if total - saved - unsure <= limit and measure.total(cut(sections, shrunk)) <= limit:
             return shrunk
     raise _too_large(sections, measure, limit)
 
 
-def _cuts(sections: Sections, measure: Measure, window: int) -> Iterator[tuple[Shrunk, int]]:
+def truncate(sections: Sections, measure: Measure, most: int) -> Shrunk | None:
+    """Make lines of the oldest exchanges until the others take no more than ``most``: what is left when folds fail."""
+    costs = [(shown.turn_seq, measure.messages(shown.messages)) for shown in sections.turns]
+    left, place, shrunk = sum(tokens for _, tokens in costs), 0, None
+    for shrunk, _ in _fewer_turns(sections, measure, Shrunk()) if left > most else ():
+        while place < len(costs) and costs[place][0] <= shrunk.lines_to:
+            left, place = left - costs[place][1], place + 1
+        if left <= most:
+            break
+    return shrunk
+
+
+def _cuts(sections: Sections, measure: Measure, window: int, start: Shrunk) -> Iterator[tuple[Shrunk, int]]:
     """Give ever deeper cuts, each with about what it saves in all."""
     ends = None if window >= LARGE else (window // 4, window // 8)
-    shrunk, rounds = Shrunk(thinking=False, ends=ends), sections.rounds
+    shrunk, rounds = replace(start, thinking=False, ends=ends), sections.rounds
     saved = measure.messages(rounds) - measure.messages([*map(without_thinking, rounds)])
     if saved:
         yield shrunk, saved
@@ -90,7 +105,7 @@ def _shorter_texts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iter
     trimmed: tuple[int, ...] = ()
     ends = shrunk.ends or ENDS
     long = LONG if shrunk.ends is None else shrunk.ends[0]
-    for shown in (*sections.turns, running_turn(sections)):
+    for shown in (*_whole(sections, shrunk), running_turn(sections)):
         for place, block, role in _texts(shown, sections):
             tokens = measure.message(Message(role=role, blocks=(block,)))
             saved = tokens - measure.message(Message(role=role, blocks=(trim(block, ends),))) if tokens > long else 0
@@ -116,7 +131,7 @@ def _fewer_turns(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterat
     here = Shown(turn_seq=sections.turn_seq, messages=(current_message(sections),))
     cuts = Cuts(set(places_of(shrunk)), shrunk.ends or ENDS)
     waiting, chained = 0, list[tuple[int, int]]()
-    for shown, following in pairwise([*sections.turns, here]):
+    for shown, following in pairwise([*_whole(sections, shrunk), here]):
         saved = measure.messages(cuts.trimmed(shown).messages) - measure.text(line(shown))
         waiting += saved
         chained.append((shown.turn_seq, saved))
@@ -126,6 +141,11 @@ def _fewer_turns(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterat
             chained.clear()
     for seq, saved in chained:
         yield (shrunk := _with_lines(shrunk, seq)), saved
+
+
+def _whole(sections: Sections, shrunk: Shrunk) -> tuple[Shown, ...]:
+    """Give the turns that do not stand as lines yet."""
+    return tuple(shown for shown in sections.turns if shown.turn_seq > shrunk.lines_to)
 
 
 def _with_lines(shrunk: Shrunk, last: int) -> Shrunk:

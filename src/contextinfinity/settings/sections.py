@@ -162,6 +162,9 @@ class Librarian(Struct, frozen=True, kw_only=True):
     """Who writes the summaries."""
 
     model: Annotated[HelperModel, Meta(description="The model that writes summaries.")] = OFFLINE
+    timeout_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="How long it, or the model that finds topics, may take for one answer.")
+    ] = 60.0
 
 
 class Rewriter(Struct, frozen=True, kw_only=True):

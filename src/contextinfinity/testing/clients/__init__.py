@@ -15,14 +15,23 @@ promises need. They need pytest with pytest-asyncio in auto mode, and see the cl
 from __future__ import annotations
 
 from contextinfinity.testing.clients.branches import BranchPromises
+from contextinfinity.testing.clients.folds import FoldPromises
 from contextinfinity.testing.clients.models import suite_settings
 from contextinfinity.testing.clients.pins import PinPromises
 from contextinfinity.testing.clients.talking import TalkPromises
 from contextinfinity.testing.clients.threads import ThreadPromises
 
 
-class ClientSuite(TalkPromises, ThreadPromises, BranchPromises, PinPromises):
+class ClientSuite(TalkPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises):
     """Every promise of the contract. Give it a ``client`` fixture on an empty ledger with ``suite_settings``."""
 
 
-__all__ = ["BranchPromises", "ClientSuite", "PinPromises", "TalkPromises", "ThreadPromises", "suite_settings"]
+__all__ = [
+    "BranchPromises",
+    "ClientSuite",
+    "FoldPromises",
+    "PinPromises",
+    "TalkPromises",
+    "ThreadPromises",
+    "suite_settings",
+]

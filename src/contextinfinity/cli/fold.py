@@ -1,0 +1,77 @@
+"""``cix fold``: old turns into the summary, to be looked at first and undone at will."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contextinfinity.cli.options import Branch, Means, Thread, command
+from contextinfinity.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from contextinfinity.client.values import ShownFold
+
+Preview = Annotated[bool, typer.Option("--preview", help="Show what would leave and what would stay; change nothing.")]
+Undo = Annotated[bool, typer.Option("--undo", help="Go back to the summary before the last fold.")]
+
+
+@command
+def fold(means: Means, thread: Thread, preview: Preview = False, undo: Undo = False, branch: Branch = None) -> None:
+    """Fold old turns into the summary now, as previewed if they were; nothing said is lost."""
+    from contextinfinity.cli.places import place
+    from contextinfinity.cli.printing import print_json
+    from contextinfinity.cli.working import working
+
+    if preview and undo:
+        raise InvalidInput("--preview and --undo ask for two things.", hint="Give one of them.")
+    with working(means) as work:
+        thread_id, branch_id = place(work, means, thread, branch)
+        folds = work.client.folds
+        doing = (
+            folds.undo(thread_id, branch_id=branch_id)
+            if undo
+            else folds.fold(thread_id, preview=preview, branch_id=branch_id)
+        )
+        shown = work.do(doing)
+    if means.as_json:
+        print_json(shown)
+    else:
+        _print(shown)
+
+
+def _print(shown: ShownFold) -> None:
+    from contextinfinity.cli.printing import remark, tame
+
+    if shown.case == "none":
+        return remark("Nothing to fold: all that is not in the summary yet is to stay word for word.")
+    for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays), *_difference(shown)):
+        typer.echo(tame(line))
+    return remark(_told(shown))
+
+
+def _turns(verb: str, lines: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{verb}  {line}" for line in lines)
+
+
+def _difference(shown: ShownFold) -> list[str]:
+    """Show how the summary changes, line by line."""
+    from difflib import ndiff
+
+    lines = ndiff(shown.summary_before.splitlines(), shown.summary.splitlines())
+    return [f"summary {line}" for line in lines if not line.startswith("?")]
+
+
+def _told(shown: ShownFold) -> str:
+    if shown.case == "unfold":
+        return (
+            f"Undone: turns {shown.covers_turn_seq + 1} to {shown.covered} stand word for word again. "
+            "The next fold waits until as much again was said."
+        )
+    verb = "stands" if shown.committed else "would stand"
+    why = f", because a new topic begins there ({shown.boundary_reason})" if shown.case == "truncate" else ""
+    after = "`cix fold --undo` undoes it." if shown.committed else "`cix fold` does just this."
+    return (
+        f"The summary {verb} for turns 1 to {shown.covers_turn_seq}{why}: {shown.tokens_before} → "
+        f"{shown.tokens_after} tokens, written {'offline' if shown.by == 'offline' else 'by ' + shown.by}. {after}"
+    )

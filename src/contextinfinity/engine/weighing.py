@@ -1,0 +1,156 @@
+"""A branch on the scales: its newest turns as the model reads them, and what each takes.
+
+Folding goes on behind the answers and keeps out of their way: it works in moments and rests in between. A branch is
+read a page at a time, however long it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import msgspec
+
+from contextinfinity.compaction.policy import Limits, Piece, is_due
+from contextinfinity.domain.ids import BranchId
+from contextinfinity.domain.message import Message, Role, TextBlock, ToolResultBlock, ToolUseBlock
+from contextinfinity.domain.plan import Budget
+from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import Turn
+from contextinfinity.engine.parts import Model, Parts
+from contextinfinity.engine.recall import UNFINISHED, budget_of
+from contextinfinity.librarian.contract import Pause, Said
+from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.redact import redact_turns
+from contextinfinity.prompt.render import render_turn
+from contextinfinity.prompt.sections import Shown
+
+MOMENT, RESTS, LONGEST_REST = 0.001, 4, 0.02
+"""After how many seconds of work a fold rests, how many times as long, and for how long at most."""
+MOST_WAITING = 20
+"""More turns than can be waiting or running on a branch."""
+PAGE = 50
+"""How many turns are read, weighed and summarised at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here:
+    """A branch as it stands and what it is weighed with; of its turns the newest, and what each takes."""
+
+    parts: Parts
+    branch_id: BranchId
+    head: State
+    measure: Measure
+    budget: Budget
+    pause: Pause
+    turns: list[Turn] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def committed(self) -> int:
+        """How many of the turns the head counts past: no others can leave yet."""
+        return sum(turn.turn_seq <= self.head.turn_seq for turn in self.turns)
+
+    @property
+    def limits(self) -> Limits:
+        """What decides when it folds and where."""
+        floor = self.parts.setup.min_exchanges
+        return Limits(trigger=self.budget.fold_trigger, window=self.budget.verbatim_window, exchanges=floor)
+
+
+async def look(parts: Parts, branch_id: BranchId) -> Here | None:
+    """Read back the newest turns until they are more than the trigger, or all there are; None: there are none."""
+    head = await parts.store.states.head(branch_id)
+    newest = [
+        turn for turn in await parts.store.turns.history(branch_id, limit=MOST_WAITING) if turn.phase not in UNFINISHED
+    ]
+    if not newest or newest[-1].turn_seq <= head.covers_turn_seq:
+        return None
+    model, before = model_of(parts, newest[-1]), newest[-1].turn_seq + 1
+    measure, budget = Measure(model.counter), budget_of(parts, model)
+    here = Here(parts=parts, branch_id=branch_id, head=head, measure=measure, budget=budget, pause=Breath(parts).take)
+    while before - 1 > head.covers_turn_seq and not is_due(here.pieces, here.limits):
+        count = min(PAGE, before - 1 - head.covers_turn_seq)
+        page = await parts.store.turns.history(branch_id, limit=count, before=before)
+        turns = [turn for turn in page if turn.phase not in UNFINISHED]
+        shown = shown_with(here, turns, here.turns[0] if here.turns else None)
+        pieces = []
+        for each, turn in zip(shown, turns, strict=True):
+            pieces.append(_piece(here, each, turn))
+            await here.pause()
+        here.turns[:0], here.shown[:0], here.pieces[:0] = turns, shown, pieces
+        before = page[0].turn_seq if page else 0
+    return here
+
+
+def model_of(parts: Parts, turn: Turn) -> Model:
+    """Find the model that answered a turn; the default one if it is gone."""
+    found = [m for m in parts.models.by_name.values() if (m.provider.name, m.model_id) == (turn.provider, turn.model)]
+    return found[0] if found else parts.models.named(None)
+
+
+def shown_with(here: Here, turns: Sequence[Turn], after: Turn | None) -> list[Shown]:
+    """Write turns as the model reads them; secrets go first: half of one is what no pattern finds."""
+    pairs = pairwise([*turns, after])
+    shown = tuple(
+        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, then)) for turn, then in pairs if turn is not None
+    )
+    redactor = here.parts.setup.redactor
+    return [*(shown if redactor is None else redact_turns(shown, redactor))]
+
+
+def _piece(here: Here, shown: Shown, turn: Turn) -> Piece:
+    return Piece(
+        turn_seq=turn.turn_seq,
+        tokens=here.measure.messages(shown.messages),
+        messages=sum(message.role in ("user", "assistant") for message in shown.messages),
+        joined=any(isinstance(block, ToolResultBlock) for block in turn.user_message.blocks),
+        waits=turn.outcome == "paused",
+    )
+
+
+async def leaving(here: Here, covers: int) -> AsyncIterator[tuple[int, list[Shown]]]:
+    """Give the turns that leave, oldest first, a numbered page at a time."""
+    for number, after in enumerate(range(here.head.covers_turn_seq, covers, PAGE)):
+        last = min(after + PAGE, covers)
+        # One more than leaves: how a turn reads depends on the one after it.
+        turns = await here.parts.store.turns.history(here.branch_id, limit=last - after + 1, before=last + 2)
+        there = [turn for turn in turns if after < turn.turn_seq <= last]
+        then = turns[-1] if turns and turns[-1].turn_seq > last else None
+        yield number, shown_with(here, there, then)
+
+
+def said(shown: Shown) -> Iterator[Said]:
+    """Tell a librarian what was said in a turn: words by who said them, calls and their results as a tool's."""
+    for message in shown.messages:
+        for role, text in _words(message):
+            if text.strip():
+                yield Said(turn_seq=shown.turn_seq, role=role, text=text)
+
+
+def _words(message: Message) -> Iterator[tuple[Role, str]]:
+    yield message.role, message.rendered_text
+    for block in message.blocks:
+        if isinstance(block, ToolUseBlock):
+            yield "tool", f"{block.name} {msgspec.json.encode(block.input).decode()}"
+        elif isinstance(block, ToolResultBlock):
+            yield "tool", "".join(part.text for part in block.content if isinstance(part, TextBlock))
+
+
+class Breath:
+    """Keeps folding out of the way of answers: it works in moments, and rests in between while there are any."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._began = time.perf_counter()
+
+    async def take(self) -> None:
+        """Rest, if the work went on for a moment; longer than it went on."""
+        worked = time.perf_counter() - self._began
+        if worked >= MOMENT:
+            await asyncio.sleep(min(RESTS * worked, LONGEST_REST) if self._parts.running else 0)
+            self._began = time.perf_counter()
