@@ -37,7 +37,7 @@ def test_a_ledger_that_is_well_ends_with_0(home: Path) -> None:
     done = doctor("--data-dir", home)
     assert (done.returncode, done.stderr) == (0, "")
     first, last = done.stdout.splitlines()
-    assert first.startswith(f"ledger: {home / 'ledger.db'} (schema 4, ")
+    assert first.startswith(f"ledger: {home / 'ledger.db'} (schema 5, ")
     assert last == "All is well."
 
 
@@ -91,7 +91,7 @@ def test_the_json_has_the_agreed_shape(home: Path) -> None:
     assert report == {
         "ok": False,
         "ledger": str(home / "ledger.db"),
-        "schema": 4,
+        "schema": 5,
         "findings": [
             {
                 "code": "config_wrong",

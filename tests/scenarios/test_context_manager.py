@@ -303,11 +303,12 @@ def test_a_fold_that_fails_is_told_and_changes_nothing_and_truncation_still_help
 
 @pytest.mark.req("BUDGET-6")
 @pytest.mark.parametrize("config", [SMALL, {**SMALL, "enabled": False}])
-def test_emergency_truncation_leaves_whole_pairs_and_a_line_for_each_that_left(
+def test_emergency_truncation_leaves_whole_pairs_and_the_summary_covers_those_that_left(
     machine: Settings, config: dict[str, object]
 ) -> None:
     with ContextManager(MODEL, settings=machine, compaction_config=config) as context:
-        fill(context, 30)
+        context.add_exchange("My sister is allergic to peanuts, never suggest them.", "Noted.")
+        fill(context, 29)
         before = context.get_history()
         left = context.emergency_truncate()
         history = context.get_history()
@@ -316,23 +317,12 @@ def test_emergency_truncation_leaves_whole_pairs_and_a_line_for_each_that_left(
         assert history[2:] == before[left:]
         lines = history[0]["content"].splitlines()
         assert lines[0] == SUMMARY
-        assert lines[-1].startswith(f"#{left // 2} {question(left // 2 - 1)[:40]}")
+        assert any(line.startswith("#1 user: ") and "peanuts" in line for line in lines)
+        assert any(line.startswith(f"#{left // 2} ") for line in lines)
         assert context.get_compaction_status()["percent"] <= 100
-        assert context.history_token_count() <= 400 + 200 + 100 + 40
+        assert context.history_token_count() <= 400 + 200 + 40
         assert context.emergency_truncate() == 0
         assert context.get_history() == history
-
-
-@pytest.mark.req("BUDGET-6")
-def test_every_exchange_has_its_line_where_there_is_room(machine: Settings) -> None:
-    config = {"compaction_trigger_tokens": 2000}
-    with ContextManager(MODEL, settings=machine, compaction_config=config) as context:
-        for number in range(6):
-            context.add_exchange(f"{question(number)} {'word ' * 400}", f"{answer(number)} {'word ' * 400}")
-        left = context.emergency_truncate()
-        lines = context.get_history()[0]["content"].splitlines()[1:]
-        assert [line.split()[0] for line in lines] == [f"#{number}" for number in range(1, left // 2 + 1)]
-        assert len(context.get_history()) < 12
 
 
 @pytest.mark.req("BUDGET-6")
@@ -366,10 +356,10 @@ def test_truncating_again_and_again_keeps_the_summary_short(machine: Settings) -
         for number in range(0, 300, 30):
             fill(context, 30, first=number)
             assert context.emergency_truncate() > 0
-            assert context.history_token_count() <= 400 + 200 + 100 + 40
+            assert context.history_token_count() <= 400 + 200 + 40
             summary, _, oldest = context.get_history()[:3]
-            last = int(oldest["content"].split()[1].rstrip(":")) - 1
-            assert question(last)[:40] in summary["content"].splitlines()[-1]
+            last = int(oldest["content"].split()[1].rstrip(":"))
+            assert f"#{last} " in summary["content"]
 
 
 # --- callers ---

@@ -169,6 +169,16 @@ async def test_a_preview_changes_nothing_and_the_fold_is_what_was_previewed(tmp_
         assert await desk.engine.store.states.proposal(head.branch_id) is None
 
 
+async def test_a_fold_in_the_background_does_what_was_previewed_too(tmp_path: Path) -> None:
+    librarian = Watching()
+    async with Desk(tmp_path, setup=Setup(ceilings=SMALL, librarian=librarian)) as desk:
+        await tell(desk, 9)
+        await desk.settle()
+        seen = await desk.engine.preview_fold(desk.thread)
+        assert seen is not None
+        assert (await until_folded(desk)).summary == seen.candidate.summary
+
+
 async def test_a_preview_that_another_fold_overtook_is_made_anew(tmp_path: Path) -> None:
     librarian = Watching()
     async with Desk(tmp_path, setup=Setup(ceilings=SMALL, librarian=librarian, folds=False)) as desk:
@@ -327,6 +337,26 @@ async def test_a_long_backlog_folds_in_pages_and_a_model_is_asked_for_the_newest
         told = [one.turn_seq for task in librarian.tasks for one in task.said]
         assert max(told) == head.covers_turn_seq
         assert max(len(task.said) for task in librarian.tasks) <= 2 * PAGE
+
+
+async def test_a_librarian_that_gave_up_is_not_asked_for_the_other_pages(tmp_path: Path) -> None:
+    """A model that hangs costs its time once, not once a page."""
+
+    class GivenUp(Watching):
+        async def summarise(self, task: Task, count: Count, pause: Pause = no_pause) -> Summary:
+            await super().summarise(task, count, pause)
+            return Summary(text="Told by rule.", problems=("the model failed: timeout",))
+
+    librarian = GivenUp()
+    async with Desk(tmp_path, setup=Setup(ceilings=SMALL, librarian=librarian)) as desk:
+        await desk.ask("Hello")
+        await desk.settle()
+        said = [
+            Exchange(message=say("user", f"Question {n}"), answer=say("assistant", "Yes. " * 9)) for n in range(300)
+        ]
+        await desk.engine.store.turns.record(await desk.branch(), said)
+        assert await desk.engine.fold(desk.thread) is not None
+        assert len(librarian.tasks) == 1
 
 
 async def test_a_call_and_its_results_leave_together_or_not_at_all(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def _print(shown: ShownFold) -> None:
     from contextinfinity.cli.printing import remark, tame
 
     if shown.case == "none":
-        return remark("Nothing to fold: all that is not in the summary yet is to stay word for word.")
+        stands = f"the summary stands for turns 1 to {shown.covers_turn_seq}; " if shown.covers_turn_seq else ""
+        return remark(f"Nothing to fold: {stands}the other turns are to stay word for word.")
     for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays), *_difference(shown)):
         typer.echo(tame(line))
     return remark(_told(shown))

@@ -27,6 +27,7 @@ from contextinfinity.errors import HeadMoved, Refused
 from contextinfinity.librarian.contract import Summary, Task
 from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.prompt.cutting import line
+from contextinfinity.settings import OFFLINE
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +47,14 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def fold(parts: Parts, branch_id: BranchId, *, insist: bool = False) -> Fold | None:
-    """Fold a branch if that is due and pays; ``insist``: whenever anything can leave, and as previewed."""
+    """Fold a branch, as previewed if it was, if that is due and pays; ``insist``: whenever anything can leave."""
     here = await look(parts, branch_id)
     if here is None or not (insist or await is_time(here)):
         return None
     thread_id = here.head.session_id
     parts.folds.tell(CompactionStarted(thread_id=thread_id, branch_id=branch_id))
     try:
-        made = (await proposed(here) if insist else None) or await work_out(here, insist=insist)
+        made = await proposed(here) or await work_out(here, insist=insist)
         state = None if made is None else await commit(parts, made.candidate)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
@@ -155,7 +156,7 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
 
     ``over``: what they were about is over.
     """
-    summary, left = Summary(text=here.head.summary), 0
+    summary, left, failed = Summary(text=here.head.summary), 0, False
     known = {piece.turn_seq: piece.tokens for piece in here.pieces}
     pages = -(-(covers - here.head.covers_turn_seq) // PAGE)
     async for number, shown in leaving(here, covers):
@@ -167,8 +168,10 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
             topic_is_over=over is not None,
             topic=over.summary if over else "",
         )
-        librarian = here.parts.setup.librarian if number >= pages - NEAR else OfflineLibrarian()
+        asked = number >= pages - NEAR and not failed  # one that failed would take as long for every page
+        librarian = here.parts.setup.librarian if asked else OfflineLibrarian()
         summary = await librarian.summarise(task, here.measure.text, here.pause)
+        failed = failed or (bool(summary.problems) and summary.by == OFFLINE)
         for each in shown:
             left += known.get(each.turn_seq) or here.measure.messages(each.messages)
             await here.pause()

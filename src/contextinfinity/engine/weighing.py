@@ -28,7 +28,7 @@ from contextinfinity.prompt.redact import redact_turns
 from contextinfinity.prompt.render import render_turn
 from contextinfinity.prompt.sections import Shown
 
-MOMENT, RESTS, LONGEST_REST = 0.001, 4, 0.02
+MOMENT, RESTS, LONGEST_REST = 0.001, 9, 0.05
 """After how many seconds of work a fold rests, how many times as long, and for how long at most."""
 MOST_WAITING = 20
 """More turns than can be waiting or running on a branch."""

@@ -112,6 +112,8 @@ class ContextManager:
 
     def set_history(self, messages: Iterable[Mapping[str, object]]) -> None:
         """Go on with these messages instead; of each, ``role`` and ``content`` count."""
+        if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+            raise InvalidInput(f"The messages are of type {type(messages).__name__}.", hint="Give a list of dicts.")
         checked = [*map(_checked, messages)]
         self._wait(lambda: self._history.replace(checked))
         self.reregister_history_items()
@@ -169,10 +171,10 @@ class ContextManager:
         return {"case": "none" if made is None else made.candidate.case, **self._change(before, after)}
 
     def emergency_truncate(self) -> int:
-        """Where the history is over twice the trigger, make lines of the oldest exchanges until it is within it.
+        """Where the history is over twice the trigger, let the oldest exchanges leave until it is within it.
 
-        For when compaction failed. Whole exchanges leave, and each leaves a line in the summary. Gives the number of
-        messages that left.
+        For when compaction failed: what leaves, in whole exchanges, is summarised without a model. Gives the number
+        of messages that left.
         """
         trigger = self._history.budget.fold_trigger
         if self._verbatim(self._read()) <= 2 * trigger:

@@ -9,27 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
 
 from contextinfinity.domain.ids import BranchId, now
 from contextinfinity.domain.message import Message, ToolResultBlock, say
-from contextinfinity.domain.plan import Budget, Front, Shrunk
+from contextinfinity.domain.plan import Budget
 from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.state import FoldCandidate, State
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
 from contextinfinity.engine.parts import Broadcast
 from contextinfinity.engine.recall import budget_of, read_back
+from contextinfinity.engine.weighing import said
 from contextinfinity.errors import AlreadyExists, OutOfOrder
-from contextinfinity.prompt.cutting import cut
+from contextinfinity.librarian.contract import Task
+from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.prompt.layout import summary_pair
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import redact_turns
-from contextinfinity.prompt.render import render_turn
-from contextinfinity.prompt.sections import Sections, Shown
+from contextinfinity.prompt.sections import shown_turns
 from contextinfinity.threads.ledger import LOOK_SECONDS, logged
 from contextinfinity.threads.values import ROLES
 from contextinfinity.workspace.opening import Means
@@ -106,9 +107,10 @@ class History:
         return None if session is None else await folding.fold(replace(self._parts, folds=folds), session.active_branch)
 
     async def truncate(self, most: int) -> int:
-        """Make lines of the oldest exchanges until the others take ``most`` tokens; tell how many messages left.
+        """Let the oldest exchanges leave until the others take ``most`` tokens; tell how many messages left.
 
-        The last exchange stays, and what stays begins with a question.
+        What leaves is summarised by rule, whatever the librarian: it has failed. The last exchange stays, and what
+        stays begins with a question.
         """
         standing = await self.read()
         leaves = self._oldest(standing, most)
@@ -116,7 +118,7 @@ class History:
             return 0
         leaving = [message for turn in standing.turns[:leaves] for message in messages_of(turn)]
         before = self.measure.messages(standing.messages)
-        summary = self._with_lines(standing.head, standing.turns[: leaves + 1])
+        summary = await self._told(standing.head, standing.turns[: leaves + 1])
         candidate = FoldCandidate(
             branch_id=standing.branch_id,
             base_covers=standing.head.covers_turn_seq,
@@ -140,20 +142,18 @@ class History:
         enough = [place for place in places if gone[-1] - gone[place] <= most]
         return min(enough, default=max(places, default=0))
 
-    def _with_lines(self, head: State, turns: Sequence[Turn]) -> str:
-        """Add a line for each of these turns but the last, which stays, to the summary; bounded, as a request's is."""
-        shown = tuple(
-            Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, after)) for turn, after in pairwise(turns)
-        )
+    async def _told(self, head: State, turns: Sequence[Turn]) -> str:
+        """Fold these turns but the last, which stays, into the summary; within its budget, without a model."""
+        shown = shown_turns(turns[:-1], turns[-1])
         if (redactor := self._parts.setup.redactor) is not None:
             shown = redact_turns(shown, redactor)
-        front = Front(system="", summary=head.summary)
-        sections = Sections(front=front, turn_seq=turns[-1].turn_seq, message=turns[-1].user_message, turns=shown)
-        room = self.budget.summary + self.budget.fold_trigger // 4
-        shrunk = Shrunk(lines_to=turns[-2].turn_seq)
-        while (tokens := self.measure.text(text := cut(sections, shrunk).front.summary)) > room:
-            shrunk = msgspec.structs.replace(shrunk, summary=len(text) * room // (tokens + 1))
-        return text
+        task = Task(
+            summary=head.summary,
+            said=tuple(one for each in shown for one in said(each)),
+            budget=self.budget.summary,
+            pinned_facts=head.pinned_facts,
+        )
+        return (await OfflineLibrarian().summarise(task, self.measure.text)).text
 
     # --- finding ---
 
@@ -191,13 +191,13 @@ def exchanges_of(messages: Sequence[Message]) -> list[Exchange]:
 
 def messages_of(turn: Turn) -> list[Message]:
     """Give what was said in a turn, each by who said it, in words."""
-    return [say(ROLES[said.role], said.content) for said in logged(turn)]
+    return [say(ROLES[one.role], one.content) for one in logged(turn)]
 
 
 def opens(turn: Turn) -> bool:
     """Tell whether a turn can be read without the one before."""
-    said = turn.user_message
-    return said.role == "user" and not any(isinstance(block, ToolResultBlock) for block in said.blocks)
+    first = turn.user_message
+    return first.role == "user" and not any(isinstance(block, ToolResultBlock) for block in first.blocks)
 
 
 async def _patiently(write: Callable[[], Awaitable[T]], seconds: float) -> T:

@@ -63,6 +63,10 @@ def translate(error: BaseException, path: str) -> LedgerError:
     return LedgerFailed(f"The ledger {path} refused: {error!r}.")
 
 
+LEAST_PAGE = 512
+"""Every page has some multiple of so many bytes."""
+
+
 @contextmanager
 def translated(path: str) -> Iterator[None]:
     """Turn SQLite's errors inside the block into ours, and those of rows that make no sense."""
@@ -82,6 +86,13 @@ def create_private(path: Path) -> None:
             sync_folder(path.parent)
     except OSError as error:
         raise LedgerReadOnly(f"The ledger {path} cannot be opened ({error.strerror}).") from error
+
+
+def refuse_cut_short(path: Path) -> None:
+    """Refuse a file that ends inside a page, which SQLite would fill up with zeros; a log may still hold the rest."""
+    log = Path(f"{path}-wal")
+    if path.stat().st_size % LEAST_PAGE and not (log.exists() and log.stat().st_size):
+        raise LedgerCorrupt(f"The ledger {path} was cut short: it ends in the middle of a page.")
 
 
 def connect(

@@ -20,6 +20,7 @@ from contextinfinity.storage.sqlite.connection import (
     create_private,
     leave_untouched,
     open_as_it_is,
+    refuse_cut_short,
     set_up,
     translated,
 )
@@ -41,6 +42,7 @@ class Database:
             connection = open_as_it_is(name, vfs=vfs, patience=patience)
             try:
                 version_of(connection, name)  # first of all: what is not ours is refused before anything is set
+                refuse_cut_short(path)
                 set_up(connection)
                 migrate(connection, name)
             except BaseException:
