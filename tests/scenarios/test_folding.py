@@ -22,10 +22,13 @@ from contextinfinity.librarian.contract import Count, Pause, Summary, Task, no_p
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.providers.scripted import Reply, ToolCall
+from contextinfinity.tools.toolbox import Toolbox
 from tests.scenarios.desk import Desk
 
 SMALL = Ceilings(fold_trigger=1200, verbatim_window=200, summary=300)
 SMALL_TALK = "The weather was fine and the walk was long. " * 6
+SHOWN = Toolbox(mode="parse_only")
+"""Tools that whoever asks has to run."""
 DECISION = "We decided to use PostgreSQL 16 for the ledger."
 
 
@@ -110,7 +113,7 @@ async def test_a_fold_that_comes_to_nothing_says_none(tmp_path: Path) -> None:
     events: list[CompactionEvent] = []
     limits = Ceilings(fold_trigger=1200, verbatim_window=200)
     asks = Reply(text="Let me see.", tools=(ToolCall(name="look"),))
-    async with Desk(tmp_path, asks, "Fine.", setup=Setup(ceilings=limits)) as desk:
+    async with Desk(tmp_path, asks, "Fine.", setup=Setup(ceilings=limits, tools=SHOWN)) as desk:
         following = asyncio.create_task(hear(desk, events))
         await desk.ask("Look at " + "this " * 500)
         result = ToolResultBlock(tool_use_id="call-1", content=(TextBlock(text="word " * 700),))
@@ -246,6 +249,22 @@ async def test_what_is_pinned_and_said_while_a_librarian_hangs_is_there_afterwar
         assert ("user", "Said while it hung.") in desk.shown
 
 
+@pytest.mark.req("TURN-10")
+async def test_facts_pinned_in_the_very_moment_of_a_commit_only_move_it_on(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=Setup(ceilings=SMALL, folds=False, librarian=Watching())) as desk:
+        await tell(desk, 20)
+        await desk.settle()
+        for number in range(5):
+            assert await desk.engine.preview_fold(desk.thread) is not None
+            facts = [f"Fact {number}.{n}" for n in range(20)]
+            made, *_ = await asyncio.gather(
+                desk.engine.fold(desk.thread), *(desk.engine.pin(desk.thread, fact) for fact in facts)
+            )
+            assert made is not None
+            assert set(facts) <= set((await desk.head()).pinned_facts)
+            await desk.engine.unfold(desk.thread)
+
+
 async def test_two_who_fold_at_once_fold_once(tmp_path: Path) -> None:
     slow, quick = Watching(lambda task: "Told by the slow one."), Watching(lambda task: "Told by the quick one.")
     slow.may_end.clear()
@@ -362,13 +381,27 @@ async def test_a_librarian_that_gave_up_is_not_asked_for_the_other_pages(tmp_pat
 async def test_a_call_and_its_results_leave_together_or_not_at_all(tmp_path: Path) -> None:
     limits = Ceilings(fold_trigger=600, verbatim_window=120)
     asks = Reply(text="Let me see.", tools=(ToolCall(name="look"),))
-    async with Desk(tmp_path, *["Fine. " * 60] * 12, asks, setup=Setup(ceilings=limits, folds=False)) as desk:
+    async with Desk(
+        tmp_path, *["Fine. " * 60] * 12, asks, setup=Setup(ceilings=limits, folds=False, tools=SHOWN)
+    ) as desk:
         await tell(desk, 12, "Go on.")
         await desk.ask("Look around.")
         await desk.settle()
         made = await desk.engine.fold(desk.thread)
         assert made is not None
         assert made.candidate.covers_turn_seq <= 12
+
+
+async def test_a_call_stays_as_long_as_its_results_may_come_however_large_it_is(tmp_path: Path) -> None:
+    limits = Ceilings(fold_trigger=600, verbatim_window=120)
+    asks = Reply(text="Let me see.", tools=(ToolCall(name="look"),))
+    async with Desk(tmp_path, *["Fine."] * 12, asks, setup=Setup(ceilings=limits, folds=False, tools=SHOWN)) as desk:
+        await tell(desk, 12)
+        await desk.ask("Look at " + "this " * 700)
+        await desk.settle()
+        made = await desk.engine.fold(desk.thread)
+        assert made is not None
+        assert made.candidate.covers_turn_seq == 12
 
 
 @pytest.mark.req("LIBRARIAN-1")
