@@ -33,7 +33,7 @@ from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.contract import Provider
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import Journal, JournalFolder
-from contextinfinity.text.tokens import Counter, counter_of
+from contextinfinity.text.tokens import Counter
 from contextinfinity.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
@@ -66,8 +66,7 @@ class Model:
     @property
     def counter(self) -> Counter:
         """What counts tokens as this model does."""
-        abilities = self.provider.abilities(self.model_id)
-        return counter_of(self.provider.name, self.model_id, abilities.encoding)
+        return self.provider.counter(self.model_id)
 
     def learn(self, plan: Plan, finished: Finished | None) -> None:
         """Compare what we counted with what the provider says it was."""

@@ -20,6 +20,7 @@ from msgspec import Struct
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta
+from contextinfinity.text.tokens import Counter
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -45,6 +46,10 @@ class Provider(Protocol):
 
     def context_limit(self, model_id: str) -> int:
         """Tell how many tokens a request to that model may hold, its answer included."""
+        ...
+
+    def counter(self, model_id: str) -> Counter:
+        """Give what counts tokens as that model does: the same one each time, so that it can learn."""
         ...
 
     def estimate_prompt_tokens(self, request: ProviderRequest) -> int:

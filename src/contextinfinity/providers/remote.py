@@ -23,7 +23,7 @@ from contextinfinity.providers.failures import cut_off, garbled, scrub
 from contextinfinity.providers.retrying import RetryPolicy, retrying
 from contextinfinity.providers.sdk import Arrived, Connection
 from contextinfinity.providers.sse import events
-from contextinfinity.text.tokens import counter_of
+from contextinfinity.text.tokens import Counter, counter_of
 
 DONE = "[DONE]"
 REST_SECONDS = 2.0
@@ -56,10 +56,13 @@ class RemoteProvider:
         """Tell how many tokens a request to that model may hold, its answer included."""
         return self.abilities(model_id).context_limit
 
+    def counter(self, model_id: str) -> Counter:
+        """Count as the vendor does, where its tokenizer is public, and estimate elsewhere."""
+        return counter_of(self.name, model_id, self.abilities(model_id).encoding)
+
     def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
         """Count what a request will cost."""
-        encoding = self.abilities(request.model_id).encoding
-        return counter_of(self.name, request.model_id, encoding).prompt(request.prompt)
+        return self.counter(request.model_id).prompt(request.prompt)
 
     def write(self, request: ProviderRequest) -> Written:
         """Put a request into the vendor's form."""

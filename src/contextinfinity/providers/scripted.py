@@ -1,4 +1,4 @@
-"""A provider that says what it is told to: for tests, for demonstrations, and until a real model is there.
+"""A provider that says what it is told to: for tests and for demonstrations.
 
 In goes a script: a function from a request to a ``Reply``, a list of replies given in turn, or a file of them.
 Out comes a stream like any provider's, with the delays, errors and cuts the script asks for. The same script and
@@ -27,11 +27,11 @@ from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderReque
 from contextinfinity.domain.turn import Completed, Paused, Problem, StepOutcome, Usage
 from contextinfinity.errors import ProviderError, SettingsError
 from contextinfinity.providers.contract import Written, written
-from contextinfinity.text.tokens import counter_of
+from contextinfinity.text.tokens import Counter, counter_of
 
 ABILITIES = Abilities(context_limit=128_000, max_output_tokens=128_000, images=True, known=True)
 
-ECHO_NOTE = "(An echo: no model is built in yet. Name one under [models] in config.toml.)"
+ECHO_NOTE = "(An echo: no model answers here.)"
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -92,9 +92,13 @@ class ScriptedProvider:
         """Give the same limit for every model."""
         return self._abilities.context_limit
 
+    def counter(self, model_id: str) -> Counter:
+        """Count as for any model that nobody knows, unless its abilities name a tokenizer."""
+        return counter_of(self.name, model_id, self._abilities.encoding)
+
     def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
-        """Count as for any model that nobody knows."""
-        return counter_of(self.name, request.model_id).prompt(request.prompt)
+        """Count what a request would cost."""
+        return self.counter(request.model_id).prompt(request.prompt)
 
     def write(self, request: ProviderRequest) -> Written:
         """Write a request down as it is: this provider has no wire."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
 from contextinfinity.domain.prompt import Prompt
-from contextinfinity.text.tokens.encodings import ENCODINGS, encoding
+from contextinfinity.text.tokens.encodings import ENCODINGS, Encoding, encoding
 from contextinfinity.text.tokens.families import Family, family_of
 from contextinfinity.text.tokens.images import Picture, Rule, picture_tokens, rule_of
 from contextinfinity.text.tokens.pieces import Piece, pieces, prompt_pieces, rough
@@ -36,10 +36,10 @@ to some requests (what a search found, say) makes them differ."""
 class Counter:
     """The counts of one model."""
 
-    def __init__(self, family: Family, rule: Rule) -> None:
+    def __init__(self, family: Family, rule: Rule, own: Encoding | None = None) -> None:
         self._family = family
         self._rule = rule
-        self._encoding = encoding(family.encoding)
+        self._encoding = own or encoding(family.encoding)
         self._learned = 1.0
         self._reports = 0
         self._latest: deque[float] = deque(maxlen=_AGREEING)
@@ -121,6 +121,12 @@ def counter_of(provider: str, model_id: str, encoding: str | None = None) -> Cou
     """Give the counter of a model, the same one each time. ``encoding`` names its tokenizer where that is known."""
     with _sharing:
         return _counter(provider, model_id, encoding)
+
+
+def own_counter(name: str, load: Callable[[], Callable[[str], int]]) -> Counter:
+    """Give a counter for a model that brings its tokenizer; ``load`` is called when the first text is counted."""
+    family = Family("", encoding=name, exact=True, error=0)
+    return Counter(family, rule_of("", name), Encoding(name, lambda _: load()))
 
 
 def forget() -> None:

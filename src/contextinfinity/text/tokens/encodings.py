@@ -80,12 +80,9 @@ class Encoding:
                 except Exception as problem:
                     self.broken = True
                     self._count = estimate
-                    _log.warning(
-                        "The tokenizer %s cannot be loaded (%s); tokens are estimated by length. "
-                        "Install bpe-openai to count them.",
-                        self.name,
-                        problem,
-                    )
+                    hint = " Install bpe-openai to count them." if self._tokenizer is load_tokenizer else ""
+                    words = "The tokenizer %s cannot be loaded (%s); tokens are estimated by length.%s"
+                    _log.warning(words, self.name, problem, hint)
             return self._count
 
 
