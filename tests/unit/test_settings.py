@@ -74,6 +74,9 @@ FIGURES = {
     "openai.store": False,
     "openai.parallel_tool_calls": False,
     "anthropic.disable_parallel_tool_use": True,
+    "local.threads": 1,
+    "local.unload_minutes": 15,
+    "local.models_dir": None,
 }
 
 
@@ -177,7 +180,7 @@ def test_every_key_can_be_set_from_the_environment(tmp_path: Path) -> None:
                 new[f"{section}.{key.name}"] = _another(key.default)
     new |= {"storage.url": "postgresql://h/db", "storage.threads": "ledger", "storage.threads_shadow": "redis"}
     new |= {"storage.redis_url": "redis://h", "tools.mode": "enabled", "openai.truncation": "auto"}
-    new |= {"general.redact_with": "my_module:hide", "general.redact_patterns": ("[0-9]{4}", "ann")}
+    new |= {"local.threads": 2, "general.redact_with": "my_module:hide", "general.redact_patterns": ("[0-9]{4}", "ann")}
     written = {key: json.dumps(value) if isinstance(value, tuple) else str(value) for key, value in new.items()}
     environ = {variable(*key.split(".")): value for key, value in written.items()}
     loaded = load_settings(data_dir=tmp_path, environ=environ)
@@ -414,6 +417,13 @@ def test_a_model_must_be_one_that_exists(tmp_path: Path, section: str, key: str,
     assert problems(tmp_path, text("samll")) == [
         f'config.toml:4: {section}.{key} is "samll"; it must be "{word}" or "small", or a [models.NAME] that you add.'
     ]
+
+
+@pytest.mark.req("CONFIG-2")
+@pytest.mark.parametrize("key", ["compaction.detector_model", "librarian.model", "rewriter.model", "memory.model"])
+def test_the_built_in_model_neither_summarises_nor_remembers_nor_rewrites(tmp_path: Path, key: str) -> None:
+    (problem,) = problems(tmp_path, f"{key} = 'built-in'")
+    assert problem == (f'config.toml:1: {key} is "built-in"; it must be "offline", or a [models.NAME] that you add.')
 
 
 @pytest.mark.req("CONFIG-1", "SAFE-1")

@@ -249,6 +249,21 @@ class Anthropic(Struct, frozen=True, kw_only=True):
     ] = True
 
 
+class Local(Struct, frozen=True, kw_only=True):
+    """How models run on this machine."""
+
+    threads: Annotated[
+        int, Meta(ge=1, le=1024, description="Processors that a model takes; more than are idle make it slower.")
+    ] = 1
+    unload_minutes: Annotated[
+        float, Meta(gt=0, le=525_600, description="Minutes without a question after which a model's memory is freed.")
+    ] = 15.0
+    models_dir: Annotated[
+        FilePath | None,
+        Meta(description="The folder for the weights that `cix model get` fetches; when not set, models in data_dir."),
+    ] = None
+
+
 class ModelSettings(Struct, frozen=True, kw_only=True):
     """One model, under a name of your choice; as many as you like."""
 
@@ -316,12 +331,19 @@ class Settings(Struct, frozen=True, kw_only=True):
     router: Router = Router()
     openai: OpenAI = OpenAI()
     anthropic: Anthropic = Anthropic()
+    local: Local = Local()
     models: dict[str, ModelSettings] = field(default_factory=dict)
 
     @property
     def data_dir(self) -> Path:
         """The folder that holds everything."""
         return whole_path(self.general.data_dir, Path.cwd())
+
+    @property
+    def models_dir(self) -> Path:
+        """The folder for the weights of models that were fetched."""
+        named = self.local.models_dir
+        return self.data_dir / "models" if named is None else whole_path(named, Path.cwd())
 
     @property
     def ledger_path(self) -> Path | None:
