@@ -65,4 +65,5 @@ WIRES: dict[str, Callable[[dict[str, Json]], Wire]] = {
     "anthropic": _messages,
     "openai_chat": _chat,
     "perplexity": _chat,
+    "local": _chat,
 }

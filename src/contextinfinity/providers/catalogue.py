@@ -184,7 +184,7 @@ def abilities_of(provider: str, model_id: str, overrides: Mapping[str, Json] = M
     if found is None:
         _warn(provider, model_id, overrides)
         found = UNKNOWN.get(provider, Abilities())
-    return _overridden(found, model_id, overrides)
+    return overridden(found, model_id, overrides)
 
 
 def _look_up(rows: Mapping[str, Abilities], model_id: str) -> Abilities | None:
@@ -222,7 +222,8 @@ def _warn(provider: str, model_id: str, overrides: Mapping[str, Json]) -> None:
     )
 
 
-def _overridden(found: Abilities, model_id: str, overrides: Mapping[str, Json]) -> Abilities:
+def overridden(found: Abilities, model_id: str, overrides: Mapping[str, Json]) -> Abilities:
+    """Change what is known of a model to what config.toml says of it."""
     given = {key: _checked(key, overrides[key], model_id) for key in FIELDS if overrides.get(key) is not None}
     prices = {PRICE_FIELDS[key]: given.pop(key) for key in PRICE_FIELDS if key in given}
     if prices:

@@ -16,8 +16,8 @@ from contextinfinity.providers.openai_chat import reply, request, stream
 class ChatWire:
     """``Wire`` for chat completions.
 
-    ``vendor`` is ``openai_chat`` or ``perplexity``. ``provider_tools`` are tools that the server runs itself, in its
-    own form; none is asked for unless it is named here. ``max_tokens_name``: OpenAI's own models want
+    ``vendor`` is ``openai_chat``, ``perplexity`` or ``local``. ``provider_tools`` are tools that the server runs
+    itself, in its own form; none is asked for unless it is named here. ``max_tokens_name``: OpenAI's own models want
     ``max_completion_tokens``, most others know only ``max_tokens``. ``stream_usage``: ask for a count of tokens.
     """
 

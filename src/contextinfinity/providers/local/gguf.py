@@ -1,0 +1,97 @@
+"""What a gguf file says of itself, read without loading the model.
+
+The front of the file is a list of names and values; the tensors come after it. The few facts that decide how a model
+is asked come first, the long lists of its vocabulary last, so that the facts are read in no time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from contextinfinity.errors import ProviderError
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+VOCABULARY = "tokenizer."
+LONGEST_TEXT = 16 * 1024 * 1024
+MOST_VALUES = 10_000_000
+
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_TEXT, _LIST = 8, 9
+
+
+def facts(path: Path) -> dict[str, Any]:
+    """Give what stands before the words of the vocabulary: its window, its architecture, the kind of its tokenizer."""
+    return _read(path, whole=False)
+
+
+def all_values(path: Path) -> dict[str, Any]:
+    """Give everything, the vocabulary too."""
+    return _read(path, whole=True)
+
+
+def window(values: dict[str, Any]) -> int | None:
+    """Tell how many tokens the model was made for."""
+    found = values.get(f"{values.get('general.architecture')}.context_length")
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _read(path: Path, *, whole: bool) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return dict(_values(file, whole=whole))
+    except FileNotFoundError:
+        raise ProviderError(
+            f"There is no model file {path}.", kind="not_found", hint="Check path under [models] in config.toml."
+        ) from None
+    except (OSError, ValueError, KeyError, struct.error, MemoryError) as error:
+        raise ProviderError(
+            f"The model file {path} cannot be read: {error}.", kind="not_found", hint="It has to be a whole gguf file."
+        ) from error
+
+
+def _values(file: BinaryIO, *, whole: bool) -> Iterator[tuple[str, Any]]:
+    if file.read(4) != MAGIC:
+        raise ValueError("it does not begin as a gguf file does")
+    version, _, count = _numbers(file, "IQQ")
+    if version not in VERSIONS:
+        raise ValueError(f"it is of version {version}")
+    for _ in range(count):
+        name = _text(file)
+        (kind,) = _numbers(file, "I")
+        if kind == _LIST and name.startswith(VOCABULARY) and not whole:
+            return
+        yield name, _value(file, kind)
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    if kind == _TEXT:
+        return _text(file)
+    if kind == _LIST:
+        inner, count = _numbers(file, "IQ")
+        if count > MOST_VALUES:
+            raise ValueError(f"a list of {count} values")
+        if inner == _TEXT:
+            return [_text(file) for _ in range(count)]
+        if inner == _LIST:
+            raise ValueError("a list of lists")
+        return list(_numbers(file, f"{count}{_NUMBERS[inner]}"))
+    (number,) = _numbers(file, _NUMBERS[kind])
+    return number
+
+
+def _numbers(file: BinaryIO, form: str) -> tuple[Any, ...]:
+    return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))
+
+
+def _text(file: BinaryIO) -> str:
+    (length,) = _LENGTH.unpack(file.read(8))
+    if length > LONGEST_TEXT:
+        raise ValueError(f"a text of {length} bytes")
+    return file.read(length).decode("utf-8", "replace")
+
+
+_LENGTH = struct.Struct("<Q")

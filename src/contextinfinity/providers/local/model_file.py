@@ -1,0 +1,59 @@
+"""A gguf file as the provider sees it: each fact is read when it is first asked for, and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from re import Pattern
+from typing import Any
+
+from contextinfinity.providers.local import gguf, vocabulary
+from contextinfinity.text.tokens import Counter, own_counter
+
+
+class ModelFile:
+    """One file; safe to use from several threads. It may not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reading = threading.Lock()
+        self._facts: dict[str, Any] | None = None
+        self._counter: Counter | None = None
+        self._vocabulary: tuple[Callable[[str], int] | None, Pattern[str] | None] | None = None
+
+    @property
+    def window(self) -> int | None:
+        """How many tokens the model was made for; None where nobody can tell."""
+        return gguf.window(self.facts()) if self.path.is_file() else None
+
+    @property
+    def counter(self) -> Counter | None:
+        """What counts with the model's own tokenizer; None where it cannot be made, or the file is not there."""
+        if self._counter is None and self.path.is_file() and vocabulary.is_known(self.facts()):
+            self._counter = own_counter(self.path.name, self._count)
+        return self._counter
+
+    def steering(self) -> Pattern[str] | None:
+        """Give what finds control tokens in a text; reading the vocabulary may take a while."""
+        return self._read()[1]
+
+    def facts(self) -> dict[str, Any]:
+        """Give what the file says before its vocabulary."""
+        if self._facts is None:
+            self._facts = gguf.facts(self.path)
+        return self._facts
+
+    def _count(self) -> Callable[[str], int]:
+        count = self._read()[0]
+        if count is None:
+            raise ValueError(f"{self.path.name} has a tokenizer that is not known")
+        return count
+
+    def _read(self) -> tuple[Callable[[str], int] | None, Pattern[str] | None]:
+        with self._reading:
+            if self._vocabulary is None:
+                values = gguf.all_values(self.path)
+                count = vocabulary.counting(values) if vocabulary.is_known(values) else None
+                self._vocabulary = count, vocabulary.controls(values)
+            return self._vocabulary

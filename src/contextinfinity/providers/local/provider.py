@@ -1,0 +1,139 @@
+"""The provider of models that run in this process.
+
+They are asked in the words of chat completions, which llama.cpp puts into the model's own chat template; no word
+leaves the process. A prompt that is too long is refused before it is read, so that it can be shortened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest
+from contextinfinity.errors import ProviderError
+from contextinfinity.providers.again import write
+from contextinfinity.providers.catalogue import overridden
+from contextinfinity.providers.contract import Written
+from contextinfinity.providers.local.llama import Llama, Load, give_back, hear, take
+from contextinfinity.providers.local.model_file import ModelFile
+from contextinfinity.providers.local.vocabulary import plain
+from contextinfinity.providers.openai_chat import ChatWire
+from contextinfinity.text.tokens import Counter, counter_of
+
+WINDOW = 8192
+"""The most that a model gets unless the settings give it more: its window takes memory, and time to read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """How a model is run. ``missing`` says what to do when its file is not there."""
+
+    threads: int = 1
+    idle_seconds: float = 900.0
+    window: int = WINDOW
+    overrides: Mapping[str, Json] = field(default_factory=dict)
+    missing: str = "Check path under [models] in config.toml."
+
+
+class LocalProvider:
+    """``Provider`` of one gguf file."""
+
+    name = "local"
+
+    def __init__(self, file: ModelFile, running: Running | None = None) -> None:
+        self._file = file
+        self._running = running or Running()
+        self._wire = ChatWire(vendor=self.name)
+        self._llama: Llama | None = None
+
+    def abilities(self, model_id: str) -> Abilities:
+        """Tell what the file says of the model, or the settings; a window larger than the model's is none."""
+        made_for, said = self._file.window, self._running.overrides
+        limit = min(made_for or WINDOW, self._running.window)
+        usual = Abilities(context_limit=limit, max_output_tokens=limit, tools=False, one_system=True, known=True)
+        able = overridden(usual, model_id, said)
+        if made_for is not None and able.context_limit > made_for:
+            return msgspec.structs.replace(able, context_limit=made_for)
+        return able
+
+    def context_limit(self, model_id: str) -> int:
+        """Tell how many tokens a request may hold, its answer included."""
+        return self.abilities(model_id).context_limit
+
+    def counter(self, model_id: str) -> Counter:
+        """Count with the model's own tokenizer; where its kind is not known, estimate and learn."""
+        return self._file.counter or counter_of(self.name, model_id)
+
+    def estimate_prompt_tokens(self, request: ProviderRequest) -> int:
+        """Count what a request will take."""
+        return self.counter(request.model_id).prompt(request.prompt)
+
+    def write(self, request: ProviderRequest) -> Written:
+        """Put a request into the form of chat completions."""
+        return write(self.name, self._wire, self.abilities(request.model_id), request)
+
+    def begin(self, model_id: str) -> None:
+        """Begin to load the model, in its own thread: somebody is going to ask soon."""
+        self._at_work(model_id).begin()
+
+    async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
+        """Ask the model, and give what it says token by token."""
+        model_id = written.request.model_id
+        llama, reply = self._at_work(model_id), self._wire.accumulate()
+        steering = await asyncio.to_thread(self._file.steering)
+        body = {**msgspec.json.decode(written.body), "return_progress": True}  # so that reading can be stopped, too
+        body["messages"] = [_plain(message, steering) for message in body["messages"]]
+        async with aclosing(hear(llama, body)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                if "prompt_progress" not in piece:
+                    for delta in reply.take("", piece):
+                        yield delta
+        if reply.ended:
+            yield self._wire.read(reply.whole(), self.abilities(model_id))
+
+    async def close(self) -> None:
+        """Let go of the model; it is unloaded when nobody else uses it."""
+        llama, self._llama = self._llama, None
+        if llama is not None:
+            await give_back(llama)
+
+    def _at_work(self, model_id: str) -> Llama:
+        if not self._file.path.is_file():
+            raise ProviderError(
+                f"The weights of {model_id} are not there: {self._file.path} is missing.",
+                kind="not_found",
+                hint=self._running.missing,
+            )
+        if self._llama is None:
+            self._llama = take(
+                Load(
+                    path=self._file.path,
+                    model_id=model_id,
+                    window=self.context_limit(model_id),
+                    threads=self._running.threads,
+                    idle_seconds=self._running.idle_seconds,
+                )
+            )
+        return self._llama
+
+
+def _plain(message: dict[str, Any], steering: re.Pattern[str] | None) -> dict[str, Any]:
+    """Give a message whose words cannot steer the model."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return {**message, "content": plain(content, steering)}
+    if isinstance(content, list):
+        return {**message, "content": [_plain_part(part, steering) for part in content]}
+    return message
+
+
+def _plain_part(part: dict[str, Any], steering: re.Pattern[str] | None) -> dict[str, Any]:
+    return {**part, "text": plain(part["text"], steering)} if part.get("type") == "text" else part

