@@ -1,6 +1,8 @@
 # Everything a newcomer or a machine runs. Needs Python 3.11 or newer, pip, make and git; nothing else.
 PYTHON ?= python3
 BIN := .venv/bin
+# Where tests find the weights of the built-in model, so that they are fetched once a machine.
+MODELS ?= $(or $(CONTEXTINFINITY_LOCAL__MODELS_DIR),$(HOME)/.cache/contextinfinity/models)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: run setup test check format bench bench-full torture endurance faults clean
@@ -11,7 +13,7 @@ run: .venv/.run ## install what a chat needs and start one
 setup: .venv/.dev ## everything for development, in .venv
 
 test: .venv/.dev ## all tests
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/python -m pytest -n auto --dist loadgroup
 
 check: .venv/.dev ## lint, format, strict types, layers
 	$(BIN)/ruff check .
@@ -51,4 +53,5 @@ clean: ## remove what the other targets made
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(INSTALL) --editable '.[local,dev]'
+	@CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/cix model get || echo "Tests of the built-in model will try again."
 	@touch $@ .venv/.run

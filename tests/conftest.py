@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from contextinfinity.providers.local.weights import SMOLLM2, get
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text import tokens
+
+MODELS = Path(os.environ.get("CONTEXTINFINITY_LOCAL__MODELS_DIR") or "~/.cache/contextinfinity/models").expanduser()
+
+
+@pytest.fixture(scope="session")
+def built_in_weights() -> Path:
+    """The weights of the built-in model, in a folder that all checkouts share."""
+    return get(SMOLLM2, MODELS)
 
 
 @pytest.fixture(autouse=True)

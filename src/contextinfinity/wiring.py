@@ -118,34 +118,28 @@ def open_threads(settings: Settings | None = None) -> ThreadLog:
 def models_of(settings: Settings) -> Models:
     """Give every model the settings name, and the built-in one."""
     from contextinfinity.engine.parts import Models
+    from contextinfinity.providers.local.opening import BUILT_IN_OPTIONS, built_in_provider
+    from contextinfinity.providers.local.weights import SMOLLM2
     from contextinfinity.providers.opening import Lines
-    from contextinfinity.providers.scripted import ScriptedProvider, echo
     from contextinfinity.settings import BUILT_IN
 
-    lines = Lines(settings)
-    models = {BUILT_IN: _model(BUILT_IN, "echo", ScriptedProvider(echo), settings)}
+    lines, built_in = Lines(settings), built_in_provider(settings)
+    models = {BUILT_IN: _model(BUILT_IN, SMOLLM2.model_id, built_in, settings, BUILT_IN_OPTIONS)}
     for name, said in settings.models.items():
-        if (provider := _provider(said, lines)) is not None:
-            models[name] = _model(name, said.model_id or name, provider, settings, said.options)
-    default = settings.general.default_model
-    if default not in models:
-        raise SettingsError(
-            f"general.default_model is {default!r}, a model of {settings.models[default].provider}; "
-            "this release has no such provider yet.",
-            hint="Leave it out, or name another model.",
-        )
-    return Models(by_name=models, default=default)
+        provider = _provider(name, said, settings, lines)
+        models[name] = _model(name, said.model_id or name, provider, settings, said.options)
+    return Models(by_name=models, default=settings.general.default_model)
 
 
-def _provider(model: ModelSettings, lines: Lines) -> Provider | None:
-    from contextinfinity.providers.opening import REMOTE
+def _provider(name: str, model: ModelSettings, settings: Settings, lines: Lines) -> Provider:
+    from contextinfinity.providers.local.opening import local_provider
     from contextinfinity.providers.scripted import ScriptedProvider, echo
 
-    if model.provider in REMOTE:
-        return lines.provider(model)
+    if model.provider == "local":
+        return local_provider(name, model, settings)
     if model.provider == "scripted":
         return ScriptedProvider(echo if model.path is None else Path(model.path))
-    return None
+    return lines.provider(model)
 
 
 def _model(name: str, model_id: str, provider: Provider, settings: Settings, options: Json = None) -> Model:

@@ -14,12 +14,20 @@ from typer.testing import CliRunner, Result
 
 from contextinfinity.cli.app import app
 
+ECHO = """\
+[general]
+default_model = "echo"
+[models.echo]
+provider = "scripted"
+"""
 CONFIG = """\
 [general]
 default_model = "main"
 [models.main]
 provider = "scripted"
 path = "main.json"
+[models.echo]
+provider = "scripted"
 """
 
 
@@ -28,6 +36,10 @@ class Cix:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def echo(self) -> None:
+        """Have a model answer that says back what it was told."""
+        (self.folder / "config.toml").write_text(ECHO, encoding="utf-8")
 
     def script(self, *replies: object) -> None:
         """Say what the model answers: a text or a reply's fields each, one after the other, then again."""

@@ -34,7 +34,7 @@ def test_an_answer_goes_to_stdout_and_the_way_back_to_stderr(cix: Cix) -> None:
 
 
 @pytest.mark.req("CLI-1")
-def test_the_built_in_model_says_that_it_is_an_echo(cix: Cix) -> None:
+def test_an_echo_says_that_it_is_one(cix: Cix) -> None:
     done = cix("ask", "Hello")
     assert done.stdout.startswith("You said: Hello\n")
     assert "An echo" in done.stdout
@@ -94,7 +94,7 @@ def test_a_turn_is_committed_and_indexed_when_the_command_ends(cix: Cix) -> None
 @pytest.mark.req("CLI-1")
 def test_the_model_and_the_user_can_be_chosen(cix: Cix) -> None:
     cix.script("scripted")
-    assert cix.ask("Hello", "--model", "built-in")["text"].startswith("You said: Hello")
+    assert cix.ask("Hello", "--model", "echo")["text"].startswith("You said: Hello")
     cix.ask("Hello", "--user", "anna")
     assert len(cix.json("sessions")["sessions"]) == 1
     assert [one["user_id"] for one in cix.json("sessions", "--user", "anna")["sessions"]] == ["anna"]
@@ -111,8 +111,8 @@ def test_the_model_and_the_user_can_be_chosen(cix: Cix) -> None:
         (["ask", ""], 2, "The question is empty."),
         (["ask", " \n"], 2, "The question is empty."),
         (["ask"], 2, "Missing argument"),
-        (["ask", "x", "--model", "nope"], 2, "There is no model 'nope'; there are: built-in."),
-        (["chat", "--model", "nope"], 2, "There is no model 'nope'; there are: built-in."),
+        (["ask", "x", "--model", "nope"], 2, "There is no model 'nope'; there are: echo, built-in."),
+        (["chat", "--model", "nope"], 2, "There is no model 'nope'; there are: echo, built-in."),
         (["ask", "x", "--session", "last"], 1, "There is no thread yet. Begin one with"),
         (["ask", "x", "--session", "nope"], 1, "There is no thread nope (at least 6 signs"),
         (["ask", "x", "--session", "nothing-like-it"], 1, "There is no thread nothing-like-it. `cix sessions`"),

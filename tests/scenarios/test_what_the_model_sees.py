@@ -21,7 +21,7 @@ from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.layout import CONTEXTUALISED, SUMMARY
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.scripted import ABILITIES, Reply
-from contextinfinity.settings import Settings
+from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import General
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.testing.builders import exchange
@@ -446,8 +446,14 @@ def hide_rex(text: str) -> Iterable[tuple[int, int]]:
 
 @pytest.mark.req("SAFE-1")
 async def test_what_must_not_leave_is_blacked_out_and_kept_as_it_was_said(tmp_path: Path) -> None:
-    general = General(redact_patterns=(r"\d{4}-\d{4}",), redact_with=f"{__name__}:hide_rex")
-    async with open_engine(Settings(general=general)) as engine:
+    general = General(
+        data_dir=str(tmp_path),
+        default_model="echo",
+        redact_patterns=(r"\d{4}-\d{4}",),
+        redact_with=f"{__name__}:hide_rex",
+    )
+    models = {"echo": ModelSettings(provider="scripted")}
+    async with open_engine(Settings(general=general, models=models)) as engine:
         turn = await engine.ask("new", "Rex has the number 1234-5678.")
         assert "You said: [redacted] has the number [redacted]." in turn.text, "the model saw no more"
         kept = await engine.store.turns.get(turn.turn_id)

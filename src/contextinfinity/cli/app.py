@@ -19,6 +19,7 @@ from contextinfinity.cli.config import config
 from contextinfinity.cli.context import context
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.fold import fold
+from contextinfinity.cli.model import model
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.sessions import sessions, show
 from contextinfinity.errors import ContextInfinityError
@@ -31,6 +32,7 @@ TALKING = (chat, ask, sessions, show, context)
 LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
 for command in (*TALKING, *LINES, config, doctor):
     app.command()(command)
+app.add_typer(model)
 
 
 def run() -> None:

@@ -17,10 +17,12 @@ def ask(means: Means, question: Question, session: Session = "new", branch: Bran
     """Ask one question and print the answer."""
     from contextinfinity.cli.answering import NEW, Answer, has_failed, remark_on, way
     from contextinfinity.cli.printing import print_json, remark, say
+    from contextinfinity.cli.weights import prepare
     from contextinfinity.cli.working import working
 
     if not question.strip():
         raise InvalidInput("The question is empty.", hint='Write it in quotes: cix ask "…"')
+    prepare(means, model)
     with working(means) as work:
         thread, how = way(work, means, session, branch, model)
         turn = Answer(work, thread, question, how).wait(None if means.as_json else say)

@@ -31,9 +31,11 @@ NextLine = Callable[[], str | None]
 def chat(means: Means, session: Session = "new", branch: Branch = None, model: Model = None) -> None:
     """Talk with a model; lines from a pipe work too, one answer each."""
     from contextinfinity.cli.answering import way
+    from contextinfinity.cli.weights import prepare
     from contextinfinity.cli.working import working
 
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json
+    prepare(means, model, greet=not means.as_json)
     with working(means) as work:
         thread, how = way(work, means, session, branch, model)
         talk = Chat(work, thread, how, as_json=means.as_json)

@@ -41,6 +41,10 @@ def reference() -> str:
 
 
 def _command(name: str, command: Any) -> Iterator[str]:
+    if hasattr(command, "commands"):
+        for inner, one in command.commands.items():
+            yield from _command(f"{name} {inner}", one)
+        return
     own = [one for one in command.params if one.name != _HIDDEN]
     arguments = [one for one in own if one.param_type_name == "argument"]
     options = [one for one in own if one.param_type_name == "option"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from contextinfinity.settings import General, ModelSettings, Settings
 
+ANSWERS = "answers"
 HANGS = "hangs"
 FAILS = "fails"
 SHOWN = ("one", " two", " three")
@@ -19,10 +20,10 @@ _SCRIPTS: dict[str, list[dict[str, object]]] = {
 
 
 def suite_settings(folder: Path) -> Settings:
-    """Give the settings of an engine on an empty folder; the built-in model answers by itself."""
-    models = {}
+    """Give the settings of an engine on an empty folder, where a model answers that says back what it is told."""
+    models = {ANSWERS: ModelSettings(provider="scripted")}
     for name, replies in _SCRIPTS.items():
         script = folder / f"{name}.json"
         script.write_text(json.dumps(replies), encoding="utf-8")
         models[name] = ModelSettings(provider="scripted", path=str(script))
-    return Settings(general=General(data_dir=str(folder)), models=models)
+    return Settings(general=General(data_dir=str(folder), default_model=ANSWERS), models=models)

@@ -12,7 +12,7 @@ from contextinfinity.domain.events import Delta, FinishedTurn, StepStarted, Turn
 from contextinfinity.domain.ids import TurnId, new_id
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import InvalidInput, NotFound
-from contextinfinity.testing.clients.models import FAILS, HANGS, SHOWN
+from contextinfinity.testing.clients.models import ANSWERS, FAILS, HANGS, SHOWN
 
 
 async def heard(events: AsyncIterator[Stamped]) -> list[Stamped]:
@@ -176,5 +176,5 @@ class TalkPromises:
 
     async def test_the_models_are_named_the_default_first(self, client: Client) -> None:
         first, *others = await client.conversations.models()
-        assert first == "built-in"
+        assert first == ANSWERS
         assert {FAILS, HANGS} <= set(others)
