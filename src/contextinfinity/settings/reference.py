@@ -50,8 +50,8 @@ out of range. The message names the file, the line, the key, the value and what 
 **Paths** may begin with `~`. A relative one counts from the folder of the file it stands in, or from the
 current folder if it stands in a variable.
 
-**Models** are named by you. `built-in` and `offline` are always there: the model that comes with the
-program, and doing without one.
+**Models** are named by you. `built-in` and `offline` are always there: a small model for demonstration, whose
+weights `cix model get` fetches and which never summarises, remembers or rewrites; and doing without one.
 
 **Keys of providers** never stand here. Name the environment variable that holds one with `api_key_env`.
 """

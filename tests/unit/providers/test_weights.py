@@ -23,7 +23,6 @@ WEIGHTS = Weights(
     sha256=hashlib.sha256(CONTENT).hexdigest(),
     size=len(CONTENT),
     download=20_000,
-    license="none",
 )
 
 

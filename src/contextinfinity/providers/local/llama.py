@@ -25,6 +25,7 @@ from contextinfinity.errors import ProviderError
 
 BATCH = 64
 """Tokens of a prompt that are read at a time; between two batches it can be stopped. More is hardly faster."""
+READING = "prompt_progress"
 SILENT = -1
 """How much llama.cpp writes to the terminal."""
 
@@ -185,7 +186,10 @@ _END = object()
 
 
 async def hear(llama: Llama, body: Json) -> AsyncIterator[Json]:
-    """Ask a model, and give the pieces of its answer as they come. Whoever stops listening stops it."""
+    """Ask a model, and give the pieces of its answer as they come. Whoever stops listening stops it.
+
+    Before the answer come pieces that say how far it has read, under ``READING``: so that reading can be stopped, too.
+    """
     loop = asyncio.get_running_loop()
     heard: asyncio.Queue[Json] = asyncio.Queue()
     stopped = threading.Event()
@@ -197,7 +201,7 @@ async def hear(llama: Llama, body: Json) -> AsyncIterator[Json]:
             return True
         return stopped.is_set()
 
-    answering = llama.answer(body, tell)
+    answering = llama.answer({**body, "return_progress": True}, tell)
     answering.add_done_callback(lambda _: tell(_END))
     try:
         while (piece := await heard.get()) is not _END:

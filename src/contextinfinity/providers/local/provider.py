@@ -22,7 +22,7 @@ from contextinfinity.errors import ProviderError
 from contextinfinity.providers.again import write
 from contextinfinity.providers.catalogue import overridden
 from contextinfinity.providers.contract import Written
-from contextinfinity.providers.local.llama import Llama, Load, give_back, hear, take
+from contextinfinity.providers.local.llama import READING, Llama, Load, give_back, hear, take
 from contextinfinity.providers.local.model_file import ModelFile
 from contextinfinity.providers.local.vocabulary import plain
 from contextinfinity.providers.openai_chat import ChatWire
@@ -89,11 +89,11 @@ class LocalProvider:
         model_id = written.request.model_id
         llama, reply = self._at_work(model_id), self._wire.accumulate()
         steering = await asyncio.to_thread(self._file.steering)
-        body = {**msgspec.json.decode(written.body), "return_progress": True}  # so that reading can be stopped, too
+        body = msgspec.json.decode(written.body)
         body["messages"] = [_plain(message, steering) for message in body["messages"]]
         async with aclosing(hear(llama, body)) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
-                if "prompt_progress" not in piece:
+                if READING not in piece:
                     for delta in reply.take("", piece):
                         yield delta
         if reply.ended:

