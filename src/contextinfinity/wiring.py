@@ -152,17 +152,16 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
 def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
     """Give the model that helps under that name; None: the work is done without one."""
     from contextinfinity.providers.asking import Adviser
-    from contextinfinity.settings import OFFLINE
+    from contextinfinity.settings import BUILT_IN, OFFLINE
 
     if name == OFFLINE:
         return None
-    if name not in models.by_name:
+    if name == BUILT_IN:
         raise SettingsError(
-            f"A helper is to be {name!r}, a model of {settings.models[name].provider}; this release has no such "
-            "provider yet.",
-            hint="Name another model, or leave it out.",
+            "The built-in model is too small to summarise, to find topics or to remember.",
+            hint=f'Name another model, or leave it at "{OFFLINE}".',
         )
-    model = models.by_name[name]
+    model = models.named(name)
     seconds = settings.librarian.timeout_seconds
     return Adviser(provider=model.provider, model_id=model.model_id, seconds=seconds, options=model.options)
 

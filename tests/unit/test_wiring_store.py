@@ -1,15 +1,17 @@
-"""Which store an address means."""
+"""Which store an address means, and which models may help."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.domain.session import NewSession
 from contextinfinity.errors import SettingsError
-from contextinfinity.settings import General, Settings, Storage
-from contextinfinity.wiring import open_store
+from contextinfinity.settings import BUILT_IN, Compaction, General, Settings, Storage
+from contextinfinity.settings.sections import Librarian
+from contextinfinity.wiring import models_of, open_store, setup_of
 
 
 @pytest.mark.req("LEDGER-7")
@@ -29,3 +31,11 @@ def test_a_store_this_release_does_not_have_is_refused_in_words() -> None:
     with pytest.raises(SettingsError, match=r"no PostgreSQL store yet.*sqlite:///") as refused:
         open_store(settings)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("section", ["librarian", "compaction"])
+def test_the_built_in_model_is_never_a_helper(tmp_path: Path, section: str) -> None:
+    kinds = {"librarian": Librarian(model=BUILT_IN), "compaction": Compaction(detector_model=BUILT_IN)}
+    settings = replace(Settings(general=General(data_dir=str(tmp_path))), **{section: kinds[section]})
+    with pytest.raises(SettingsError, match="too small to summarise"):
+        setup_of(settings, models_of(settings))
