@@ -36,7 +36,8 @@ SMALL = {
 @pytest.fixture
 def machine(tmp_path: Path) -> Settings:
     """The settings of a machine that has no ledger yet."""
-    return Settings(general=General(data_dir=str(tmp_path / "data")))
+    general = General(data_dir=str(tmp_path / "data"), default_model="echo")
+    return Settings(general=general, models={"echo": ModelSettings(provider="scripted")})
 
 
 @pytest.fixture
@@ -459,7 +460,7 @@ def test_a_detection_model_finds_where_the_topic_changed(
 ) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps([says if isinstance(says, str) else json.dumps(says)]), encoding="utf-8")
-    models = {"small": ModelSettings(provider="scripted", path=str(script))}
+    models = {**machine.models, "small": ModelSettings(provider="scripted", path=str(script))}
     config = {**SMALL, "detection_model": "small"}
     with ContextManager(MODEL, repo, settings=replace(machine, models=models), compaction_config=config) as context:
         for number in range(20):
