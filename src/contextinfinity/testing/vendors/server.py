@@ -17,6 +17,7 @@ from contextinfinity.testing.vendors.chat import Chat, Compatible, Perplexity
 from contextinfinity.testing.vendors.code_words import from_prompt
 from contextinfinity.testing.vendors.connection import Connection
 from contextinfinity.testing.vendors.counting import Cache, prompt_tokens
+from contextinfinity.testing.vendors.embeddings import Embeddings, OllamaEmbeddings
 from contextinfinity.testing.vendors.messages import Messages
 from contextinfinity.testing.vendors.models import models
 from contextinfinity.testing.vendors.responses import Responses
@@ -32,13 +33,15 @@ class FakeVendors:
 
     ``key`` is the only one that is accepted (default: any). ``limit`` refuses every prompt of more tokens, counted at
     four characters each; it may be changed at any time. Answers come from ``script``, one each; when it is empty, from
-    the prompt: "the code word for X is Y" … "What is the code word for X?".
+    the prompt: "the code word for X is Y" … "What is the code word for X?". Vectors are made of the texts' words;
+    ``embedding_troubles`` come first, one each.
     """
 
     def __init__(self, *, key: str | None = None, limit: int | None = None) -> None:
         self.key = key
         self.limit = limit
         self.script: deque[Scripted] = deque()
+        self.embedding_troubles: deque[Trouble] = deque()
         self.requests: list[Request] = []
         self._ids = Ids()
         self._caches: defaultdict[Vendor, Cache] = defaultdict(Cache)
@@ -48,6 +51,8 @@ class FakeVendors:
             "/v1/messages": Messages(),
             "/perplexity/chat/completions": Perplexity(),
             "/compatible/v1/chat/completions": Compatible(),
+            "/v1/embeddings": Embeddings(),
+            "/compatible/v1/embeddings": OllamaEmbeddings(),
         }
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -131,16 +136,18 @@ class FakeVendors:
             raise _not_json(wire.vendor)
         _checked(wire, request.body)
         parts = wire.parts(request.body)
-        told = _timely(wire, self._next(parts), streams=bool(request.body.get("stream")))
+        told = _timely(wire, self._next(wire, parts), streams=bool(request.body.get("stream")))
         if isinstance(told, Trouble):
             await self._trouble(wire, told, request, connection)
             return
         await self._deliver(wire, self._asked(wire, request.body, parts), told, connection)
 
-    def _next(self, parts: list[Part]) -> Answer | Trouble:
+    def _next(self, wire: Wire, parts: list[Part]) -> Answer | Trouble:
         size = prompt_tokens(parts)
         if self.limit is not None and size > self.limit:
             return Trouble.size(tokens=size, limit=self.limit)
+        if isinstance(wire, Embeddings):
+            return self.embedding_troubles.popleft() if self.embedding_troubles else Answer()
         told = self.script.popleft() if self.script else from_prompt(parts)
         return Answer(text=told) if isinstance(told, str) else told
 
