@@ -85,6 +85,8 @@ BY_CODE: dict[str, str] = {
     "model_not_found": "not_found",
     "context_length_exceeded": "size",
     "string_above_max_length": "size",
+    "array_above_max_length": "size",
+    "max_tokens_per_request": "size",
     "rate_limit_exceeded": "rate_limit",
     "server_is_overloaded": "overloaded",
     "slow_down": "overloaded",
@@ -144,7 +146,7 @@ BY_TYPE: dict[str, str] = {
 
 _SIZE = re.compile(
     r"prompt (is )?too long|input (is )?too long|maximum context length|context size has been exceeded"
-    r"|longer than the max(imum)? model len|reduce the length of the (messages|input|prompt)"
+    r"|longer than the max(imum)? model len|too large to process|reduce the length of the (messages|input|prompt)"
     r"|max_(completion_)?tokens must be at least 1, got -"
 )
 _WINDOW = re.compile(r"context[ _-](size|length|window|limit)|input token count|max_model_len")

@@ -11,6 +11,7 @@ import msgspec
 
 from contextinfinity.domain.message import Json
 from contextinfinity.providers.contract import Provider, Wire
+from contextinfinity.providers.line import Line
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
 from contextinfinity.providers.sdk import Address, Connection
@@ -40,10 +41,18 @@ class Lines:
 
     def provider(self, model: ModelSettings) -> Provider:
         """Open the provider of a model on the network; nothing is sent yet."""
-        where = address(model)
-        connection = self._open.setdefault(where, Connection(where))
         policy = RetryPolicy(attempts=model.attempts)
-        return RemoteProvider(wire(model, self._settings), connection, overrides=overrides(model), policy=policy)
+        return RemoteProvider(
+            wire(model, self._settings), self._connection(model), overrides=overrides(model), policy=policy
+        )
+
+    def line(self, model: ModelSettings) -> Line:
+        """Open the way to a model that answers in one piece; nothing is sent yet."""
+        return Line(self._connection(model), model.model_id or "", policy=RetryPolicy(attempts=model.attempts))
+
+    def _connection(self, model: ModelSettings) -> Connection:
+        where = address(model)
+        return self._open.setdefault(where, Connection(where))
 
 
 def address(model: ModelSettings) -> Address:

@@ -21,14 +21,13 @@ from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Accumulator, Wire, Written
 from contextinfinity.providers.failures import cut_off, garbled, scrub
 from contextinfinity.providers.retrying import RetryPolicy, retrying
-from contextinfinity.providers.sdk import Arrived, Connection
+from contextinfinity.providers.sdk import Arrived, Connection, read_whole
 from contextinfinity.providers.sse import events
 from contextinfinity.text.tokens import Counter, counter_of
 
 DONE = "[DONE]"
 REST_SECONDS = 2.0
 """How long to wait for what may follow the last word."""
-LARGEST_REPLY = 64 * 1024 * 1024
 
 
 class RemoteProvider:
@@ -130,11 +129,7 @@ class RemoteProvider:
 
     async def _read(self, arrived: Arrived) -> Json:
         """Read the reply of a server that does not stream, or is none of the kind."""
-        body = bytearray()
-        async for chunk in arrived.chunks:
-            body += chunk
-            if len(body) > LARGEST_REPLY:
-                raise garbled(self.name, f"a reply of more than {LARGEST_REPLY} bytes")
+        body = await read_whole(arrived, self.name)
         text = scrub(body.decode("utf-8", "replace"), self._connection.secrets)
         try:
             return msgspec.json.decode(text)

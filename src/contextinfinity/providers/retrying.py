@@ -58,13 +58,18 @@ async def retrying(
             failed = error
         finally:
             await _close(stream)
-        wait = _wait(failed, policy, tried, random)
+        wait = wait_after(failed, policy, tried, random)
         yield Retry(attempt=tried, reason=failed.message, wait_seconds=wait)
         await sleep(wait)
 
 
-def _wait(failed: ProviderError, policy: RetryPolicy, tried: int, random: Callable[[], float]) -> float:
-    """Choose how long to wait: anything up to the doubled time, so that many callers do not come back at once."""
+def wait_after(
+    failed: ProviderError, policy: RetryPolicy, tried: int, random: Callable[[], float] = random.random
+) -> float:
+    """Choose how long to wait: anything up to the doubled time, so that many callers do not come back at once.
+
+    Raises what failed, with why nobody is asked again, after the last attempt and where the wait would be too long.
+    """
     if tried >= policy.attempts:
         raise _final(failed, f"It was asked {tried} times." if tried > 1 else "") from failed
     asked = failed.retry_after or 0.0

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.failures import connection_failure, failure
+from contextinfinity.providers.failures import connection_failure, failure, garbled
 
 CONNECT_SECONDS = 10.0
 EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
@@ -25,6 +25,7 @@ NO_KEY = "none"
 """Stands for a key where a server asks for none; the SDK wants something."""
 LEFT_SECONDS = 0.25
 """How long the end of a stream may take after the last word."""
+LARGEST_REPLY = 64 * 1024 * 1024
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -67,7 +68,9 @@ class Connection:
         return (self.key,) if self.key else ()
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes, model_id: str) -> AsyncGenerator[Arrived, None]:
+    async def post(
+        self, path: str, body: bytes, model_id: str, *, accept: str = "text/event-stream"
+    ) -> AsyncGenerator[Arrived, None]:
         """Send a request; whatever keeps it from being answered becomes a ``ProviderError``."""
         import httpx2
 
@@ -80,7 +83,7 @@ class Connection:
                 path,
                 cast_to=httpx2.Response,
                 content=body,
-                options={"headers": {"Content-Type": "application/json", "Accept": "text/event-stream"}},
+                options={"headers": {"Content-Type": "application/json", "Accept": accept}},
                 stream=True,
             )
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -164,6 +167,16 @@ class Connection:
             return failure(vendor, status, body, headers, model_id=model_id, secrets=secrets, key_env=key_env)
         place = str(getattr(self._client, "base_url", self.address.base_url or ""))
         return connection_failure(vendor, place, error, secrets=secrets)
+
+
+async def read_whole(arrived: Arrived, vendor: str) -> bytes:
+    """Read an answer that comes in one piece."""
+    body = bytearray()
+    async for chunk in arrived.chunks:
+        body += chunk
+        if len(body) > LARGEST_REPLY:
+            raise garbled(vendor, f"a reply of more than {LARGEST_REPLY} bytes")
+    return bytes(body)
 
 
 async def _again(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -87,6 +87,12 @@ SIZES: list[tuple[str, int, Json]] = [
         said("request (4390 tokens) exceeds the available context size", type="exceed_context_size_error"),
     ),
     ("llama.cpp", 500, said("Context size has been exceeded.", type="server_error", code=500)),
+    (
+        "llama.cpp",
+        500,
+        said("input (600 tokens) is too large to process. increase the physical batch size", type="server_error"),
+    ),
+    ("openai", 400, said("Requested 300001 tokens, max 300000 tokens per request", code="max_tokens_per_request")),
     ("ollama", 400, {"error": "the input length exceeds the context length"}),
     ("perplexity", 400, said("Requested messages exceed the maximum context length", type="invalid_message", code=400)),
     ("sglang", 400, said("The input (85050 tokens) is longer than the model's context length (32768 tokens).")),

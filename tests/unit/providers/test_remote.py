@@ -16,9 +16,9 @@ from contextinfinity.domain.prompt import Finished, Prompt, ProviderEvent, Provi
 from contextinfinity.domain.turn import Completed, Paused
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.opening import Lines, address, overrides, wire
-from contextinfinity.providers.remote import LARGEST_REPLY, RemoteProvider
+from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.sdk import Connection
+from contextinfinity.providers.sdk import LARGEST_REPLY, Connection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.testing.vendors import Answer, FakeVendors, Trouble
 
