@@ -1,7 +1,7 @@
 # Everything a newcomer or a machine runs. Needs Python 3.11 or newer, pip, make and git; nothing else.
 PYTHON ?= python3
 BIN := .venv/bin
-# Where tests find the weights of the built-in model, so that they are fetched once a machine.
+# Where tests find the weights of models, so that they are fetched once a machine.
 MODELS ?= $(or $(CONTEXTINFINITY_LOCAL__MODELS_DIR),$(HOME)/.cache/contextinfinity/models)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -52,6 +52,7 @@ clean: ## remove what the other targets made
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) --editable '.[local,dev]'
-	@CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/cix model get || echo "Tests of the built-in model will try again."
+	$(INSTALL) --editable '.[local,minilm,dev]'
+	@for model in built-in minilm; do CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/cix model get $$model \
+	  || echo "Tests of $$model will try again."; done
 	@touch $@ .venv/.run

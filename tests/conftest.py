@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.providers.local.weights import SMOLLM2, get
+from contextinfinity.providers.local.weights import MINILM, SMOLLM2, get
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text import tokens
 
@@ -19,6 +19,12 @@ MODELS = Path(os.environ.get("CONTEXTINFINITY_LOCAL__MODELS_DIR") or "~/.cache/c
 def built_in_weights() -> Path:
     """The weights of the built-in model, in a folder that all checkouts share."""
     return get(SMOLLM2, MODELS)
+
+
+@pytest.fixture(scope="session")
+def minilm_files() -> tuple[Path, Path]:
+    """The weights and the tokenizer of MiniLM, in the same folder."""
+    return get(MINILM, MODELS), MODELS / MINILM.beside[0].file
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.providers.local.opening import BUILT_IN_NOTE
-from contextinfinity.providers.local.weights import SMOLLM2, remove
+from contextinfinity.providers.local.weights import MINILM, SMOLLM2, remove
 from tests.doors.cix import Cix
 
 CONFIG = """\
@@ -60,8 +60,9 @@ def test_the_list_says_of_each_model_whether_it_is_ready(cix: Cix, monkeypatch: 
         "own": "ready",
         "file": "its file is missing",
         "echo": "ready",
+        "minilm": "not fetched; `cix model get minilm` (84 MB)",
     }
-    assert [model["default"] for model in cix.json("model", "list")["models"]] == [True, *[False] * 4]
+    assert [model["default"] for model in cix.json("model", "list")["models"]] == [True, *[False] * 5]
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     (cix.folder / "gone.gguf").write_bytes(b"")
     states = {model["name"]: model["state"] for model in cix.json("model", "list")["models"]}
@@ -87,10 +88,24 @@ def test_weights_are_fetched_checked_and_removed(nothing_set: Cix, built_in_weig
 
 
 @pytest.mark.req("CLI-1")
-def test_only_the_built_in_model_has_weights_to_fetch(cix: Cix) -> None:
+@pytest.mark.xdist_group("minilm")
+def test_the_embedders_weights_are_fetched_and_removed_by_name(cix: Cix, minilm_files: tuple[Path, Path]) -> None:
+    (cix.folder / "models").mkdir()
+    for path in minilm_files:
+        (cix.folder / "models" / path.name).symlink_to(path)
+    assert cix.json("model", "get", "minilm")["sha256"] == MINILM.sha256
+    states = {model["name"]: model["state"] for model in cix.json("model", "list")["models"]}
+    assert states["minilm"] == "ready"
+    assert cix("model", "remove", "minilm").stdout == "The weights of minilm are gone; 91 MB are free again.\n"
+    assert not [*(cix.folder / "models").glob("all-MiniLM*")]
+
+
+@pytest.mark.req("CLI-1")
+def test_only_models_that_come_with_it_have_weights_to_fetch(cix: Cix) -> None:
     for verb in ("get", "remove"):
         done = cix("model", verb, "gpt")
         assert (done.exit_code, done.stdout) == (2, "")
+        assert "there are those of: built-in, minilm." in done.stderr
         assert 'provider = "local" and its path' in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""``cix model``: which models there are and whether they are ready, and the weights of the built-in one."""
+"""``cix model``: which models there are and whether they are ready, and the weights of those that come with it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from contextinfinity.providers.local.weights import Weights
     from contextinfinity.settings import ModelSettings, Settings
 
-model = typer.Typer(name="model", help="List models; fetch and remove the built-in one's weights.")
+model = typer.Typer(name="model", help="List models; fetch and remove weights.")
 
-Name = Annotated[str, typer.Argument(metavar="[NAME]", help="The model whose weights are meant.")]
+Name = Annotated[str, typer.Argument(metavar="[NAME]", help="The model whose weights are meant: built-in or minilm.")]
 
 READY = "ready"
 
@@ -45,7 +45,7 @@ def list_models(config: Config = None, data_dir: DataDir = None, as_json: Json =
 
     with told_in_words():
         settings = settings_for(config, data_dir).settings
-        rows = [_built_in(settings), *(_named(name, said) for name, said in settings.models.items())]
+        rows = [_built_in(settings), *(_named(name, said) for name, said in settings.models.items()), _minilm(settings)]
     default = settings.general.default_model
     rows.sort(key=lambda row: row["name"] != default)
     if as_json:
@@ -67,31 +67,40 @@ def remove(name: Name = "built-in", config: Config = None, data_dir: DataDir = N
         if not files.remove(weights, settings.models_dir):
             raise NotFound(f"There are no weights of {name} in {settings.models_dir}.", hint="Nothing was deleted.")
     if as_json:
-        print_json({"name": name, "freed": weights.size})
+        print_json({"name": name, "freed": weights.room})
     else:
-        typer.echo(f"The weights of {name} are gone; {files.megabytes(weights.size)} are free again.")
+        typer.echo(f"The weights of {name} are gone; {files.megabytes(weights.room)} are free again.")
 
 
 def _weights(name: str) -> Weights:
-    from contextinfinity.providers.local.weights import SMOLLM2
-    from contextinfinity.settings import BUILT_IN
+    from contextinfinity.providers.local.weights import KNOWN
 
-    if name != BUILT_IN:
+    if name not in KNOWN:
         raise InvalidInput(
-            f"There are no weights to fetch for {name!r}; there are those of: {BUILT_IN}.",
+            f"There are no weights to fetch for {name!r}; there are those of: {', '.join(KNOWN)}.",
             hint='A gguf file of your own is used where it is: [models.NAME] with provider = "local" and its path.',
         )
-    return SMOLLM2
+    return KNOWN[name]
 
 
 def _built_in(settings: Settings) -> dict[str, str]:
-    from contextinfinity.providers.local.weights import SMOLLM2, are_there, megabytes
-    from contextinfinity.settings import BUILT_IN
+    from contextinfinity.providers.local.weights import SMOLLM2
 
-    there = are_there(SMOLLM2, settings.models_dir)
-    state = _runs() if there else f"not fetched; `cix model get` ({megabytes(SMOLLM2.download)})"
-    which = f"{SMOLLM2.model_id}, a small demonstration model"
-    return {"name": BUILT_IN, "provider": "local", "which": which, "state": state}
+    return _fetched(SMOLLM2, "a small demonstration model", "xllamacpp", settings)
+
+
+def _minilm(settings: Settings) -> dict[str, str]:
+    from contextinfinity.providers.local.weights import MINILM
+
+    return _fetched(MINILM, "for retrieval.embedding_model", "onnxruntime", settings)
+
+
+def _fetched(weights: Weights, purpose: str, runtime: str, settings: Settings) -> dict[str, str]:
+    from contextinfinity.providers.local.weights import are_there, command, megabytes
+
+    there = are_there(weights, settings.models_dir)
+    state = _runs(runtime) if there else f"not fetched; `{command(weights)}` ({megabytes(weights.download)})"
+    return {"name": weights.name, "provider": "local", "which": f"{weights.model_id}, {purpose}", "state": state}
 
 
 def _named(name: str, said: ModelSettings) -> dict[str, str]:
@@ -107,11 +116,11 @@ def _state(said: ModelSettings) -> str:
         return READY if key is None or os.environ.get(key) else f"${key} is not set"
     if said.path is not None and not os.path.isfile(said.path):  # noqa: PTH113 - its name may be no path at all
         return "its file is missing"
-    return _runs() if said.provider == "local" else READY
+    return _runs("xllamacpp") if said.provider == "local" else READY
 
 
-def _runs() -> str:
-    """Tell whether models can run here at all."""
+def _runs(runtime: str) -> str:
+    """Tell whether what a model runs on is here."""
     from importlib.util import find_spec
 
-    return READY if find_spec("xllamacpp") else "xllamacpp is not installed"
+    return READY if find_spec(runtime) else f"{runtime} is not installed"

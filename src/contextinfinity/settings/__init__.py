@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextinfinity.settings.loading import LoadedSettings, load_settings
 from contextinfinity.settings.sections import (
     BUILT_IN,
+    MINILM,
     OFFLINE,
     Anthropic,
     Budget,
@@ -33,6 +34,7 @@ from contextinfinity.settings.sections import (
 
 __all__ = [
     "BUILT_IN",
+    "MINILM",
     "OFFLINE",
     "Anthropic",
     "Budget",

