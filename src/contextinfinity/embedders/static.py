@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextinfinity.embedders.contract import Kind
+from contextinfinity.embedders.texts import valid_unicode
 from contextinfinity.embedders.weights import SHAPE, TOKENIZER, WEIGHTS, installed, mapped
 
 if TYPE_CHECKING:
@@ -71,13 +72,8 @@ class StaticEmbedder:
         if not cut.strip():
             return []
         # One text a call: a batch would start threads of the library, which then warns in every process that forks.
-        ids: list[int] = self._tokenizer.encode(_unicode(cut), add_special_tokens=False).ids
+        ids: list[int] = self._tokenizer.encode(valid_unicode(cut), add_special_tokens=False).ids
         return ids[:LONGEST]
-
-
-def _unicode(text: str) -> str:
-    """Give a text as valid Unicode; a lone surrogate becomes a question mark."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 @cache

@@ -1,17 +1,16 @@
 """Where the built-in embedder's files are, and how they are read.
 
 They come with the package ``wordllama``, whose code is not imported: it would load its network parts and look for
-the tokenizer in another folder. The weights are one safetensors file (the length of a header, the header as JSON, the
-numbers), which is mapped into memory rather than read.
+the tokenizer in another folder. The weights are one safetensors file, which is mapped into memory rather than read.
 """
 
 from __future__ import annotations
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
+from contextinfinity.embedders.safetensors import tensors
 from contextinfinity.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ WEIGHTS = "weights/l2_supercat_256.safetensors"
 TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 TENSOR = "embedding.weight"
 SHAPE = [32_000, 256]
-
-_LONGEST_HEADER = 100_000
 
 
 def installed() -> Path:
@@ -44,24 +41,20 @@ def mapped(path: Path) -> NDArray[np.float16]:
     """Map the weights: a row for each token."""
     import numpy as np
 
-    with path.open("rb") as file:
-        start = _start_of_numbers(file, path)
+    start = _start_of_numbers(path)
     return np.asarray(np.memmap(path, dtype="<f2", mode="r", offset=start, shape=(SHAPE[0], SHAPE[1])))
 
 
-def _start_of_numbers(file: BinaryIO, path: Path) -> int:
+def _start_of_numbers(path: Path) -> int:
     """Read the header, and make sure that the numbers are those we know."""
-    length = int.from_bytes(file.read(8), "little")
     try:
-        told = json.loads(file.read(min(length, _LONGEST_HEADER)))[TENSOR]
-        begin, end = told["data_offsets"]
-        known = told["dtype"] == "F16" and told["shape"] == SHAPE and end - begin == 2 * SHAPE[0] * SHAPE[1]
-    except (ValueError, LookupError, TypeError):
-        known = False
-    if not known or path.stat().st_size < 8 + length + end:
+        found = tensors(path).get(TENSOR)
+    except ValueError:
+        found = None
+    if found is None or found.dtype != "F16" or list(found.shape) != SHAPE:
         raise ProviderError(
             f"{path} does not hold the weights of the built-in embedder.",
             kind="missing",
             hint="Install them anew with `pip install --force-reinstall --no-deps 'wordllama>=0.4,<0.5'`.",
         )
-    return int(8 + length + begin)
+    return found.start

@@ -1,0 +1,111 @@
+"""As much of ONNX's file form as a graph of a few operations needs.
+
+ONNX is a protocol buffer: a message is a row of fields, each a number, a kind and a value. Writing the few messages of
+a graph takes less than the library for it would, and nothing has to be installed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+FLOAT: Final = 1
+INT64: Final = 7
+"""ONNX's numbers for kinds of values."""
+
+Value: TypeAlias = bytes | str | int | float
+Attribute: TypeAlias = int | float | Sequence[int]
+
+_EXTERNAL = 1
+_OPSET = 20
+_IR = 9
+
+
+class Graph:
+    """A graph that grows by one operation after the other; values go by their names."""
+
+    def __init__(self) -> None:
+        self._nodes: list[bytes] = []
+        self._constants: list[bytes] = []
+        self._named = 0
+
+    def op(self, kind: str, *inputs: str, output: str | None = None, **attributes: Attribute) -> str:
+        """Add an operation; give the name of what comes out of it."""
+        output = output or self._name()
+        ends = [field(1, name) for name in inputs] + [field(2, output)]
+        said = [field(5, _attribute(name, value)) for name, value in attributes.items()]
+        self._nodes.append(b"".join([*ends, field(4, kind), *said]))
+        return output
+
+    def whole_numbers(self, *values: int) -> str:
+        """Add a list of whole numbers."""
+        name, data = self._name(), struct.pack(f"<{len(values)}q", *values)
+        self._constants.append(_tensor(name, INT64, (len(values),)) + field(9, data))
+        return name
+
+    def number(self, value: float) -> str:
+        """Add one number."""
+        name = self._name()
+        self._constants.append(_tensor(name, FLOAT, ()) + field(9, struct.pack("<f", value)))
+        return name
+
+    def numbers_in_file(self, name: str, shape: Sequence[int], file: str, start: int, length: int) -> None:
+        """Add numbers that stay where they are: in a file, from a byte on."""
+        places = {"location": file, "offset": str(start), "length": str(length)}
+        told = [field(13, field(1, key) + field(2, value)) for key, value in places.items()]
+        self._constants.append(b"".join([_tensor(name, FLOAT, shape), *told, field(14, _EXTERNAL)]))
+
+    def written(self, inputs: Sequence[bytes], outputs: Sequence[bytes]) -> bytes:
+        """Give the whole file; what goes in and out is told by ``value``."""
+        parts = (
+            *(field(1, node) for node in self._nodes),
+            field(2, "graph"),
+            *(field(5, constant) for constant in self._constants),
+            *(field(11, one) for one in inputs),
+            *(field(12, one) for one in outputs),
+        )
+        return field(1, _IR) + field(7, b"".join(parts)) + field(8, field(1, "") + field(2, _OPSET))
+
+    def _name(self) -> str:
+        self._named += 1
+        return f"value-{self._named}"
+
+
+def value(name: str, kind: int, shape: Sequence[str | int]) -> bytes:
+    """Say what goes in or out under a name; a size that differs from run to run is a word."""
+    sizes = [field(1, field(2, size) if isinstance(size, str) else field(1, size)) for size in shape]
+    return field(1, name) + field(2, field(1, field(1, kind) + field(2, b"".join(sizes))))
+
+
+def field(number: int, value: Value) -> bytes:
+    """Write one field of a message."""
+    if isinstance(value, float):
+        return _varint(number << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _attribute(name: str, value: Attribute) -> bytes:
+    if isinstance(value, float):
+        return field(1, name) + field(2, value) + field(20, 1)
+    if isinstance(value, int):
+        return field(1, name) + field(3, value) + field(20, 2)
+    return field(1, name) + b"".join(field(8, one) for one in value) + field(20, 7)
+
+
+def _tensor(name: str, kind: int, shape: Sequence[int]) -> bytes:
+    return b"".join(field(1, size) for size in shape) + field(2, kind) + field(8, name)
+
+
+def _varint(number: int) -> bytes:
+    """Write a whole number, seven bits a byte; a negative one as 64 bits."""
+    number &= (1 << 64) - 1
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)

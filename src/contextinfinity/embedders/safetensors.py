@@ -1,0 +1,50 @@
+"""Where the numbers are in a safetensors file: the length of a header, the header as JSON, the numbers."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+_LONGEST_HEADER = 1_000_000
+_BYTES = {"F16": 2, "F32": 4, "I64": 8}
+
+
+class Tensor(Struct, frozen=True, kw_only=True):
+    """Numbers in a file: ``length`` bytes from ``start`` on."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    length: int
+
+
+class _Told(Struct, frozen=True):
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+def tensors(path: Path) -> dict[str, Tensor]:
+    """Read which numbers a file holds; ``ValueError`` where it is no such file, or not all of it is there."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(min(length, _LONGEST_HEADER))
+    try:
+        told = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        told.pop("__metadata__", None)
+        found = {name: _tensor(msgspec.json.decode(raw, type=_Told), 8 + length) for name, raw in told.items()}
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path} has no header: {error}") from error
+    if path.stat().st_size < max((tensor.start + tensor.length for tensor in found.values()), default=0):
+        raise ValueError(f"{path} is cut off")
+    return found
+
+
+def _tensor(told: _Told, numbers: int) -> Tensor:
+    begin, end = told.data_offsets
+    if begin < 0 or end - begin != prod(told.shape) * _BYTES.get(told.dtype, 0):
+        raise ValueError(f"{told.shape} numbers of {told.dtype} do not take {end - begin} bytes")
+    return Tensor(dtype=told.dtype, shape=told.shape, start=numbers + begin, length=end - begin)
