@@ -128,7 +128,11 @@ class Retrieval(Struct, frozen=True, kw_only=True):
     """How the past is brought back."""
 
     embedding_model: Annotated[
-        Text, Meta(description=f"The model that makes vectors: {BUILT_IN}, a [models.NAME], or a provider's own name.")
+        Text,
+        Meta(
+            description=f"The model that makes vectors: {BUILT_IN}, {MINILM} (better and slower), a [models.NAME], or "
+            "OpenAI's own name of one."
+        ),
     ] = BUILT_IN
     top_k: Annotated[int, Meta(ge=0, le=1000, description="How many pieces to aim for.")] = 6
     overfetch_k: Annotated[int, Meta(ge=1, le=10_000, description="How many candidates to look at first.")] = 16
@@ -305,6 +309,10 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     images: Annotated[bool | None, Meta(description="Whether it can see pictures.")] = None
     reasoning: Annotated[bool | None, Meta(description="Whether it thinks before it answers.")] = None
     one_system: Annotated[bool | None, Meta(description="Whether it takes a single system message only.")] = None
+    dimensions: Annotated[
+        Annotated[int, Meta(ge=1, le=65_536)] | None,
+        Meta(description="How many numbers its vectors have, where it makes vectors and is not known."),
+    ] = None
     min_cache_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Shorter prefixes it does not cache.")
     ] = None
