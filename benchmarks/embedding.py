@@ -1,23 +1,38 @@
-"""The built-in embedder: what it weighs, how soon it is there, how many texts it places in a second, on one core."""
+"""Embedders: what they weigh, how soon they are there, how many texts they place in a second, on one core.
+
+The endpoint is the wire-true fake on this machine; what it costs itself is told by a bare client that asks it the same.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 from benchmarks.harness import Bench, Row
 from benchmarks.words import text
 from contextinfinity.embedders.cached import CachedEmbedder
+from contextinfinity.embedders.minilm.embedder import MiniLMEmbedder
 from contextinfinity.embedders.static import StaticEmbedder
 from contextinfinity.embedders.weights import TOKENIZER, WEIGHTS, installed
+from contextinfinity.providers.local.weights import MINILM, are_there
+from contextinfinity.settings import ModelSettings, Retrieval, Settings
+from contextinfinity.testing.vendors import FakeVendors
+from contextinfinity.wiring import embedder_of
 
 SHORT, HUNDRED = 60, 390
 """Characters of a short text, and of one of 100 tokens."""
+
+MODELS = Path(os.environ.get("CONTEXTINFINITY_LOCAL__MODELS_DIR") or "~/.cache/contextinfinity/models").expanduser()
+BATCH = 32
+ROUNDS = 3
+"""How often MiniLM places the same: it takes its time."""
 
 _LOADING = """
 import json, time
@@ -26,6 +41,17 @@ import numpy, tokenizers
 from contextinfinity.embedders.static import StaticEmbedder
 imported = time.perf_counter()
 StaticEmbedder().encode(["ready"])
+print(json.dumps({"import": imported - began, "load": time.perf_counter() - imported}))
+"""
+
+_LOADING_MINILM = """
+import asyncio, json, sys, time
+from pathlib import Path
+began = time.perf_counter()
+import numpy, onnxruntime, tokenizers
+from contextinfinity.embedders.minilm.embedder import MiniLMEmbedder
+imported = time.perf_counter()
+asyncio.run(MiniLMEmbedder(*map(Path, sys.argv[1:])).embed(["ready"]))
 print(json.dumps({"import": imported - began, "load": time.perf_counter() - imported}))
 """
 
@@ -48,7 +74,73 @@ async def run(bench: Bench) -> list[Row]:
         ),
         _rate("short texts placed in a second", "", _placed(embedder.encode, short, bench.scale.blocks)),
         _rate("texts of 100 tokens in a second, when known", "", known),
+        *await _minilm(hundred[: 4 * bench.scale.exchanges], short[: 20 * bench.scale.exchanges], bench),
+        await _endpoint(hundred[:BATCH], bench.scale.blocks),
     ]
+
+
+async def _minilm(hundred: Sequence[str], short: Sequence[str], bench: Bench) -> list[Row]:
+    if not are_there(MINILM, MODELS):
+        return [
+            Row(what="the embedder minilm", measured="not measured: its weights are fetched by `cix model get minilm`")
+        ]
+    files = (MODELS / MINILM.file, MODELS / MINILM.beside[0].file)
+    embedder = MiniLMEmbedder(*files)
+    await embedder.embed(["ready"])
+    rates = [await _slowly_placed(embedder, texts) for texts in (hundred, short)]
+    await embedder.close()
+    load, imports = _loaded(_LOADING_MINILM, bench.scale.starts, *map(str, files))
+    return [
+        Row(
+            what="minilm is loaded and has placed a text",
+            measured=f"{load:.2f} s, after {imports:.2f} s of imports",
+            values={"load_s": load, "import_s": imports},
+        ),
+        _rate("texts of 100 tokens placed by minilm in a second", "", rates[0]),
+        _rate("short texts placed by minilm in a second", "", rates[1]),
+    ]
+
+
+async def _slowly_placed(embedder: MiniLMEmbedder, texts: Sequence[str]) -> float:
+    rates = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        await embedder.embed(texts)
+        rates.append(len(texts) / (time.process_time() - began))
+    return statistics.median(rates)
+
+
+async def _endpoint(texts: Sequence[str], times: int) -> Row:
+    """Ask for the same vectors as an embedder and as a bare client; what differs is what we add."""
+    import httpx2
+
+    async with FakeVendors() as vendors, httpx2.AsyncClient() as client:
+        model = ModelSettings(provider="openai_chat", model_id="nomic-embed-text", base_url=vendors.compatible_url)
+        settings = Settings(retrieval=Retrieval(embedding_model="mine"), models={"mine": model})
+        embedder = embedder_of(settings)
+
+        async def ours(texts: Sequence[str]) -> None:
+            await embedder.embed(texts)
+
+        async def bare(texts: Sequence[str]) -> None:
+            body = {"model": "nomic-embed-text", "input": texts}
+            (await client.post(f"{vendors.compatible_url}/embeddings", json=body)).json()
+
+        took: dict[Callable[[Sequence[str]], Awaitable[None]], list[float]] = {ours: [], bare: []}
+        for number, ask in enumerate([ours, bare] * (times + 1)):
+            fresh = [f"{number} {one}" for one in texts]  # what is known would not be asked for
+            began = time.perf_counter()
+            await ask(fresh)
+            took[ask].append(1000 * (time.perf_counter() - began))
+        await embedder.close()
+    mine, floor = (statistics.median(took[ask][1:]) for ask in (ours, bare))
+    return Row(
+        what=f"{BATCH} texts of 100 tokens by /v1/embeddings",
+        measured=f"{mine:.1f} ms",
+        floor=f"{floor:.1f} ms (a bare client)",
+        ratio=mine / floor,
+        values={"ours_ms": mine, "bare_ms": floor},
+    )
 
 
 def _size() -> Row:
@@ -62,10 +154,16 @@ def _size() -> Row:
     )
 
 
-def _loading(starts: int) -> Row:
-    command = [sys.executable, "-c", _LOADING]
+def _loaded(script: str, starts: int, *arguments: str) -> tuple[float, float]:
+    """Give how long loading took, and the imports before it, in processes of their own."""
+    command = [sys.executable, "-c", script, *arguments]
     told = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(starts)]
     load, imports = (statistics.median(one[part] for one in told) for part in ("load", "import"))
+    return load, imports
+
+
+def _loading(starts: int) -> Row:
+    load, imports = _loaded(_LOADING, starts)
     return Row(
         what="the built-in embedder is loaded and has placed a text",
         figure="< 0.3 s",
