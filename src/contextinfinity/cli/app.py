@@ -14,7 +14,7 @@ import typer
 
 from contextinfinity.cli.ask import ask
 from contextinfinity.cli.branches import branches, fork, rollback, switch
-from contextinfinity.cli.chat import chat
+from contextinfinity.cli.chat.chat import chat
 from contextinfinity.cli.config import config
 from contextinfinity.cli.context import context
 from contextinfinity.cli.doctor import doctor

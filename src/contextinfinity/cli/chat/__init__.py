@@ -1,0 +1,1 @@
+"""``cix chat``: the command, and how answers are drawn."""

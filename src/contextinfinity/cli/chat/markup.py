@@ -1,0 +1,126 @@
+"""Markdown as lines of a terminal: a node in, styled lines no wider than the screen out.
+
+No line has a link a person cannot see, a background, or anything else that would look wrong on somebody's colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from contextinfinity.cli.chat.pieces import LISTS
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode
+
+NARROWEST = 8
+INDENT = "  "
+MOST_COLOURED = 50_000
+"""The signs of code up to which it is coloured; more would take too long to do again with each new line."""
+
+_INLINE = {"em": "italic", "strong": "bold", "s": "strike", "code_inline": "cyan"}
+
+
+def lines_of(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
+    """Write a node as lines."""
+    width = max(width, NARROWEST)
+    match node.type:
+        case "fence" | "code_block":
+            return [line for row in code_rows(node, console, width) for line in row]
+        case "heading":
+            return _wrapped(_inline(node, "bold underline" if node.tag == "h1" else "bold"), console, width)
+        case "hr":
+            return [Text("─" * min(width, 40), style="dim")]
+        case "blockquote":
+            return _behind(Text("│ ", style="dim"), Text("│ ", style="dim"), _blocks(node, console, width - 2))
+        case "bullet_list" | "ordered_list":
+            return [line for item in node.children for line in lines_of(item, console, width)]
+        case "list_item":
+            return _item(node, console, width)
+        case "table":
+            return _table(node, console, width)
+    return _wrapped(_inline(node), console, width)
+
+
+def code_rows(node: SyntaxTreeNode, console: Console, width: int) -> Iterator[list[Text]]:
+    """Write code line by line: a row is all the lines on the screen that one line of code takes."""
+    from rich.syntax import Syntax
+
+    code = node.content.removesuffix("\n").expandtabs(4)
+    language = node.info.split()[0] if node.info.strip() else "text"
+    if len(code) > MOST_COLOURED:
+        language = "text"
+    coloured = Syntax(code, language, theme="ansi_dark", background_color="default").highlight(code)
+    coloured.rstrip()
+    for line in coloured.split("\n", allow_blank=True)[: code.count("\n") + 1]:
+        yield _behind(Text(INDENT), Text(INDENT), _wrapped(line, console, width - len(INDENT)))
+
+
+def _wrapped(text: Text, console: Console, width: int) -> list[Text]:
+    return list(text.wrap(console, max(width, NARROWEST), overflow="fold")) or [Text()]
+
+
+def _behind(first: Text, others: Text, lines: list[Text]) -> list[Text]:
+    """Put something in front of each line."""
+    return [Text.assemble(others if place else first, line) for place, line in enumerate(lines)]
+
+
+def _blocks(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
+    """Write the blocks inside a block, with a blank line between them; a list follows its item at once."""
+    lines: list[Text] = []
+    for child in node.children:
+        if lines and not (node.type == "list_item" and child.type in LISTS):
+            lines.append(Text())
+        lines.extend(lines_of(child, console, width))
+    return lines
+
+
+def _item(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
+    numbered = node.parent is not None and node.parent.type == "ordered_list"
+    mark = f"{node.info}{node.markup} " if numbered else "• "
+    lines = _blocks(node, console, width - len(mark)) or [Text()]
+    return _behind(Text(mark, style="cyan"), Text(" " * len(mark)), lines)
+
+
+def _table(node: SyntaxTreeNode, console: Console, width: int) -> list[Text]:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, border_style="dim", header_style="bold")
+    rows = [row.children for part in node.children for row in part.children]
+    for cell in rows[0]:
+        side = str(cell.attrs.get("style", "")).removeprefix("text-align:")
+        table.add_column(
+            _inline(cell), justify="right" if side == "right" else "center" if side == "center" else "left"
+        )
+    for row in rows[1:]:
+        table.add_row(*map(_inline, row))
+    drawn = console.render_lines(table, console.options.update(width=width), pad=False)
+    return [Text.assemble(*((part.text, part.style or "") for part in line)) for line in drawn]
+
+
+def _inline(node: SyntaxTreeNode, style: str = "") -> Text:
+    """Write what stands within a line."""
+    text = Text(style=style)
+    for child in node.children:
+        match child.type:
+            case "inline":
+                text.append_text(_inline(child))
+            case "softbreak" | "hardbreak":
+                text.append("\n")  # a model that ends a line means it
+            case "em" | "strong" | "s":
+                text.append_text(_inline(child, _INLINE[child.type]))
+            case "link":
+                text.append_text(_link(child))
+            case "text" | "code_inline":
+                text.append(child.content, _INLINE.get(child.type, ""))
+    return text
+
+
+def _link(node: SyntaxTreeNode) -> Text:
+    """Write a link with where it leads."""
+    text, target = _inline(node, "underline"), str(node.attrs.get("href", ""))
+    return text if text.plain == target else Text.assemble(text, (f" ({target})", "dim"))

@@ -1,0 +1,61 @@
+"""Answers as they are written: what is finished is given once, what is not looks as it will."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from contextinfinity.cli.chat import written
+from contextinfinity.cli.chat.pieces import with_marks_closed, without_bare_marks
+from contextinfinity.cli.chat.written import Written
+
+pytestmark = pytest.mark.req("CLI-1")
+
+WIDTH = 37
+
+
+@pytest.mark.parametrize("fence", ["", "```python\n"])
+def test_text_without_an_end_is_cut_and_read_once(fence: str) -> None:
+    words = [f"word{number}" for number in range(written.LONGEST // 2)]
+    answer, shown = Written(Console(width=WIDTH, color_system=None)), ""
+    answer.add(fence)
+    for number, word in enumerate(words):
+        answer.add(f"{word} " if number % 5 else f"{word}\n")
+        if number % 500 == 0:
+            finished, tail = answer.lines(WIDTH)
+            shown += " ".join(line.plain for line in finished) + " "
+            assert all(line.plain.startswith("  ") for line in finished if fence)
+            assert sum(len(line.plain) for line in tail) < 2 * written.LONGEST
+    shown += " ".join(line.plain for line in answer.lines(WIDTH, over=True)[0])
+    assert shown.split() == words
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a **b", "a **b**"),
+        ("a **b*", "a **b**"),
+        ("a **", "a "),
+        ("a **b** c", "a **b** c"),
+        ("a `b", "a `b`"),
+        ("a `**` b", "a `**` b"),
+        ("a `", "a "),
+    ],
+)
+def test_what_is_open_looks_as_it_will_when_it_is_closed(text: str, shown: str) -> None:
+    assert with_marks_closed(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\n-", "a\n"),
+        ("a\n1.", "a\n"),
+        ("a\n``", "a\n"),
+        ("a\n\n| b | c |\n| -", "a\n\n"),
+        ("a\n- b", "a\n- b"),
+        ("a\n1990", "a\n"),
+    ],
+)
+def test_a_line_of_marks_waits_for_what_they_mean(text: str, shown: str) -> None:
+    assert without_bare_marks(text) == shown
