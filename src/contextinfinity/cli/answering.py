@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 NEW = "new"
 
-Show: TypeAlias = Callable[[str], None]
+Hear: TypeAlias = Callable[["Event", bool], None]
+"""Takes what happens, and whether more has come already."""
 
 
 class Answer:
@@ -29,14 +30,14 @@ class Answer:
         self._work = work
         self._events = work.each(work.client.conversations.send(thread_id, question, **how))
         self._turn_id: TurnId | None = None
+        self.thread_id: str | None = None
         self.stopped = False
-        self._in_line = False
 
-    def wait(self, show: Show | None) -> FinishedTurn:
-        """Show the answer as it comes, with what goes on beside it, and give the finished turn."""
+    def wait(self, hear: Hear | None) -> FinishedTurn:
+        """Tell what happens as it comes, and give the finished turn."""
         while True:
             try:
-                if (turn := self._hear(show)) is not None:
+                if (turn := self._listen(hear)) is not None:
                     return turn
             except KeyboardInterrupt:
                 if self.stopped:
@@ -44,33 +45,22 @@ class Answer:
                 self.stopped = True
                 self._stop()
 
-    def _hear(self, show: Show | None) -> FinishedTurn | None:
+    def _listen(self, hear: Hear | None) -> FinishedTurn | None:
         from contextinfinity.domain.events import TurnDone, TurnStarted
 
         for stamped in self._events:
             event = stamped.event
             if isinstance(event, TurnStarted):
-                self._turn_id = event.turn_id
+                self._turn_id, self.thread_id = event.turn_id, event.thread_id
                 if self.stopped:
                     self._stop()
             elif isinstance(event, TurnDone):
                 return event.turn
-            elif show is not None:
-                self._show(event, show)
+            if hear is not None:
+                hear(event, self._events.more)
         if self._turn_id is None:
             raise KeyboardInterrupt  # the interrupt swallowed the only event that names the turn
         return self._work.do(self._work.client.conversations.cancel(self._turn_id))
-
-    def _show(self, event: Event, show: Show) -> None:
-        """Show a piece of the answer; what goes on beside it gets a line of its own."""
-        from contextinfinity.domain.events import Delta, Retrying, ToolCalled
-
-        if isinstance(event, Delta):
-            show(event.text)
-            self._in_line = not event.text.endswith("\n")
-        elif isinstance(event, ToolCalled | Retrying):
-            remark(f"\n{_aside(event)}" if self._in_line else _aside(event))
-            self._in_line = False
 
     def _stop(self) -> None:
         """Ask for the end, if it is known by now of what; its events still come."""
@@ -78,7 +68,26 @@ class Answer:
             self._work.begin(self._work.client.conversations.cancel(self._turn_id))
 
 
-def _aside(event: ToolCalled | Retrying) -> str:
+class Plainly:
+    """Shows an answer as it comes, word for word; what goes on beside it gets a line of its own."""
+
+    def __init__(self) -> None:
+        self.in_line = False
+
+    def hear(self, event: Event, more: bool = False) -> None:
+        """Show what happens, if it is to be seen."""
+        from contextinfinity.cli.printing import say
+        from contextinfinity.domain.events import Delta, Retrying, ToolCalled
+
+        if isinstance(event, Delta):
+            say(event.text)
+            self.in_line = not event.text.endswith("\n")
+        elif isinstance(event, ToolCalled | Retrying):
+            remark(f"\n{aside(event)}" if self.in_line else aside(event))
+            self.in_line = False
+
+
+def aside(event: ToolCalled | Retrying) -> str:
     """Say in a line what goes on beside the answer."""
     from contextinfinity.cli.printing import one_line
     from contextinfinity.domain.events import Retrying
@@ -93,7 +102,8 @@ def _aside(event: ToolCalled | Retrying) -> str:
 
 def way(work: Work, means: Means, session: str, branch: str | None, model: str | None) -> tuple[str, How]:
     """Find out where a question goes and how: (thread, how to send)."""
-    _check_model(work, model)
+    if model is not None:
+        check_model(model, work.do(work.client.conversations.models()))
     how: How = {"user_id": means.user, "model": model}
     if session == NEW:
         if branch is not None:
@@ -120,10 +130,9 @@ def remark_on(turn: FinishedTurn) -> None:
         remark("[the model waits for its tools]")
 
 
-def _check_model(work: Work, model: str | None) -> None:
+def check_model(model: str, known: tuple[str, ...]) -> None:
     """Refuse a model nobody knows before a person has typed a question for it."""
-    known = work.do(work.client.conversations.models())
-    if model is not None and model not in known:
+    if model not in known:
         raise InvalidInput(
             f"There is no model {model!r}; there are: {', '.join(known)}.",
             hint="Name it under [models] in config.toml.",

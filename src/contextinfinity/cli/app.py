@@ -37,8 +37,9 @@ app.add_typer(model)
 
 def run() -> None:
     """Run the command line, and end the process."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a sign shows another
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another
     try:
         app(prog_name="cix")
     except ContextInfinityError as error:

@@ -15,7 +15,7 @@ Question = Annotated[str, typer.Argument(metavar="QUESTION", help="What to ask."
 @command
 def ask(means: Means, question: Question, session: Session = "new", branch: Branch = None, model: Model = None) -> None:
     """Ask one question and print the answer."""
-    from contextinfinity.cli.answering import NEW, Answer, has_failed, remark_on, way
+    from contextinfinity.cli.answering import NEW, Answer, Plainly, has_failed, remark_on, way
     from contextinfinity.cli.printing import print_json, remark, say
     from contextinfinity.cli.weights import prepare
     from contextinfinity.cli.working import working
@@ -25,7 +25,7 @@ def ask(means: Means, question: Question, session: Session = "new", branch: Bran
     prepare(means, model)
     with working(means) as work:
         thread, how = way(work, means, session, branch, model)
-        turn = Answer(work, thread, question, how).wait(None if means.as_json else say)
+        turn = Answer(work, thread, question, how).wait(None if means.as_json else Plainly().hear)
         if means.as_json:
             print_json(turn)
         elif turn.text:

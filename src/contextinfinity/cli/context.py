@@ -39,7 +39,7 @@ def context(means: Means, turn: TurnRef, compare: Other = None, step: Step = Non
     elif body:
         print_json(told.body)
     else:
-        _print(told, compared=compare is not None)
+        print_explained(told, compared=compare is not None)
 
 
 def _turn(work: Work, means: Means, reference: str) -> str:
@@ -56,7 +56,8 @@ def _turn(work: Work, means: Means, reference: str) -> str:
     return shown.turns[-1].turn_id
 
 
-def _print(told: Explained, *, compared: bool) -> None:
+def print_explained(told: Explained, *, compared: bool = False) -> None:
+    """Print for people what a request held."""
     from contextinfinity.cli.printing import print_table, remark
 
     plan = told.plan

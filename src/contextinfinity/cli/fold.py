@@ -37,10 +37,11 @@ def fold(means: Means, thread: Thread, preview: Preview = False, undo: Undo = Fa
     if means.as_json:
         print_json(shown)
     else:
-        _print(shown)
+        print_fold(shown)
 
 
-def _print(shown: ShownFold) -> None:
+def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix fold --undo") -> None:
+    """Print for people what a fold does or did; ``by`` and ``undone_by`` are the commands for it."""
     from contextinfinity.cli.printing import remark, tame
 
     if shown.case == "none":
@@ -48,7 +49,7 @@ def _print(shown: ShownFold) -> None:
         return remark(f"Nothing to fold: {stands}the other turns are to stay word for word.")
     for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays), *_difference(shown)):
         typer.echo(tame(line))
-    return remark(_told(shown))
+    return remark(_told(shown, by, undone_by))
 
 
 def _turns(verb: str, lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ def _difference(shown: ShownFold) -> list[str]:
     return [f"summary {line}" for line in lines if not line.startswith("?")]
 
 
-def _told(shown: ShownFold) -> str:
+def _told(shown: ShownFold, by: str, undone_by: str) -> str:
     if shown.case == "unfold":
         return (
             f"Undone: turns {shown.covers_turn_seq + 1} to {shown.covered} stand word for word again. "
@@ -71,7 +72,7 @@ def _told(shown: ShownFold) -> str:
         )
     verb = "stands" if shown.committed else "would stand"
     why = f", because a new topic begins there ({shown.boundary_reason})" if shown.case == "truncate" else ""
-    after = "`cix fold --undo` undoes it." if shown.committed else "`cix fold` does just this."
+    after = f"`{undone_by}` undoes it." if shown.committed else f"`{by}` does just this."
     return (
         f"The summary {verb} for turns 1 to {shown.covers_turn_seq}{why}: {shown.tokens_before} → "
         f"{shown.tokens_after} tokens, written {'offline' if shown.by == 'offline' else 'by ' + shown.by}. {after}"

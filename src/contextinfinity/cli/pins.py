@@ -24,7 +24,7 @@ def pin(means: Means, thread: Thread, fact: Fact, branch: Branch = None) -> None
     with working(means) as work:
         thread_id, branch_id = place(work, means, thread, branch)
         pinned = work.do(work.client.pins.add(thread_id, fact, branch_id=branch_id))
-    _print_pins(means, pinned)
+    _print(means, pinned)
 
 
 @command
@@ -36,7 +36,7 @@ def pins(means: Means, thread: Thread, branch: Branch = None) -> None:
     with working(means) as work:
         thread_id, branch_id = place(work, means, thread, branch)
         pinned = work.do(work.client.pins.list(thread_id, branch_id=branch_id))
-    _print_pins(means, pinned)
+    _print(means, pinned)
 
 
 @command
@@ -48,15 +48,23 @@ def unpin(means: Means, thread: Thread, number: Number, branch: Branch = None) -
     with working(means) as work:
         thread_id, branch_id = place(work, means, thread, branch)
         pinned = work.do(work.client.pins.remove(thread_id, number, branch_id=branch_id))
-    _print_pins(means, pinned)
+    _print(means, pinned)
 
 
-def _print_pins(means: Means, pinned: Pins) -> None:
-    from contextinfinity.cli.printing import print_json, print_table, remark
+def _print(means: Means, pinned: Pins) -> None:
+    from contextinfinity.cli.printing import print_json
 
     if means.as_json:
         print_json(pinned)
-    elif pinned.pins:
+    else:
+        print_pins(pinned)
+
+
+def print_pins(pinned: Pins) -> None:
+    """Print the pinned facts for people."""
+    from contextinfinity.cli.printing import print_table, remark
+
+    if pinned.pins:
         print_table(("n", "fact"), ((str(pin.n), pin.fact) for pin in pinned.pins), whole=True)
     else:
         remark("Nothing is pinned.")

@@ -39,7 +39,18 @@ def say(text: str) -> None:
 
 def remark(text: str) -> None:
     """Tell a person something beside the answers."""
-    typer.echo(tame(text), err=True)
+    lines = tame(text).split("\n")
+    sys.stderr.write("\n".join(map(_folded, lines) if sys.stderr.isatty() else lines) + "\n")
+    sys.stderr.flush()
+
+
+def _folded(line: str) -> str:
+    """Break a line between words where the screen ends."""
+    import shutil
+    import textwrap
+
+    width = shutil.get_terminal_size().columns
+    return line if len(line) < width else textwrap.fill(line, width - 1, break_long_words=False, break_on_hyphens=False)
 
 
 def console() -> Console:

@@ -124,13 +124,10 @@ class Events(Generic[T]):
             raise told.error
         raise StopIteration
 
-    def so_far(self) -> Iterator[T]:
-        """Give what has come and was not given yet, without waiting."""
-        while not self._told.empty():
-            if isinstance(told := self._told.get(), _End):
-                return self._told.put(told)
-            yield told
-        return None
+    @property
+    def more(self) -> bool:
+        """Whether something has come that was not given yet."""
+        return not self._told.empty()
 
     async def _listen(self, events: AsyncIterator[T]) -> None:
         try:

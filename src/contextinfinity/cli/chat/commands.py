@@ -1,0 +1,279 @@
+"""What can be typed after a slash, as one table.
+
+A command is a function of the talk and of what stands behind its name. It prints; what cannot be done is an error in
+words, and the talk goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypeAlias
+
+from contextinfinity.cli.answering import NEW, check_model
+from contextinfinity.cli.context import print_explained
+from contextinfinity.cli.fold import print_fold
+from contextinfinity.cli.pins import print_pins
+from contextinfinity.cli.printing import moment, one_line, print_table
+from contextinfinity.domain.session import NewSession
+from contextinfinity.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.chat.talk import Talk
+    from contextinfinity.client.values import ShownBranch
+
+LISTED = 10
+"""How many sessions are listed."""
+
+Offer: TypeAlias = tuple[str, str]
+
+
+def short(identifier: str) -> str:
+    """Give the part of an id that tells it from others, and is enough to name it."""
+    return identifier[-8:]
+
+
+def name_of(branch: ShownBranch) -> str:
+    """Name a branch as people do."""
+    return branch.label or short(branch.branch_id)
+
+
+# --- the conversation ---
+
+
+def _model(talk: Talk, name: str) -> None:
+    from contextinfinity.cli.weights import prepare
+
+    models = talk.do(talk.client.conversations.models())
+    if not name:
+        now = talk.how.get("model") or models[0]
+        return talk.face.note("\n".join(f"{'*' if model == now else ' '} {model}" for model in models))
+    check_model(name, models)
+    prepare(talk.means, name, greet=True)
+    talk.how["model"] = name
+    return talk.face.note(f"{name} answers from now on.")
+
+
+def _new(talk: Talk, _: str) -> None:
+    talk.go(NEW)
+    talk.face.note("A new session begins with what you say next; the other stays as it is.")
+
+
+def _sessions(talk: Talk, reference: str) -> None:
+    if reference:
+        talk.go(talk.do(talk.client.threads.find(reference, talk.means.owner)).thread_id)
+        return talk.recall()
+    found = talk.do(talk.client.threads.list(talk.means.owner, limit=LISTED))
+    rows = (
+        (short(one.thread_id), moment(one.updated_at), str(one.turns), one_line(one.title or one.said)) for one in found
+    )
+    return print_table(("id", "last", "turns", "about"), rows)
+
+
+def _retry(talk: Talk, _: str) -> None:
+    turn = talk.turn()
+    if turn.outcome is None:
+        raise InvalidInput("The last question is still being answered.", hint="Wait for its end.")
+    if turn.outcome in ("failed", "incomplete"):
+        return talk.ask(turn.user, retry_of=turn.turn_id)
+    talk.rewind(turn.turn_seq - 1)
+    talk.face.note("A new branch for another answer; the earlier one stays on its own.")
+    return talk.ask(turn.user)
+
+
+def _edit(talk: Talk, seq: str) -> None:
+    talk.change(talk.turn(_number(seq, "/edit 3") if seq else None))
+    talk.face.note("Change the question and send it: it goes to a branch of its own. Ctrl-C leaves it as it was.")
+
+
+# --- its branches ---
+
+
+def _branches(talk: Talk, reference: str) -> None:
+    thread, branch = talk.here()
+    if reference:
+        wanted = talk.do(talk.client.threads.find_branch(thread, reference)).branch_id
+        talk.go(thread, talk.do(talk.client.threads.switch(thread, wanted)).branch_id)
+        return talk.recall()
+    rows = (
+        ("*" if one.branch_id == branch or (branch is None and one.active) else "", *_branch_row(one))
+        for one in talk.do(talk.client.threads.branches(thread))
+    )
+    return print_table(("", "branch", "turns", "begins"), rows)
+
+
+def _branch_row(branch: ShownBranch) -> tuple[str, str, str]:
+    origin = f"after turn {branch.fork_seq}" if branch.parent_id else ""
+    return name_of(branch), str(branch.last_turn_seq), origin
+
+
+def _fork(talk: Talk, seq: str) -> None:
+    thread, branch = talk.here()
+    at = _number(seq, "/fork 3") if seq else None
+    made = talk.do(talk.client.threads.fork(thread, at=at, branch_id=branch))
+    talk.go(thread, made.branch_id)
+    talk.face.note(f"On branch {name_of(made)} now, after turn {made.fork_seq}; /branches leads back.")
+
+
+def _rollback(talk: Talk, seq: str) -> None:
+    talk.rewind(_number(seq, "/rollback 3"))
+    talk.face.note(f"Back after turn {int(seq)}, on a new branch; what was said later stays on the old one.")
+
+
+# --- what the model sees ---
+
+
+def _pin(talk: Talk, fact: str) -> None:
+    if not fact:
+        raise InvalidInput("A pin needs a fact.", hint="Write /pin Answer in German.")
+    if talk.thread == NEW:
+        talk.go(talk.do(talk.client.threads.create(NewSession(owner=talk.means.owner))).thread_id)
+    thread, branch = talk.here()
+    print_pins(talk.do(talk.client.pins.add(thread, fact, branch_id=branch)))
+
+
+def _pins(talk: Talk, _: str) -> None:
+    thread, branch = talk.here()
+    print_pins(talk.do(talk.client.pins.list(thread, branch_id=branch)))
+
+
+def _unpin(talk: Talk, number: str) -> None:
+    thread, branch = talk.here()
+    print_pins(talk.do(talk.client.pins.remove(thread, _number(number, "/unpin 1"), branch_id=branch)))
+
+
+def _context(talk: Talk, turn: str) -> None:
+    turn_id = talk.turn(int(turn) if turn else None).turn_id if not turn or turn.isdecimal() else turn
+    print_explained(talk.do(talk.client.conversations.explain(turn_id)))
+
+
+def _fold(talk: Talk, what: str) -> None:
+    thread, branch = talk.here()
+    folds = talk.client.folds
+    if what not in ("", "preview", "undo"):
+        raise InvalidInput(f"/fold {what} is nothing I know.", hint="Write /fold, /fold preview or /fold undo.")
+    if what == "undo":
+        shown = talk.do(folds.undo(thread, branch_id=branch))
+    else:
+        shown = talk.do(folds.fold(thread, preview=what == "preview", branch_id=branch))
+    print_fold(shown, by="/fold", undone_by="/fold undo")
+
+
+# --- the rest ---
+
+
+def _help(talk: Talk, _: str) -> None:
+    names = [f"/{command.name} {command.takes}".rstrip() for command in LISTED_COMMANDS]
+    width = max(map(len, names)) + 2
+    lines = [f"{name:{width}}{command.says}" for name, command in zip(names, LISTED_COMMANDS, strict=True)]
+    talk.face.note("\n".join([*lines, "", KEYS]))
+
+
+def _search(talk: Talk, _: str) -> None:
+    raise NotFound("This release cannot search yet.", hint="`cix show` prints a whole conversation.")
+
+
+def _quit(talk: Talk, _: str) -> None:
+    talk.left = True
+
+
+# --- what Tab offers ---
+
+
+def _model_names(talk: Talk) -> Iterator[Offer]:
+    for name in talk.do(talk.client.conversations.models()):
+        yield name, name
+
+
+def _session_ids(talk: Talk) -> Iterator[Offer]:
+    for one in talk.do(talk.client.threads.list(talk.means.owner, limit=LISTED)):
+        yield short(one.thread_id), f"{short(one.thread_id)}  {one_line(one.title or one.said, 40)}"
+
+
+def _branch_names(talk: Talk) -> Iterator[Offer]:
+    for branch in talk.do(talk.client.threads.branches(talk.here()[0])):
+        yield name_of(branch), name_of(branch)
+
+
+def _fold_words(talk: Talk) -> Iterator[Offer]:
+    yield from (("preview", "preview"), ("undo", "undo"))
+
+
+# --- the table ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command: how it is written, what it says in /help, what it does, and what Tab offers behind its name."""
+
+    name: str
+    takes: str = ""
+    says: str
+    run: Callable[[Talk, str], None]
+    offers: Callable[[Talk], Iterable[Offer]] | None = None
+    listed: bool = True
+
+
+COMMANDS = (
+    Command(name="help", says="list the commands and keys", run=_help),
+    Command(name="model", takes="[NAME]", says="list the models, or choose one", run=_model, offers=_model_names),
+    Command(name="new", says="begin a new session", run=_new),
+    Command(
+        name="sessions", takes="[ID]", says="list the sessions, or go on with one", run=_sessions, offers=_session_ids
+    ),
+    Command(name="retry", says="ask the last question again", run=_retry),
+    Command(name="edit", takes="[SEQ]", says="change the last question, or an earlier one", run=_edit),
+    Command(
+        name="branches", takes="[B]", says="list the branches, or go on with one", run=_branches, offers=_branch_names
+    ),
+    Command(name="fork", takes="[SEQ]", says="go on after a turn on a new branch", run=_fork),
+    Command(name="rollback", takes="SEQ", says="go back to a turn; nothing is lost", run=_rollback),
+    Command(name="pin", takes="FACT", says="put a fact into every prompt", run=_pin),
+    Command(name="pins", says="list the pinned facts", run=_pins),
+    Command(name="unpin", takes="N", says="let go of one", run=_unpin),
+    Command(name="context", takes="[TURN]", says="show what the model saw", run=_context),
+    Command(name="fold", takes="[preview|undo]", says="fold old turns now", run=_fold, offers=_fold_words),
+    Command(name="search", takes="WORDS", says="search what was said", run=_search, listed=False),
+    Command(name="quit", says="leave; Ctrl-D does too", run=_quit),
+)
+LISTED_COMMANDS = tuple(command for command in COMMANDS if command.listed)
+KEYS = (
+    "Enter sends; Alt-Enter, or a backslash at the end, begins a new line. Ctrl-R looks through what you typed before, "
+    "Tab completes. A message that begins with / is sent with //."
+)
+MEANT = {"exit": "quit", "q": "quit", "bye": "quit", "regenerate": "retry", "switch": "branches", "undo": "rollback"}
+
+
+def run(talk: Talk, line: str) -> None:
+    """Do what a line that begins with a slash says."""
+    name, _, rest = line[1:].strip().partition(" ")
+    for command in COMMANDS:
+        if command.name == name:
+            return command.run(talk, rest.strip())
+    near = [MEANT[name]] if name in MEANT else get_close_matches(name, [one.name for one in LISTED_COMMANDS], n=1)
+    meant = f" Did you mean /{near[0]}?" if near else ""
+    raise InvalidInput(
+        f"There is no command /{one_line(name, 40)}.{meant}",
+        hint="/help lists them; // sends a message beginning with /.",
+    )
+
+
+def offers(talk: Talk, text: str) -> Iterator[Offer]:
+    """Tell what the last word of a line may become: a command's name, or what that command takes."""
+    name, space, rest = text.removeprefix("/").partition(" ")
+    if not text.startswith("/") or " " in rest or "\n" in text:
+        return
+    if not space:
+        fitting = [one for one in LISTED_COMMANDS if one.name.startswith(name)]
+        yield from ((f"/{one.name} " if one.takes else f"/{one.name}", f"/{one.name}") for one in fitting)
+        return
+    for command in COMMANDS:
+        if command.name == name and command.offers is not None:
+            yield from (offer for offer in command.offers(talk) if offer[0].startswith(rest))
+
+
+def _number(text: str, example: str) -> int:
+    if not text.isdecimal():
+        raise InvalidInput("A number is needed.", hint=f"Write {example}.")
+    return int(text)

@@ -1,0 +1,66 @@
+"""What a person sees and types: the plain face, for every terminal, and the drawn one, for those that can."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.answering import Hear
+
+PROMPT = "> "
+NARROW = 30
+"""Columns below which nothing is drawn."""
+
+Offers: TypeAlias = Callable[[str], Iterable[tuple[str, str]]]
+"""Given what stands before the cursor, tells what its last word may become, and how to show that."""
+
+
+class Face(Protocol):
+    """One side of a conversation with a person."""
+
+    def read(self, words: str = "") -> str | None:
+        """Read a message that begins with these words; None when there are no more."""
+        ...
+
+    def answering(self) -> AbstractContextManager[Hear]:
+        """Show an answer: whatever is told inside the ``with``. All of it stands there at its end."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Tell something beside the answers."""
+        ...
+
+    def kept(self, account: str) -> None:
+        """Tell that an answer is safe, and what it took."""
+        ...
+
+    def recall(self, question: str, answer: str, most: int) -> None:
+        """Show again what was said, of the answer no more than ``most`` lines."""
+        ...
+
+
+def choose(*, plain: bool, history: Path, offers: Offers) -> Face:
+    """Give the face that suits the terminal."""
+    from contextinfinity.cli.chat.plain import PlainFace
+
+    if plain or not _can_draw():
+        return PlainFace()
+    from contextinfinity.cli.chat.drawn import DrawnFace
+    from contextinfinity.cli.chat.input import Input
+
+    return DrawnFace(Input(history, offers))
+
+
+def _can_draw() -> bool:
+    """Tell whether the terminal moves its cursor, knows the signs we draw with, and has room for them."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    try:
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns or NARROW
+    except OSError:
+        columns = NARROW
+    return os.environ.get("TERM", "") not in ("", "dumb", "unknown") and encoding == "utf8" and columns >= NARROW

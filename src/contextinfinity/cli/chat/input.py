@@ -1,0 +1,97 @@
+"""Typing at the prompt: Enter sends, Alt-Enter or a backslash at the end goes on in the next line.
+
+What is pasted stays one message, arrows and Ctrl-R find what was typed before, Tab completes what follows a slash.
+What other threads print meanwhile appears above the line being typed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import has_focus
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.shortcuts import CompleteStyle
+from prompt_toolkit.styles import Style
+
+from contextinfinity.cli.chat.faces import PROMPT, Offers
+from contextinfinity.cli.chat.history import KeptHistory
+from contextinfinity.cli.options import Terminated
+from contextinfinity.cli.working import ENDING
+
+_LOOKS = Style.from_dict({"": "bold", "prompt": "nobold ansicyan"})
+
+
+class Input:
+    """A prompt with its keys."""
+
+    def __init__(self, history: Path, offers: Offers) -> None:
+        self._session: PromptSession[str] = PromptSession(
+            [("class:prompt", PROMPT)],
+            multiline=True,
+            prompt_continuation=" " * len(PROMPT),
+            key_bindings=_keys(),
+            history=KeptHistory(history),
+            completer=_Completions(offers),
+            complete_while_typing=False,
+            complete_style=CompleteStyle.READLINE_LIKE,
+            reserve_space_for_menu=0,
+            enable_suspend=True,
+            style=_LOOKS,
+        )
+
+    def read(self, words: str = "") -> str | None:
+        """Read a message, beginning with these words; None at its end (Ctrl-D), ``KeyboardInterrupt`` at Ctrl-C."""
+        handlers = {number: signal.getsignal(number) for number in ENDING}
+        try:
+            with patch_stdout(raw=True):
+                return self._session.prompt(default=words, pre_run=_leave_when_told)
+        except EOFError:
+            return None
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def _leave_when_told() -> None:
+    """Have the wish that the process end reach the prompt, which then leaves the terminal as it found it."""
+    app, loop = get_app(), asyncio.get_running_loop()
+    for number in ENDING:
+        loop.add_signal_handler(number, lambda: app.exit(exception=Terminated()))
+
+
+def _keys() -> KeyBindings:
+    keys, typing = KeyBindings(), has_focus(DEFAULT_BUFFER)
+
+    @keys.add("enter", filter=typing)
+    def _send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.newline(copy_margin=False)
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter", filter=typing)
+    def _go_on(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    return keys
+
+
+class _Completions(Completer):
+    def __init__(self, offers: Offers) -> None:
+        self._offers = offers
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        text = document.text_before_cursor
+        for word, shown in self._offers(text):
+            yield Completion(word, start_position=-len(text.rpartition(" ")[2]), display=shown)

@@ -1,0 +1,109 @@
+"""The lower end of a terminal: what is finished scrolls away above, what is not is drawn again in its place.
+
+Only lines that changed are written, in one go, so nothing flickers; there is no other screen, so everything stays to
+be scrolled back to. When the window gets narrower the terminal breaks the lines that are there; they are counted as
+it shows them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from contextinfinity.cli.printing import tame
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+MARGIN = 3
+"""Columns left free at the right: for the mark, and for signs that a terminal shows wider than they are."""
+
+
+class Live:
+    """What is drawn and not finished. Any thread may write."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._drawn: list[tuple[str, int]] = []  # each line as it was written, and how wide it is
+        self._lock = threading.RLock()
+
+    @property
+    def width(self) -> int:
+        """How wide a line may be now."""
+        return max(_size().columns - MARGIN, 10)
+
+    def draw(self, finished: Sequence[Text], tail: Sequence[Text]) -> None:
+        """Print what is finished for good and draw the tail below it; of a tail too high, its end."""
+        with self._lock, undivided():
+            drawn = self._as_written([*tail[-max(_size().lines - 2, 1) :]])
+            _write(self._over(self._as_written(finished) + drawn, ends=not drawn))
+            self._drawn = drawn
+
+    def above(self, text: str) -> None:
+        """Print a line above the tail."""
+        with self._lock, undivided():
+            kept, line = self._drawn, (text, 0)
+            _write(self._over([line, *kept], ends=not kept))
+            self._drawn = kept
+
+    def _as_written(self, lines: Sequence[Text]) -> list[tuple[str, int]]:
+        """Turn lines into what a terminal understands; only styles steer it."""
+        with self._console.capture() as captured:
+            for line in lines:
+                line.plain = tame(line.plain.replace("\n", " "))
+                self._console.print(line, soft_wrap=True, end="\n")
+        written = captured.get().split("\n")
+        return [(one, line.cell_len) for one, line in zip(written, lines, strict=False)]
+
+    def _over(self, lines: list[tuple[str, int]], *, ends: bool) -> str:
+        """Say how to get from what is drawn to these lines; the cursor then is behind the last, or below if it ends."""
+        same = 0
+        for old, new in zip(self._drawn, lines, strict=False):
+            if old != new:
+                break
+            same += 1
+        same = min(same, max(len(lines) - 1, 0), max(len(self._drawn) - 1, 0))
+        size = _size()
+        rows = sum(max(1, -(-width // size.columns)) for _, width in self._drawn[same:])
+        up = min(rows - 1, size.lines - 1)
+        back = ("\r" + (f"\x1b[{up}A" if up > 0 else "")) if self._drawn else ""
+        # Line by line: some terminals keep what one erases from the top of the screen on in their scroll-back.
+        end = "\r\n\x1b[J" if ends and lines else "\x1b[J"
+        return back + "\r\n".join(f"\x1b[K{text}" for text, _ in lines[same:]) + end
+
+
+def _size() -> os.terminal_size:
+    try:
+        size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    except OSError:
+        size = os.terminal_size((80, 24))
+    return size if size.columns and size.lines else os.terminal_size((80, 24))
+
+
+def _write(text: str) -> None:
+    screen = sys.__stdout__ or sys.stdout
+    screen.write(text)
+    screen.flush()
+
+
+@contextmanager
+def undivided() -> Iterator[None]:
+    """Let a Ctrl-C wait until what is begun is done: half a drawing could not be gone on with."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda *call: waiting.append(call))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if waiting and callable(before):
+        before(*waiting[0])

@@ -1,0 +1,66 @@
+"""The plain face: every sign is printed once, in order, and never again. For screen readers, and for old terminals."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from contextinfinity.cli.chat.faces import PROMPT
+from contextinfinity.cli.printing import remark, say
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.answering import Hear
+
+
+class PlainFace:
+    """``Face`` of lines, one after the other."""
+
+    def read(self, words: str = "") -> str | None:
+        """Read a message; a backslash at the end of a line goes on with the next."""
+        remark("")
+        lines = [_line(PROMPT, words)]
+        while lines[-1] is not None and lines[-1].endswith("\\"):
+            lines.append(_line(" " * len(PROMPT)))
+        return None if lines[0] is None else "\n".join(line.removesuffix("\\") for line in lines if line is not None)
+
+    @contextmanager
+    def answering(self) -> Iterator[Hear]:
+        """Print an answer as it comes."""
+        from contextinfinity.cli.answering import Plainly
+
+        plainly = Plainly()
+        try:
+            yield plainly.hear
+        finally:
+            if plainly.in_line:
+                say("\n")
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        remark(text)
+
+    def kept(self, account: str) -> None:
+        """Print what an answer took."""
+        remark(f"({account})")
+
+    def recall(self, question: str, answer: str, most: int) -> None:
+        """Print what was said."""
+        lines = answer.splitlines()
+        more = [f"… {len(lines) - most} more lines"] if len(lines) > most else []
+        remark("\n".join(["", f"{PROMPT}{question}", *lines[:most], *more]))
+
+
+def _line(prompt: str, words: str = "") -> str | None:
+    import readline  # makes input() know arrows and what was typed before
+
+    readline.parse_and_bind("set enable-bracketed-paste on")  # what was pasted stays one message
+    readline.set_startup_hook(lambda: readline.insert_text(words))
+    try:
+        return input(prompt)
+    except EOFError:
+        return None
+    finally:
+        readline.set_startup_hook(None)
+        sys.stdout.flush()

@@ -1,0 +1,136 @@
+"""A terminal with a screen: the real command line in it, and keys one presses."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyte
+
+# Makes the terminal its own: only then do its keys send signals.
+IN_FRONT = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+SECONDS = 30.0
+PROMPT = "> "
+ENTER = "\r"
+CTRL_C, CTRL_D, CTRL_R, TAB, UP = "\x03", "\x04", "\x12", "\t", "\x1b[A"
+
+
+class Screen(pyte.HistoryScreen):
+    """A screen that answers when it is asked where its cursor is."""
+
+    def __init__(self, answer: Callable[[str], None], columns: int, lines: int) -> None:
+        super().__init__(columns, lines, history=10_000)
+        self._answer = answer
+
+    def write_process_input(self, data: str) -> None:
+        self._answer(data)
+
+    def all_lines(self) -> list[str]:
+        """Give the lines above the screen, and those on it."""
+        untyped: Any = self
+        above = ["".join(row[x].data for x in range(self.columns)) for row in untyped.history.top]
+        return [line.rstrip() for line in [*above, *untyped.display]]
+
+
+class Terminal:
+    """``cix`` at a terminal of that many columns and lines; every sign it prints is on the screen or above it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        columns: int = 80,
+        lines: int = 24,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._keys, its_side = pty.openpty()
+        fcntl.ioctl(its_side, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
+        inherited.pop("NO_COLOR", None)
+        command = [sys.executable, "-m", "contextinfinity", *arguments, "--data-dir", str(folder)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-S", "-c", IN_FRONT, *command],
+            env=inherited | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(environ or {}),
+            stdin=its_side,
+            stdout=its_side,
+            stderr=its_side,
+            start_new_session=True,
+        )
+        os.close(its_side)
+        self.screen = Screen(self.type, columns, lines)
+        self._stream = pyte.ByteStream(self.screen)
+        self.printed = b""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._keys)
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._keys, text.encode())
+
+    def paste(self, text: str) -> None:
+        """Paste text, as terminals do it."""
+        self.type(f"\x1b[200~{text}\x1b[201~")
+
+    def text(self) -> str:
+        """Give all that stands there, what was scrolled away first."""
+        return "\n".join(self.screen.all_lines()).rstrip("\n")
+
+    def until(self, there: str | Callable[[], bool]) -> None:
+        """Read until a text stands on the screen, or above it, or something else holds."""
+        while not (there in self.text() if isinstance(there, str) else there()):
+            assert self._read(), f"it ended with:\n{self.text()}"
+
+    def say(self, line: str) -> str:
+        """Type a line at the prompt and give what stands below it once the prompt is back."""
+        before, prompts = self.text(), self._prompts()
+        self.type(line + ENTER)
+        self.until(lambda: self._prompts() > prompts and self.waits())
+        return self.text().removeprefix(before).partition("\n")[2].rpartition("\n>")[0].strip("\n")
+
+    def waits(self) -> bool:
+        """Tell whether the prompt stands there, empty."""
+        return self.text().rpartition("\n")[2] == ">" and self.screen.cursor.x == len(PROMPT)
+
+    def end(self) -> int:
+        """Read to its end and give its exit code."""
+        while self._read():
+            pass
+        return self._process.wait(timeout=SECONDS)
+
+    def modes(self) -> list[object]:
+        """Tell how the terminal is set."""
+        return termios.tcgetattr(self._keys)[:4]
+
+    def _prompts(self) -> int:
+        return f"\n{self.text()}".count("\n> ") + f"\n{self.text()}\n".count("\n>\n")
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._keys], [], [], SECONDS)
+        assert ready, f"nothing comes any more:\n{self.text()}"
+        try:
+            data = os.read(self._keys, 65536)
+        except OSError:  # its side was closed
+            return False
+        self.printed += data
+        self._stream.feed(data)
+        return bool(data)
