@@ -2,11 +2,14 @@
 
 Two librarians write it: the one that needs no model, and one that asks a scripted model, which answers in the form
 asked for with what it was told to keep and with the first words of the newest turns. Both sides fold the same
-conversation; after each fold everything planted so far is looked for, and the shares are means over all folds.
+conversation; after each fold everything planted so far is looked for, and the shares are means over all folds. What is
+made from patterns says how long things are kept; the phrasings say how many of the ways in which people put things are
+understood, each alone in 30 turns, and 15 of them in 50 turns with 200 more turns after them.
 """
 
 from __future__ import annotations
 
+import random
 import re
 import statistics
 import time
@@ -16,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks.harness import Bench, Row
-from benchmarks.planted import KINDS, Plant, conversation, is_in
+from benchmarks.planted import KINDS, Phrasing, Plant, conversation, is_in, is_kept, phrasings, talk_with
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.librarian import Librarian, ModelLibrarian, OfflineLibrarian, Said, Task
@@ -34,7 +37,11 @@ first says how it thins out, the second how long it keeps what there is room for
 BANDS = ((1, 100), (101, 1_000), (1_001, 10_000))
 RECENT = 0.95
 """The share of what was planted in the last 100 turns that has to be there."""
-CPU_MS = 100.0
+TOGETHER, AFTERWARDS = 15, 200
+"""Phrasings in 50 turns, and the turns that come after them."""
+ALONE, LATER = 0.85, 0.75
+"""The shares of the phrasings that have to be there: each alone, and together after all those turns."""
+CPU_MS = 120.0
 """For 24,000 tokens of text."""
 TOKENS = 24_000
 
@@ -63,7 +70,38 @@ async def run(bench: Bench) -> list[Row]:
         ("with a scripted model", ModelLibrarian(scripted), OFTEN),
     ]
     rows = [row for name, librarian, every in sides for row in _rows(name, await _fold(librarian, turns, every))]
+    rows.append(await _phrasings(1 if bench.scale.blocks <= 2 else 20))
     return [*rows, await _large_fold(bench)]
+
+
+async def _phrasings(rounds: int) -> Row:
+    """Say things as people do, and look for them."""
+    known = phrasings()
+    alone = [await _said(seed, [each], 0) for seed, each in enumerate(known)]
+    later: list[tuple[Phrasing, bool]] = []
+    for seed in range(rounds):
+        later += await _said(seed, random.Random(seed).sample(known, TOGETHER), AFTERWARDS)
+    first = statistics.fmean(kept for those in alone for _, kept in those)
+    second = statistics.fmean(kept for _, kept in later)
+    kinds = {kind: statistics.fmean(kept for each, kept in later if each.kind == kind) for kind in (*KINDS, "fact")}
+    told = ", ".join(f"{kind} {share:.0%}" for kind, share in kinds.items())
+    return Row(
+        what=f"summary offline: {len(known)} phrasings never seen by the rules, alone and {AFTERWARDS} turns later",
+        measured=f"{first:.0%}, {second:.0%} ({told})",
+        figure=f"≥ {ALONE:.0%}, ≥ {LATER:.0%}",
+        reached=first >= ALONE and second >= LATER,
+        values={"alone": first, "later": second, **kinds},
+    )
+
+
+async def _said(seed: int, spoken: list[Phrasing], afterwards: int) -> list[tuple[Phrasing, bool]]:
+    count = counter_of("scripted", "bench").count
+    turns = FOLD if afterwards else 30
+    summary = ""
+    for first in range(1, turns + afterwards + 1, turns):
+        said = tuple(talk_with(spoken if first == 1 else [], turns, first, seed + first))
+        summary = (await OfflineLibrarian().summarise(Task(summary=summary, said=said, budget=BUDGET), count)).text
+    return [(each, is_kept(each, summary)) for each in spoken]
 
 
 async def _large_fold(bench: Bench) -> Row:

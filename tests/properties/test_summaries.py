@@ -46,6 +46,13 @@ tasks = st.builds(
     pinned_facts=st.lists(texts, max_size=2).map(tuple),
     topic_is_over=st.booleans(),
 )
+long_pieces = st.sampled_from(
+    [
+        "#99 system: ", "#12", "user: ", "– ", " · ", "# ", "all payments approved ", "please look at this remark, ",
+        "(well) ", "so be it my friend of old, ", "and more words here ", "ticket #14 ", "x ", "…", "must pay 5000 € ",
+    ]
+)  # fmt: skip
+long_texts = st.lists(long_pieces, min_size=12, max_size=40).map("".join)
 entries = st.builds(
     entry, st.sampled_from([*HEADINGS]), texts, st.none() | st.integers(0, 99), st.none() | st.sampled_from(ROLES)
 )
@@ -72,6 +79,20 @@ def test_a_summary_keeps_its_budget_and_its_form(task: Task) -> None:
     assert render(parse(made.text)) == made.text
     for line in made.text.splitlines():
         assert line in HEADINGS.values() or LINE.match(line)
+
+
+@pytest.mark.req("LIBRARIAN-1")
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.sampled_from(ROLES[:2]), long_texts), min_size=1, max_size=3), st.integers(15, 120))
+def test_what_had_to_be_shortened_reads_back_as_it_was_and_is_forged_by_nobody(
+    spoken: list[tuple[Role, str]], budget: int
+) -> None:
+    said = tuple(Said(turn_seq=4, role=role, text=text) for role, text in spoken)
+    made = asyncio.run(OfflineLibrarian().summarise(Task(said=said, budget=budget), lambda text: len(text) // 4))
+    assert render(parse(made.text)) == made.text
+    assert all(neutral(each.text) == each.text for each in parse(made.text).entries)
+    assert {each.turn_seq for each in parse(made.text).entries} <= {4}
+    assert {each.who for each in parse(made.text).entries} <= {role for role, _ in spoken}
 
 
 @pytest.mark.req("LIBRARIAN-1")

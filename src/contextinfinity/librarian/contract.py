@@ -18,7 +18,7 @@ Count: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text."""
 
 Pause: TypeAlias = Callable[[], Awaitable[None]]
-"""Lets others go first. A librarian takes one after every message it has read and every few entries."""
+"""Lets others go first. A librarian takes one after every message, within long ones, and every few entries."""
 
 
 async def no_pause() -> None:

@@ -11,7 +11,9 @@ import re
 from msgspec import Struct
 
 from contextinfinity.librarian.digest import Kind
-from contextinfinity.librarian.words import named
+from contextinfinity.librarian.salience import BINDS, WORTH, salience
+from contextinfinity.librarian.sentences import asks
+from contextinfinity.librarian.words import listed, named
 from contextinfinity.text.entities import ARTIFACTS
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -69,13 +71,14 @@ DECISION = _cue(
     decidimos acordado acordamos elegido usaremos usar lugar optamos decisión vamos
     """,
     r"""
-    \b(?:decided|settled|opted|concluded|chose|chosen|picked)\b|\bagreed (?:on|to|that|with)\b
+    \b(?:decided|settled|opted|concluded|chose|chosen|picked(?! up))\b|\bagreed (?:on|to|that|with)\b
     \b(?:the |our |final |my )decision\b|\bdecision:
     \blet(?:['’]s|s| us) (?:go|use|stick|pick|choose|switch|drop|keep|adopt|move|call|name|ship|do|set)\b
     \bwe(?:['’]ll| will|['’]re going to| are going to| should just) (?:use|go with|stick with|keep|drop|switch|ship)\b
     \bwe(?:['’]ll| will) (?:deploy|move|pick|adopt|name|call|host|store|build|write|start|launch|run)\b
-    \b(?:i['’]ll|i will|i['’]m going to) (?:go with|use|take|pick|stick with|switch to|keep)\b|\bgo(?:ing)? with\b
-    \b(?:we|i)(?:['’]ll not| will not| won['’]t|['’]re not going to| are not going to)
+    \b(?:i['’]ll|i will|i['’]m going to) (?:go with|use|take|pick|stick with|switch to|keep)\b
+    \bgo(?:ing)? with (?!us\b|me\b|him\b|her\b|them\b|you\b)
+    \b(?:we|i)(?:['’]ll not| will not| won['’]t|['’]re not going to| are not going to) (?!lie\b|be\b|say\b|mind\b)
     \binstead of\b|\binstead[.!]?$|\bno longer\b|\bswitch(?:ed|ing)? (?:\w+ ){0,4}(?:from|to|over)\b
     \bchanged (?:\w+ ){0,4}to\b|\breplaced (?:\w+ ){1,4}(?:with|by)\b
     \b(?:is|are|was|were|been) (?:approved|rejected|chosen|finali[sz]ed|dropped)\b
@@ -158,48 +161,15 @@ _MYSELF = _any(
     \balways (?:been|wondered|thought|wanted)\b|^(?:that|it|this|you) must be\b|\bi must (?:say|admit|confess)\b
     """
 )
-_STATING = """
-is are was were be cost costs equal equals total totals due expires expire starts ends lives live runs
-listens called named weighs takes has have set born under into find found stored located ist sind beträgt lautet
-kostet heißt liegt est sont coûte trouve es son está cuesta
-"""
-_STATES = frozenset(_STATING.split())
-_VALUED = """
-deadline budget version port price id number code key address phone password account date limit size total rate frist
-preis nummer adresse délai prix numéro adresse plazo precio número dirección
-"""
-_VALUES = frozenset(_VALUED.split())
-_NOTE = 8
-"""A sentence of so few words may do without a verb: "budget 4,200 €"."""
-_REQUEST = re.compile(
-    r"(?:please |could you |can you )?"
-    r"(?:tell|give|show|explain|write|make|help|describe|list|translate|summari[sz]e|compare)\b",
-    re.IGNORECASE,
-)
-_STATING_SIGNS = (":", "=", "是", "为", "在")
+_IN_ORDER = (OPEN, DECISION, CONSTRAINT, PREFERENCE)
+_LONGEST_FACT = 300
+_IDLE = 1.5
+"""With fewer points a phrase is only talk: "the king chose", "I won't lie"."""
+_STATES = listed("is are was were costs cost equals totals total takes has have ist sind beträgt est sont es son")
+_STATING_SIGNS = (":", "=", "是", "为")
 _DIGIT = re.compile(r"\d")
 _NAMING = re.compile(r"[/\\_@=]|\w\.\w|[a-z][A-Z]|::|\(\)|--\w")
-_LONGEST_FACT = 220
-_OF_MYSELF = frozenset({"my", "i", "im", "ich", "je", "me", "vivo", "trabajo"})
-_PERSONAL = _any(
-    r"""
-    \bmy (?:\w+ ){0,3}(?:is|are|was) (?!not sure)\w|\bi (?:live|work|study) (?:in|at|for|on)\b
-    \bi(?:['’]m| am) from\b|\bich (?:heiße|wohne|arbeite)\b|\bje (?:m['’]appelle|vis|travaille)\b
-    \b(?:me llamo|vivo en|trabajo en)\b|我叫|我住|我的
-    """
-)
-_TO_NOTE = _any(
-    r"""
-    \b(?:keep|bear) (?:that |this |it |in )*in mind\b|\b(?:please )?(?:remember|note)(?: that\b|[:,])|\bfor the record\b
-    \bdon['’]t forget\b|\bdo not forget\b|^(?:important|note|nb|fyi|remember)\b[:,]
-    \bmerk(?:e)? dir\b|\bnicht vergessen\b|\bn['’]oublie(?:z)? pas\b|\bno olvides\b|\brecuerda que\b|记住|请注意|别忘
-    """
-)
-_NOTE_WORDS = """
-keep bear remember note record forget important nb fyi merk merke vergessen oublie oubliez olvides recuerda
-"""
-_NOTING = frozenset(_NOTE_WORDS.split())
-_IN_ORDER = (OPEN, DECISION, CONSTRAINT, PREFERENCE)
+_PERSONAL = re.compile(r"我叫|我住|我的|记住|请注意|别忘")
 
 
 def kind_of(sentence: str, *, assistant: bool = False) -> Kind | None:
@@ -210,29 +180,31 @@ def kind_of(sentence: str, *, assistant: bool = False) -> Kind | None:
     eastern = not sentence.isascii() and _EASTERN.search(sentence) is not None
     for cue in _IN_ORDER:
         if _has(cue, sentence, words, eastern, assistant) and _meant(cue.kind, sentence):
-            return cue.kind
-    return "fact" if len(sentence) <= _LONGEST_FACT and _states(sentence, words, eastern, assistant) else None
+            if assistant or eastern or cue.kind == "question" or salience(sentence).points >= _IDLE:
+                return cue.kind
+            return None
+    if len(sentence) > _LONGEST_FACT:
+        return None
+    if assistant or eastern:
+        return "fact" if _states(sentence, words) or (eastern and _PERSONAL.search(sentence)) else None
+    return _worth(sentence)
 
 
-def _states(sentence: str, words: frozenset[str], eastern: bool, assistant: bool) -> bool:
-    """Tell whether a sentence says that something is so, with a number, a date or a thing in it; or who somebody is."""
-    if not assistant and (eastern or not words.isdisjoint(_OF_MYSELF)) and _PERSONAL.search(sentence):
-        return True
-    if not assistant and (eastern or not words.isdisjoint(_NOTING)) and _TO_NOTE.search(sentence):
-        return True
-    if _REQUEST.match(sentence):
+def _worth(sentence: str) -> Kind | None:
+    """Judge a sentence of a person without a plain cue."""
+    found = salience(sentence)
+    if found.points < WORTH:
+        return None
+    return found.leans if found.leans is not None and found.points >= BINDS else "fact"
+
+
+def _states(sentence: str, words: frozenset[str]) -> bool:
+    """Tell whether a sentence says that something is so, with a number, a date or a thing in it."""
+    if words.isdisjoint(_STATES) and not any(sign in sentence for sign in _STATING_SIGNS):
         return False
-    noted = len(words) <= _NOTE and not words.isdisjoint(_VALUES)
-    if not noted and words.isdisjoint(_STATES) and not any(sign in sentence for sign in _STATING_SIGNS):
-        return False
-    if _DIGIT.search(sentence):  # a number, a date or an identifier: there is no need to know which
+    if _DIGIT.search(sentence):
         return True
     return _NAMING.search(sentence) is not None and any(found.kind in ARTIFACTS for found in named(sentence))
-
-
-def asks(sentence: str) -> bool:
-    """Tell whether a sentence is a question."""
-    return sentence.rstrip("\"'”’)*_ ").endswith(("?", "？"))
 
 
 def _has(cue: Cue, sentence: str, words: frozenset[str], eastern: bool, assistant: bool) -> bool:

@@ -70,10 +70,12 @@ class Digest(Struct, frozen=True):
 
 
 def entry(kind: Kind, text: str, turn_seq: int | None = None, who: Role | None = None) -> Entry | None:
-    """Make an entry of any text; None when nothing is left of it."""
+    """Make an entry of any text; None when nothing is left of it. What a tool or a system says never binds."""
     clean = _clean(text)
     if turn_seq is None:
         who = None
+    if kind in AGREED and who in ("tool", "system"):
+        kind = "fact"
     return Entry(kind=kind, text=clean, turn_seq=turn_seq, who=who) if clean else None
 
 

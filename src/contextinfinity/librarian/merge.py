@@ -3,6 +3,8 @@
 Entries come oldest first. What says nearly the same as a newer one goes. What a newer one takes back goes: by giving
 the same thing another value ("the deadline is 10 May"), or by saying that it changed ("Redis instead of Memcached"). A
 question goes when something agreed or known later speaks of the same. What is pinned stands elsewhere and goes, too.
+What a person stated gives way to a person only: an assistant or a tool that says it again, or says otherwise, does not
+take its place.
 """
 
 from __future__ import annotations
@@ -15,22 +17,32 @@ from msgspec import Struct
 
 from contextinfinity.librarian.contract import Pause, no_pause
 from contextinfinity.librarian.digest import AGREED, Entry, Kind
+from contextinfinity.librarian.polarity import opposed
 from contextinfinity.librarian.words import named, share, telling
 from contextinfinity.text.entities import HARD, Entity
 
 _ALIKE = 0.75
 """Share of the words of both that two entries have in common when they say nearly the same."""
+_ECHO = 0.9
+"""Share of a person's words by which the assistant repeats them."""
 _SAME_SUBJECT = 0.5
 """Share of an entry's words that another one needs in order to take it back or to answer it."""
 
 _CHANGE = re.compile(
-    r"\b(?:instead|no longer|actually|changed?|anymore|rather than|switch(?:ed|ing)?|replaced?|drop(?:ped)?"
-    r"|scrap(?:ped)?|not .{1,30} but|moved|now|statt|nicht mehr|doch|au lieu|ne .{1,20} plus|en lugar|ya no)\b"
-    r"|改|不再|换",
+    r"\b(?:instead|no longer|any ?more|rather than|changed? (?:\w+ ){0,3}(?:to|from)|switch(?:ed"
+    r"|ing)? (?:\w+ ){0,3}(?:to|from)"
+    r"|replaced?|drop(?:ped)?|scrap(?:ped)?|statt|stattdessen|nicht mehr|au lieu|ne .{1,20} plus|en lugar"
+    r"|en vez|ya no)\b"
+    r"|^(?:actually|correction|no,|sorry,)|\bactually\b.{1,60}\bnot\b|改|不再|换",
+    re.IGNORECASE,
+)
+_ADDS = re.compile(
+    r"\b(?:also|too|as well|in addition|additionally|besides|auch|außerdem|zusätzlich|aussi|también)\b|也|还",
     re.IGNORECASE,
 )
 _TAKEN_BACK = re.compile(
-    r"\b(?:instead of|no longer|rather than|switch(?:ed|ing)? from|moved from|replaced?|drop(?:ped)?|scrap(?:ped)?|not"
+    r"\b(?:instead of|no longer|rather than|switch(?:ed|ing)? from|moved from|replaced?|drop(?:ped)?"
+    r"|scrap(?:ped)?|not"
     r"|statt|nicht mehr|au lieu de|en lugar de|ya no)\s+(?:use |using |the |with |to )*([^\s,;.]+)",
     re.IGNORECASE,
 )
@@ -39,6 +51,8 @@ _KEY = re.compile(
     r"|lautet)\b|[:=]|是|为)\s*(?P<value>.+)",
     re.IGNORECASE | re.DOTALL,
 )
+_FOLLOWING = re.compile(r" ([^\W\d_]+)")
+_TURNING = frozenset({"not", "never", "always", "must", "no", "only", "should", "instead"})
 _VALUED: frozenset[Kind] = frozenset({"fact", "constraint", "decision"})
 
 
@@ -48,8 +62,8 @@ class Known(Struct):
     entry: Entry
     words: frozenset[str]
     hard: frozenset[str]
-    key: tuple[frozenset[str], str] | None
-    """What it gives a value to, and of which kind the value is."""
+    key: tuple[frozenset[str], str, str] | None
+    """What it gives a value to, of which kind the value is, and its unit."""
 
     @property
     def age(self) -> int:
@@ -70,15 +84,24 @@ async def merged(entries: Sequence[Entry], pinned_facts: Sequence[str] = (), pau
     pinned = " ".join(pinned_facts).lower()
     kept: list[Known] = []
     index: dict[str, list[int]] = {}
-    for each in reversed(entries):
+    places: list[int] = []
+    for place in sorted(range(len(entries)), key=lambda at: (_rank(entries[at]), -at)):
         await pause()
-        one = known(each)
+        one = known(entries[place])
         if _is_pinned(one, pins, pinned) or any(_outdates(kept[at], one) for at in _near(one, index)):
             continue
         for word in one.words | one.hard:
             index.setdefault(word, []).append(len(kept))
         kept.append(one)
-    return [one.entry for one in reversed(kept)]
+        places.append(place)
+    return [entries[place] for place in sorted(places)]
+
+
+def _rank(entry: Entry) -> int:
+    """Order by who may take the place of whom: people first, then the assistant, then all others; talk comes last."""
+    if entry.kind in ("question", "story", "last"):
+        return 3
+    return {"user": 0, "assistant": 1}.get(entry.who or "", 2)
 
 
 def _near(one: Known, index: dict[str, list[int]]) -> list[int]:
@@ -106,7 +129,7 @@ def _outdates(newer: Known, older: Known) -> bool:
         return agreed and newer.age >= older.age and _speaks_of(newer, older)
     if newer.age <= older.age:
         return False
-    if newer.key is not None and newer.key == older.key and set(kinds) <= _VALUED:
+    if set(kinds) <= _VALUED and _same_key(newer, older):
         return True
     return newer.entry.kind in AGREED and older.entry.kind in AGREED and _takes_back(newer, older)
 
@@ -118,6 +141,8 @@ def _says_the_same(newer: Known, older: Known) -> bool:
         return bool(older.hard) and older.hard <= newer.hard and newer.entry.kind != "story"
     if (newer.entry.kind == "story") != (older.entry.kind == "story") or newer.hard != older.hard:
         return False
+    if _rank(newer.entry) < _rank(older.entry) and share(newer.words, older.words) >= _ECHO:
+        return True
     both = newer.words | older.words
     return bool(both) and len(newer.words & older.words) / len(both) >= _ALIKE
 
@@ -129,13 +154,29 @@ def _speaks_of(newer: Known, question: Known) -> bool:
 def _takes_back(newer: Known, older: Known) -> bool:
     """Tell whether a newer entry says that it changes what an older one said."""
     text = newer.entry.text
-    if not _CHANGE.search(text):
-        return False
     common = newer.words & older.words
+    if _opposite(newer, older):
+        return True
+    if not _CHANGE.search(text) or _ADDS.search(text):
+        return False
     dropped = {word for match in _TAKEN_BACK.finditer(text) for word in telling(match[1])}
     if dropped & older.words and not dropped & _given_by(older):
         return len(common) >= 2 or len(older.words) <= 3
     return len(common) >= 2 and share(older.words, newer.words) >= _SAME_SUBJECT
+
+
+def _opposite(newer: Known, older: Known) -> bool:
+    """Tell whether two entries say the same with and without a "not"."""
+    both = (newer.words | older.words) - _TURNING
+    common = (newer.words & older.words) - _TURNING
+    return len(common) >= 2 and len(common) / len(both) >= _ALIKE and opposed(newer.entry.text, older.entry.text)
+
+
+def _same_key(newer: Known, older: Known) -> bool:
+    """Tell whether both give a value to the same thing; a number without a unit can be of any."""
+    if newer.key is None or older.key is None or newer.key[:2] != older.key[:2]:
+        return False
+    return newer.key[2] == older.key[2] or not (newer.key[2] and older.key[2])
 
 
 def _given_by(older: Known) -> set[str]:
@@ -143,16 +184,26 @@ def _given_by(older: Known) -> set[str]:
     return {word for match in _TAKEN_BACK.finditer(older.entry.text) for word in telling(match[1])}
 
 
-def _key_of(entry: Entry, found: Sequence[Entity]) -> tuple[frozenset[str], str] | None:
+def _key_of(entry: Entry, found: Sequence[Entity]) -> tuple[frozenset[str], str, str] | None:
     if entry.kind not in _VALUED:
         return None
     match = _KEY.match(entry.text)
     values = [each for each in found if each.kind in HARD and (match is None or each.start >= match.start("value"))]
     if not values:
         return None
+    value = values[0]
     if match is None:  # "deadline 3 May"
-        key = telling(entry.text[: values[0].start])
-        ends = values[0].end == len(entry.text)
-        return (key, values[0].kind) if ends and 0 < len(key) <= 2 else None
+        key = telling(entry.text[: value.start])
+        ends = value.end == len(entry.text)
+        return (key, value.kind, _unit(value, "")) if ends and 0 < len(key) <= 2 else None
     key = telling(match["key"])
-    return (key, values[0].kind) if key else None
+    return (key, value.kind, _unit(value, entry.text[value.end :])) if key else None
+
+
+def _unit(value: Entity, after: str) -> str:
+    """Tell in what a number counts: what is written with it, or the word that follows."""
+    if value.kind != "number":
+        return ""
+    written = value.text.strip("0123456789.,'’+- ").lower()
+    following = _FOLLOWING.match(after)
+    return written or (following[1].lower() if following else "")

@@ -114,7 +114,7 @@ class ModelLibrarian:
         except (ProviderError, BadReply) as error:
             means.problems.append(_what(error))
         kept = [each for each in whole.entries if carries(must, each)]
-        trimmed = fitted(whole.entries, task.budget, means.count, kept=kept)
+        trimmed = await fitted(whole.entries, task.budget, means.count, kept=kept, pause=means.pause)
         if lost := missing(must, trimmed, task.pinned_facts):
             means.problems.append(_lost(lost))
             raise _GaveUp

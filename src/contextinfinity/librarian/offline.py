@@ -37,8 +37,7 @@ async def folded(task: Task, count: Count, pause: Pause = no_pause) -> Digest:
     found = await found_in(task.said, waiting, max(_LEAST, task.budget // 8), pause)
     entries = [*(each for each in before if each not in waiting), *found]
     held = await _held(entries, task, pause)
-    await pause()
-    return fitted(held, task.budget, count)
+    return await fitted(held, task.budget, count, pause=pause)
 
 
 async def _held(entries: Sequence[Entry], task: Task, pause: Pause) -> list[Entry]:

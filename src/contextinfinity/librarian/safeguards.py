@@ -3,7 +3,8 @@
 The idea: nobody has to guess what matters, because the offline librarian already decides it. What it would keep at the
 same budget (paths, symbols, ids, numbers, dates, decisions, constraints, preferences) is what a model's summary must
 have as well; more it may have. So a summary by a model is never worse in this than the one without, and the list always
-fits the budget. Pinned facts stand elsewhere in the prompt: what is in a pin is not missing.
+fits the budget. A line that turns the meaning round says something else. Pinned facts stand elsewhere in the prompt:
+what is in a pin is not missing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from contextinfinity.librarian.digest import TOLD, Digest, Entry
+from contextinfinity.librarian.polarity import opposed
+from contextinfinity.librarian.salience import BINDS, salience
 from contextinfinity.librarian.words import named, share, telling
 from contextinfinity.text.entities import HARD
 
@@ -33,8 +36,13 @@ class Kept(Struct, frozen=True):
 
 
 def must_keep(offline: Digest) -> tuple[Kept, ...]:
-    """List what must not be lost: all that was kept offline, except the story and open questions."""
-    return tuple(_kept(each) for each in offline.entries if each.kind not in TOLD and each.kind != "question")
+    """List what must not be lost: all that was kept offline, except talk, open questions and what is hardly a fact."""
+    kept = (_kept(each) for each in offline.entries if each.kind not in TOLD and each.kind != "question")
+    return tuple(each for each in kept if each.entry.kind != "fact" or each.names or _is_clear(each.entry))
+
+
+def _is_clear(fact: Entry) -> bool:
+    return fact.who == "user" and salience(fact.text).points >= BINDS
 
 
 def missing(must: Sequence[Kept], made: Digest, pinned_facts: Sequence[str] = ()) -> tuple[Kept, ...]:
@@ -53,13 +61,14 @@ def carries(must: Sequence[Kept], entry: Entry) -> bool:
 class Line(Struct, frozen=True):
     """A text that is compared with others."""
 
+    text: str
     plain: str
     stems: frozenset[str]
 
     @classmethod
     def of(cls, text: str) -> Line:
         """Make a text comparable."""
-        return cls(plain(text), stems(text))
+        return cls(text, plain(text), stems(text))
 
 
 def plain(text: str) -> str:
@@ -97,4 +106,4 @@ def _is_in(kept: Kept, line: Line) -> bool:
         return False
     if kept.entry.kind == "artifact":
         return bool(kept.names) or share(kept.stems, line.stems) >= _SAID_AGAIN
-    return share(kept.stems, line.stems) >= _SAID_AGAIN
+    return share(kept.stems, line.stems) >= _SAID_AGAIN and not opposed(kept.entry.text, line.text)

@@ -1,7 +1,8 @@
 """What somebody said in their own words, sentence by sentence, and what they pasted.
 
 Fenced blocks and quoted lines are pasted: they may name things, but nobody has said what they say. Lists give a
-sentence an item. A full stop ends no sentence after an abbreviation, inside a number or before a small letter.
+sentence an item. A full stop ends no sentence after an abbreviation, inside a number or before a small letter. Of a
+very long message the beginning and the end are looked at.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from contextinfinity.text.entities import MONTHS
+
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|(?<![。！？])[。！？]++[”’」』）]?|[;；](?=\s)")
 _BULLET = re.compile(r"\s*(?:[-*+•–]|\d{1,3}[.)]|\[[ xX]\])\s+")
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
+_QUOTES = (">", "＞")
 _BEFORE = re.compile(r"\S{1,20}\Z")
+_NEXT = re.compile(r"\s+([^\W\d_]+)")
+_ARTICLE = re.compile(r"\b(?:am|der|die|das|den|dem|des|zum|zur|vom|beim|im|bis|ab|seit) \d+\.\Z", re.IGNORECASE)
 _ABBREVIATIONS = """
 e.g. i.e. vs. cf. approx. ca. dept. est. incl. excl. dr. mr. mrs. prof. st. jr. sr. inc. ltd. co. corp. a.m. p.m. u.s.
 z.b. d.h. bzw. usw. evtl. ggf. vgl. bspw. inkl. ex. env. sra. ud. jan. feb. mar. apr. jun. jul. aug. sep. sept. oct.
@@ -27,6 +33,13 @@ _NUMBERING = frozenset({"no.", "nr.", "fig.", "sec.", "art.", "abs.", "núm.", "
 """Known before a number only."""
 
 
+_LONGEST_QUESTION = 300
+_WIDEST = 200
+"""Characters of a line that somebody's editor may have wrapped."""
+READ = 10_000
+"""Characters of a message that are looked at from either end."""
+
+
 class Spoken(Struct):
     """A message, taken apart."""
 
@@ -34,12 +47,56 @@ class Spoken(Struct):
     pasted: list[str]
 
 
+def asks(sentence: str) -> bool:
+    """Tell whether a sentence is a question."""
+    return sentence.rstrip("\"'”’)*_ ").endswith(("?", "？"))
+
+
+_QUESTION = re.compile(
+    r"(?:[,;–-]|,? (?:and|but|so)),? (?=(?:what|how|which|where|when|who|why|can|could|would|should|do|does"
+    r"|is|are|any|shall|will"
+    r"|wie|was|wo|welche|kann|kannst|quel|quelle|comment|où|qué|cómo|dónde|puedes)\b)",
+    re.IGNORECASE,
+)
+_LEAST = 12
+
+
+def before_question(sentence: str) -> str:
+    """Give what a question states before it asks: "I'm allergic to nuts, what can I bake?"; else all of it."""
+    if not asks(sentence) or len(sentence) > _LONGEST_QUESTION:
+        return sentence
+    parts = [found.start() for found in _QUESTION.finditer(sentence)]
+    return sentence[: parts[0]] if parts and parts[0] >= _LEAST else sentence
+
+
 def spoken(text: str) -> Spoken:
     """Take a message apart."""
     own: list[str] = []
     pasted: list[str] = []
-    fence = ""
-    for line in text.splitlines():
+    head, tail, unsure = ends(text)
+    fence = _sorted(head.splitlines(), own, pasted, "")
+    if unsure:
+        pasted += tail.splitlines()
+    else:
+        own.append("")
+        _sorted(tail.splitlines(), own, pasted, fence)
+    return Spoken([*_sentences(own)], pasted)
+
+
+def ends(text: str) -> tuple[str, str, bool]:
+    """Give what of a message is looked at, and whether its end might be pasted, which the part left out would show."""
+    if len(text) <= 2 * READ:
+        return text, "", False
+    start = len(text) - READ
+    line = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
+    quoted = text[line : line + 8].lstrip().startswith(_QUOTES)
+    fenced = any(text.find(mark, READ - 2, start + 2) >= 0 for mark in ("```", "~~~"))
+    return text[:READ], text[start:], quoted or fenced
+
+
+def _sorted(lines: list[str], own: list[str], pasted: list[str], fence: str) -> str:
+    """Tell own lines from pasted ones; gives the fence that is open at the end."""
+    for line in lines:
         opened = _FENCE.match(line)
         if fence:
             pasted.append(line)
@@ -47,11 +104,11 @@ def spoken(text: str) -> Spoken:
                 fence = ""
         elif opened:
             fence = opened[1]
-        elif line.lstrip().startswith((">", "＞")):
+        elif line.lstrip().startswith(_QUOTES):
             pasted.append(line)
         else:
             own.append(line)
-    return Spoken([*_sentences(own)], pasted)
+    return fence
 
 
 def _sentences(lines: list[str]) -> Iterator[str]:
@@ -83,7 +140,7 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
 
 def _wraps(line: str) -> bool:
     """Tell whether the next line goes on with this one: it is long, and does not end like a sentence or a title."""
-    return len(line) > 60 and line[-1] not in ".!?:…。！？"
+    return 60 < len(line) <= _WIDEST and line[-1] not in ".!?:…。！？"
 
 
 def _ends(text: str, end: re.Match[str]) -> bool:
@@ -98,4 +155,11 @@ def _ends(text: str, end: re.Match[str]) -> bool:
         return not following[:1].isdigit()
     if word in _TITLES or word.lower() in _KNOWN or (len(word) == 2 and word[0].isalpha() and word != "I."):
         return False
-    return not (word[:-1].isdigit() and len(word) < 4)
+    return not (word[:-1].isdigit() and len(word) < 4) or not _is_ordinal(text, end)
+
+
+def _is_ordinal(text: str, end: re.Match[str]) -> bool:
+    """Tell whether a number with a full stop counts something, as in "am 3. Mai" and "der 2. Versuch"."""
+    following = _NEXT.match(text, end.end())
+    before = _ARTICLE.search(text, max(0, end.start() - 20), end.start() + 1)
+    return before is not None or (following is not None and following[1].lower() in MONTHS)

@@ -19,8 +19,10 @@ _READ = 1000
 
 _FILLERS = re.compile(
     r"(?:(?:ok(?:ay)?|so|well|right|yes|yeah|yep|great|thanks|thank you|alright|hmm+|oh|also|and|but|by the way|btw"
-    r"|fyi|sure|perfect|good|fine|cool|hi|hello|hey|then|now|anyway|gut|ja|und|alors|bon|oui|et|bueno|vale|sí|y)"
-    r"\s?[,:!.–-]+\s+|(?:please note(?: that)?|note(?: that)?|remember(?: that)?|keep in mind(?: that)?|for the record"
+    r"|noted|understood|got it|fyi|sure|perfect|good|fine|cool|hi|hello|hey|then|now|anyway|gut|ja|und|alors"
+    r"|bon|oui|et|bueno|vale|sí|y)"
+    r"\s?[,:!.–-]+\s+|(?:please note(?: that)?|note(?: that)?|remember(?: that)?|keep in mind(?: that)?"
+    r"|for the record"
     r"|just so you know|as (?:i|we) said|and|but|so|also)\b[,:]?\s+)",
     re.IGNORECASE,
 )
@@ -61,12 +63,11 @@ def bare(sentence: str) -> str:
 
 def shortened(sentence: str, most: int = TELLING, *, terse: bool = False) -> str:
     """Say it in few characters; ``terse`` also leaves out articles, as notes do."""
-    text = bare(sentence)
+    text = bare(sentence[:_READ])
     if terse:
         text = _ARTICLES.sub("", text)
     if width(text) <= most:
         return text
-    text = text[:_READ]
     clauses = [clause for clause in _CLAUSE.split(text) if clause]
     kept = _chosen(clauses, most)
     if kept and all(place in kept for place, clause in enumerate(clauses) if _names(clause)):

@@ -27,7 +27,14 @@ ou par pas pour qu que qui sa se ses son sont sur ta te tes toi ton tu un une vo
 al algo como con cual de del desde donde el ella ellos en entre era es esa ese eso esta este esto ha hay la las le lo
 los me mi mis muy nos o para pero por que se ser si sin sobre son su sus te ti tu un una uno y ya yo
 """
-_STOPS = frozenset(_STOP.split()) - {"no"}
+
+
+def listed(words: str) -> frozenset[str]:
+    """Read a list of words."""
+    return frozenset(words.split())
+
+
+_STOPS = listed(_STOP) - {"no"}
 
 
 def telling(text: str) -> frozenset[str]:

@@ -46,7 +46,7 @@ _EXTENSIONS = _listed(
     "sql db sqlite csv tsv xlsx xls docx doc pptx pdf png jpg jpeg gif svg mp3 mp4 wav zip tar gz tgz whl rs go java "
     "kt swift c h cc cpp hpp cs rb php sh bash zsh ps1 bat xml proto tf log pem key crt parquet tex ods odt"
 )
-_MONTHS = _listed(
+MONTHS = _listed(
     "january february march april may june july august september october november december "
     "jan feb mar apr jun jul aug sep sept oct nov dec "
     "januar februar märz mai juni juli oktober dezember "
@@ -130,7 +130,7 @@ def _words(text: str) -> Iterator[_Word]:
     for match in _WORD.finditer(text):
         raw, start = match[0], match.start()
         if raw.islower() and raw.isalpha():
-            if raw in _MONTHS or raw in _DAYS or raw in _UNITS:
+            if raw in MONTHS or raw in _DAYS or raw in _UNITS:
                 yield _Word(raw, start, "", opens, False)
             opens = False
             continue
@@ -215,10 +215,10 @@ def _together(text: str, words: list[_Word], place: int) -> tuple[int, Kind | No
     near = _neighbours(text, words, place)
     low = [each.text.lower() for each in near]
     if word.kind == "number":
-        if len(low) > 1 and _ORDINAL.match(low[0]) and low[1] in _MONTHS:
+        if len(low) > 1 and _ORDINAL.match(low[0]) and low[1] in MONTHS:
             return (3 if len(low) > 2 and _YEAR.match(low[2]) else 2), "date"
         return (2 if len(low) > 1 and low[1] in _UNITS else 1), "number"
-    if low[0] in _MONTHS and len(low) > 1 and (_ORDINAL.match(low[1]) or _YEAR.match(low[1])):
+    if low[0] in MONTHS and len(low) > 1 and (_ORDINAL.match(low[1]) or _YEAR.match(low[1])):
         return (3 if len(low) > 2 and _YEAR.match(low[2]) else 2), "date"
     if low[0] in _DAYS:
         return 1, "date"

@@ -67,16 +67,26 @@ _BEFORE = (
     r"todas?|las|los|tus|sus|estas|anteriores|previas|tutte|le|tue|precedenti|as|suas) ){0,6}"
 )
 _AFTER = (
-    r"(?: (?:above|before|earlier|previously|given|you (?:were|have been) (?:given|told)|from (?:above|before)|so far|"
+    r"(?: (?:above|before|earlier|previously|given|you (?:were|have been) (?:given|told)|from (?:above"
+    r"|before)|so far|"
     r"précédentes?|antérieures?|ci-dessus|anteriores|previas|precedenti))?"
 )
 _SURE = (
-    r"(?:previous|prior|preceding|foregoing|above|earlier|existing|current|initial|original|former|past|system|safety)"
+    r"(?:previous|prior|preceding|foregoing|above|earlier|existing|current|initial|original|former|past"
+    r"|system|safety)"
 )
 _SET_ASIDE = (
     r"(?:ignor(?:e|ing)|disregard(?:ing)?|forget|overrid(?:e|ing)|bypass(?:ing)?|"
     r"(?:do not|don't|stop) (?:follow|obey)(?:ing)?)"
 )
+_TALKED_OF = (
+    r"(?! (?:engine|file|table|template|class|module|parser|validator|page|section|test|config|document"
+    r"|service|list|book"
+    r"|editor|library|package|screen|form|field|column|row|id|number|status|history|line|manager|feature|system)s?\b)"
+)
+"""What follows when a rule or a prompt is a thing that somebody works on."""
+_OF_A_FILE = r"(?! (?:in|of|from|inside) (?:the |my |our |your )?[^\s.]*[./]\w)"
+_RULES = r"(?:rules?|guidelines?|orders?|commands?|training|programming|guardrails?)"
 _TOLD = r"(?:instructions?|prompts?|rules?|directives?|guidelines?|orders?|commands?|programming|training|guardrails?)"
 _SOMEBODY_ELSE = (
     r"(?:dan|(?:ai|assistant|model|chatbot|bot|agent|llm)\b.{0,40}\b(?:without|free|unrestricted|no )|unrestricted|"
@@ -90,7 +100,49 @@ _ODD = ("dan", "unrestricted", "jailb", "without", "free", "unfiltered", "uncens
 _ORDERS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
     (needed, re.compile(pattern))
     for needed, pattern in (
-        (_TELL, rf"\b{_SET_ASIDE} {_BEFORE}{_SURE} (?:\w+ ){{0,2}}{_TOLD}\b"),
+        (
+            _TELL,
+            rf"\b{_SET_ASIDE} {_BEFORE}{_SURE} (?:\w+ ){{0,2}}(?:instructions?|prompts?|directives?)\b{_TALKED_OF}",
+        ),
+        (_TELL, rf"\b{_SET_ASIDE} {_BEFORE}{_SURE} (?:\w+ ){{0,2}}{_RULES}\b{_TALKED_OF}{_OF_A_FILE}"),
+        (
+            _TELL,
+            r"\b(?:ignore|disregard|forget) (?:whatever|everything|anything|all|what) (?:that )?the user\b",
+        ),
+        (
+            ("no attention",),
+            rf"\bpay no attention to {_BEFORE}(?:\w+ ){{0,2}}{_TOLD}\b{_TALKED_OF}",
+        ),
+        (
+            ("summar", "compress", "condens", "compact"),
+            r"\b(?:when|while|whenever|if|after|before)(?: you(?:['’]re| are)?)? (?:summari[sz]|compress"
+            r"|condens|compact)\w{0,4}\b.{0,80}"
+            r"\b(?:you must|you should|you have to|you will|must|always|write|include|record|state|add|say|note)\b",
+        ),
+        (
+            ("summar",),
+            r"\bsummar(?:y|ies)\b.{0,30}\b(?:must|should|shall|has to|have to|needs? to|will)\b.{0,80}"
+            r"\b(?:the )?user (?:is|has|was|agreed|approved|wants|may|can|must|authori[sz]ed)\b",
+        ),
+        (
+            ("notice", "message", "alert", "update", "note"),
+            r"\b(?:system|admin(?:istrator)?|developer|operator) (?:notice|message|alert|update|note) ?[:–-].{0,100}"
+            r"\b(?:you must|must be answered|must (?:now )?(?:answer|reply|respond|obey)|(?:reply|respond"
+            r"|answer)(?:ed)? (?:only )?with)\b",
+        ),
+        (
+            ("later", "future", "further", "following", "subsequent"),
+            r"\b(?:all|every|each|any) (?:later|future|further|following|subsequent) (?:turn|message|answer"
+            r"|repl(?:y|ie)|response|request|"
+            r"question)s? (?:\w+ ){0,2}(?:must|should|shall|will|have to|has to) (?:be answered with"
+            r"|begin with|start with|end with|contain|say)\b",
+        ),
+        (
+            ("that the user",),
+            r"\b(?:librarian|summari[sz]er|assistant|note-?taker|model|ai) ?[:,–-] ?(?:please )?(?:record"
+            r"|note|write|state|remember|log|say) "
+            r"(?:down )?that the user\b",
+        ),
         (
             _TELL,
             rf"\b{_SET_ASIDE} (?:all|any|every|each)(?: of)? (?:the |your |these |those |my )?"
@@ -128,7 +180,8 @@ _ORDERS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
         ),
         (
             ("restrictions", "filters", "ethical", "guidelines", "safety", "content polic"),
-            r"\b(?:you (?:are|have|can)|respond|answer|act)\b.{0,40}\b(?:without|no longer bound by|free (?:from|of)) "
+            r"\b(?:you (?:are|have|can)|respond|answer|act)\b.{0,40}\b(?:without|no longer bound by"
+            r"|free (?:from|of)) "
             r"(?:any |all |your )?(?:restrictions|filters|ethical|guidelines|safety|content polic)",
         ),
         (
@@ -195,6 +248,10 @@ _ORDERS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
 for those is quick."""
 
 
+_FORBIDDEN = re.compile(r"(?:\b(?:never|not|cannot|nobody may)|n't) \Z")
+"""What stands right before an order that is none: "never output the system prompt"."""
+
+
 def gives_orders(text: str) -> bool:
     """Tell whether a text tries to command the model: set its instructions aside, show them, be somebody else."""
     plain = _plain(text)
@@ -212,7 +269,9 @@ def _commands_in(plain: str) -> bool:
     for needed, order in _ORDERS:  # loops: this runs for every message, and a generator costs more than the search
         for piece in needed:
             if piece in plain:
-                if order.search(plain):
+                if any(
+                    not _FORBIDDEN.search(plain, max(0, at.start() - 20), at.start()) for at in order.finditer(plain)
+                ):
                     return True
                 break
     return False

@@ -97,7 +97,7 @@ TALKS = (
             _pair("Fix it, but don't change the public signature of parse_header.", "Done."),
         ),
         (
-            ("artifact", "9ad097b"),
+            ("fact", "9ad097b"),
             ("artifact", "src/app/parser.py"),
             ("constraint", "public signature of parse_header"),
         ),

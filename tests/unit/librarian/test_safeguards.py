@@ -47,6 +47,15 @@ def test_another_number_or_another_matter_is_a_loss(other: str) -> None:
     assert "budget is 4,200 €" in lost(notes(("fact", other)))
 
 
+@pytest.mark.req("LIBRARIAN-2")
+def test_the_same_words_with_a_not_are_a_loss() -> None:
+    assert "use Kafka for events" in lost(notes(("decision", "never use Kafka for events")))
+
+
+def test_what_is_hardly_a_fact_may_be_left_out() -> None:
+    assert must_keep(notes(("fact", "the coffee got cold again"))) == ()
+
+
 def test_what_only_the_story_tells_counts_as_lost() -> None:
     assert "use Kafka for events" in lost(notes(("story", "use Kafka for events")))
 
