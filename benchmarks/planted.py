@@ -2,8 +2,9 @@
 
 What is planted is known with its kind and with the words that have to be found again. The talk around it has numbers,
 names and files of its own, and the assistant explains at length. The same seed gives the same conversation. Besides
-what is made from patterns there are the phrasings of ``phrasings.tsv``, as people say such things; the rules were
-worked out on others, those of the unit tests.
+what is made from patterns there are the phrasings of ``phrasings.tsv``, as people say such things. The rules were
+worked out on others, those of the unit tests; but only those marked "after" were written when the rules were finished,
+so only they tell how a stranger's words fare.
 """
 
 from __future__ import annotations
@@ -133,8 +134,12 @@ class Exchange(NamedTuple):
 
 
 class Phrasing(NamedTuple):
-    """Something to be remembered as somebody said it, and the words that have to be found again."""
+    """Something to be remembered as somebody said it, and the words that have to be found again.
 
+    ``written`` is before or after the rules were finished.
+    """
+
+    written: str
     kind: str
     words: str
     text: str

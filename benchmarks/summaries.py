@@ -70,23 +70,27 @@ async def run(bench: Bench) -> list[Row]:
         ("with a scripted model", ModelLibrarian(scripted), OFTEN),
     ]
     rows = [row for name, librarian, every in sides for row in _rows(name, await _fold(librarian, turns, every))]
-    rows.append(await _phrasings(1 if bench.scale.blocks <= 2 else 20))
+    rounds = 1 if bench.scale.blocks <= 2 else 20
+    for written, what in (("after", "never seen by the rules"), ("before", "written before the rules were finished")):
+        rows.append(await _phrasings([each for each in phrasings() if each.written == written], what, rounds))
     return [*rows, await _large_fold(bench)]
 
 
-async def _phrasings(rounds: int) -> Row:
+async def _phrasings(known: list[Phrasing], what: str, rounds: int) -> Row:
     """Say things as people do, and look for them."""
-    known = phrasings()
     alone = [await _said(seed, [each], 0) for seed, each in enumerate(known)]
     later: list[tuple[Phrasing, bool]] = []
     for seed in range(rounds):
         later += await _said(seed, random.Random(seed).sample(known, TOGETHER), AFTERWARDS)
     first = statistics.fmean(kept for those in alone for _, kept in those)
     second = statistics.fmean(kept for _, kept in later)
-    kinds = {kind: statistics.fmean(kept for each, kept in later if each.kind == kind) for kind in (*KINDS, "fact")}
+    by_kind: dict[str, list[bool]] = {}
+    for each, kept in later:
+        by_kind.setdefault(each.kind, []).append(kept)
+    kinds = {kind: statistics.fmean(those) for kind, those in sorted(by_kind.items())}
     told = ", ".join(f"{kind} {share:.0%}" for kind, share in kinds.items())
     return Row(
-        what=f"summary offline: {len(known)} phrasings never seen by the rules, alone and {AFTERWARDS} turns later",
+        what=f"summary offline: {len(known)} phrasings {what}, alone and {AFTERWARDS} turns later",
         measured=f"{first:.0%}, {second:.0%} ({told})",
         figure=f"≥ {ALONE:.0%}, ≥ {LATER:.0%}",
         reached=first >= ALONE and second >= LATER,
