@@ -45,10 +45,11 @@ clean: ## remove what the other targets made
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ContextInfinity needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -m venv .venv
 
 .venv/.run: pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) --editable '.[local]'
+	@echo "Installing what a chat needs into .venv …"
+	@$(INSTALL) --editable '.[local]'
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python

@@ -13,10 +13,15 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Signs that steer a terminal, C0 and C1; line ends and tabs stay. A model may say anything.
-_STEERING = {
-    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"
-}
+# Signs that steer a terminal, C0 and C1, and those that turn the direction of writing or hide; line ends and tabs stay,
+# and so do the joiners that emoji need. A model may say anything.
+_CONTROLS = (*range(32), 127, *range(128, 160))
+_TURNING = (0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
+_STEERING = {code: "\N{REPLACEMENT CHARACTER}" for code in (*_CONTROLS, *_TURNING) if chr(code) not in "\n\t"}
+
+
+NARROWEST = 8
+"""Columns that the last column of a table keeps on any screen."""
 
 
 def tame(text: str) -> str:
@@ -65,14 +70,16 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, whole:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    heads = list(columns)
-    for head in heads:
-        last = head == heads[-1]
-        table.add_column(head, no_wrap=not (whole and last), overflow="ellipsis" if last else "ignore")
-    for row in rows:
-        table.add_row(*(Text(tame(cell)) for cell in row))
-    console().print(table)
+    screen, table, heads = console(), Table(box=None, pad_edge=False), list(columns)
+    cells = [[Text(tame(cell)) for cell in row] for row in rows]
+    widths = [max([len(head), *(row[place].cell_len for row in cells)]) for place, head in enumerate(heads)]
+    left = max(NARROWEST, screen.width - sum(widths[:-1]) - 2 * (len(heads) - 1))
+    for head in heads[:-1]:
+        table.add_column(head, no_wrap=True, overflow="ignore")
+    table.add_column(heads[-1], no_wrap=not whole, overflow="ellipsis", width=min(widths[-1], left))
+    for row in cells:
+        table.add_row(*row)
+    screen.print(table)
 
 
 def one_line(text: str, longest: int = 200) -> str:

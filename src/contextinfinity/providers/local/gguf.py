@@ -48,9 +48,16 @@ def _read(path: Path, *, whole: bool) -> dict[str, Any]:
             f"There is no model file {path}.", kind="not_found", hint="Check path under [models] in config.toml."
         ) from None
     except (OSError, ValueError, KeyError, struct.error, MemoryError) as error:
-        raise ProviderError(
-            f"The model file {path} cannot be read: {error}.", kind="not_found", hint="It has to be a whole gguf file."
-        ) from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> ProviderError:
+    """Say that a file is no model that can be used."""
+    return ProviderError(
+        f"The model file {path} cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}.",
+        kind="not_found",
+        hint="It has to be a whole gguf file; `cix model get` brings the built-in one again.",
+    )
 
 
 def _values(file: BinaryIO, *, whole: bool) -> Iterator[tuple[str, Any]]:

@@ -54,6 +54,9 @@ class ModelFile:
         with self._reading:
             if self._vocabulary is None:
                 values = gguf.all_values(self.path)
-                count = vocabulary.counting(values) if vocabulary.is_known(values) else None
-                self._vocabulary = count, vocabulary.controls(values)
+                try:
+                    count = vocabulary.counting(values) if vocabulary.is_known(values) else None
+                    self._vocabulary = count, vocabulary.controls(values)
+                except Exception as error:  # a stranger's file may hold anything in the place of a vocabulary
+                    raise gguf.unreadable(self.path, error) from error
             return self._vocabulary

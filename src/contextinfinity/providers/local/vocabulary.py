@@ -29,7 +29,7 @@ _WHOLE_WORDS_FIRST = frozenset({"llama-bpe"})
 
 def is_known(values: dict[str, Any]) -> bool:
     """Tell whether this model's tokenizer can be made again."""
-    rule = values.get("tokenizer.ggml.pre")
+    rule = str(values.get("tokenizer.ggml.pre"))
     known = rule == "gpt-2" or rule in _SINGLE_DIGITS or rule in _PATTERNS
     return values.get("tokenizer.ggml.model") == BY_MERGES and known
 

