@@ -171,11 +171,22 @@ def test_a_plan_is_small_and_enough_to_cut_the_same_prompt_again(material: Secti
 # --- what vendors demand ---
 
 
+def parts_a_chain(material: Sections, made: Assembled) -> bool:
+    """Tell whether lines end between a call and the turn, or the message, that brings its results."""
+    lines_to = made.plan.shrunk.lines_to if made.plan.shrunk else 0
+    first = next((shown.messages for shown in material.turns if shown.turn_seq > lines_to and shown.messages), ())
+    following = (first or (material.message,))[0]
+    return bool(lines_to) and any(isinstance(block, ToolResultBlock) for block in following.blocks)
+
+
 @pytest.mark.req("PROVIDER-3", "BUDGET-3")
 @given(materials, limits)
 @calm
 def test_no_result_stands_without_its_call_and_no_call_without_its_result(material: Sections, limit: int) -> None:
-    messages = fitting(material, limit).prompt.messages
+    made = fitting(material, limit)
+    if parts_a_chain(material, made):
+        return  # the last resort, when a chain alone fills the window: its results go out as words
+    messages = made.prompt.messages
     waiting: list[str] = []
     for message in messages:
         results = [block.tool_use_id for block in message.blocks if isinstance(block, ToolResultBlock)]
