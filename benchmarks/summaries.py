@@ -22,7 +22,9 @@ from benchmarks.harness import Bench, Row
 from benchmarks.planted import KINDS, Phrasing, Plant, conversation, is_in, is_kept, phrasings, talk_with
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import ProviderRequest
-from contextinfinity.librarian import Librarian, ModelLibrarian, OfflineLibrarian, Said, Task
+from contextinfinity.librarian.contract import Librarian, Said, Task
+from contextinfinity.librarian.model import ModelLibrarian
+from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.librarian.wording import FIELDS
 from contextinfinity.providers.asking import Adviser
 from contextinfinity.providers.scripted import ScriptedProvider

@@ -248,20 +248,24 @@ def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
     return Adviser(provider=model.provider, model_id=model.model_id, seconds=seconds, options=model.options)
 
 
-def _librarian(settings: Settings, models: Models) -> Librarian:
-    from contextinfinity.librarian.model import ModelLibrarian
-    from contextinfinity.librarian.offline import OfflineLibrarian
-
+def _librarian(settings: Settings, models: Models) -> Librarian | None:
     adviser = _adviser(settings.librarian.model, settings, models)
-    return OfflineLibrarian() if adviser is None else ModelLibrarian(adviser)
+    if adviser is None:
+        return None
+    from contextinfinity.librarian.model import ModelLibrarian
+
+    return ModelLibrarian(adviser)
 
 
 def _boundaries(settings: Settings, models: Models) -> FindBoundary:
-    from contextinfinity.compaction.detector import detect
     from contextinfinity.engine.parts import boundary_offline
 
     adviser = _adviser(settings.compaction.detector_model, settings, models)
-    return boundary_offline if adviser is None else partial(detect, adviser)
+    if adviser is None:
+        return boundary_offline
+    from contextinfinity.compaction.detector import detect
+
+    return partial(detect, adviser)
 
 
 def _redactor(settings: Settings) -> Redactor | None:

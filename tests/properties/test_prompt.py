@@ -133,8 +133,9 @@ def test_pins_and_words_are_always_there(material: Sections, limit: int) -> None
     for fact in material.front.pinned_facts:
         assert f"\n- {fact}" in told.prompt.system[1]
     place = len(told.prompt.messages) - 1 - len(material.rounds)
-    current = [block for block in told.prompt.messages[place].blocks if block in material.message.blocks]
-    assert current == list(material.message.blocks)
+    said = [block for block in material.message.blocks if not isinstance(block, ToolResultBlock)]
+    current = [block for block in told.prompt.messages[place].blocks if block in said]
+    assert current == said, "a tool's result may be cut in the middle, the user's words never"
     assert told.prompt.system[0].startswith(material.front.system)
 
 

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.message import Role
-from contextinfinity.librarian import ModelLibrarian, OfflineLibrarian, Said, Task
+from contextinfinity.librarian.contract import Said, Task
 from contextinfinity.librarian.digest import HEADINGS, digest, entry, parse, render
+from contextinfinity.librarian.model import ModelLibrarian
+from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.librarian.wording import FIELDS
 from contextinfinity.providers.asking import Adviser
 from contextinfinity.providers.scripted import ScriptedProvider

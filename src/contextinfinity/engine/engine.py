@@ -38,9 +38,6 @@ Content: TypeAlias = str | tuple[ContentBlock, ...]
 
 QUEUE_LIMIT = 16
 MOST_ATTACHED = 6
-HOUSEKEEPING_SECONDS = 60.0
-MARK_SECONDS = 2.0
-"""How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
 
 
 class How(TypedDict, total=False):

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from contextinfinity.compaction.boundary import TopicBoundary
 from contextinfinity.compaction.policy import CONFIDENT, choose_cut, is_due, pays
 from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import BranchId, SessionId, now
@@ -25,9 +25,11 @@ from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.weighing import PAGE, Here, leaving, look, said
 from contextinfinity.errors import HeadMoved, Refused
 from contextinfinity.librarian.contract import Summary, Task
-from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.prompt.cutting import line
 from contextinfinity.settings import OFFLINE
+
+if TYPE_CHECKING:
+    from contextinfinity.compaction.boundary import TopicBoundary
 
 log = logging.getLogger(__name__)
 
@@ -156,8 +158,10 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
 
     ``over``: what they were about is over.
     """
+    from contextinfinity.librarian.offline import OfflineLibrarian  # what it knows of words takes time to load
+
     summary, left, failed = Summary(text=here.head.summary), 0, False
-    known = {piece.turn_seq: piece.tokens for piece in here.pieces}
+    known, by_rule = {piece.turn_seq: piece.tokens for piece in here.pieces}, OfflineLibrarian()
     pages = -(-(covers - here.head.covers_turn_seq) // PAGE)
     async for number, shown in leaving(here, covers):
         task = Task(
@@ -169,8 +173,8 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
             topic=over.summary if over else "",
         )
         asked = number >= pages - NEAR and not failed  # one that failed would take as long for every page
-        librarian = here.parts.setup.librarian if asked else OfflineLibrarian()
-        summary = await librarian.summarise(task, here.measure.text, here.pause)
+        librarian = here.parts.setup.librarian if asked else None
+        summary = await (librarian or by_rule).summarise(task, here.measure.text, here.pause)
         failed = failed or (bool(summary.problems) and summary.by == OFFLINE)
         for each in shown:
             left += known.get(each.turn_seq) or here.measure.messages(each.messages)

@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.compaction.boundary import TopicBoundary, find_topic_boundary
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import ChunkId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json
@@ -26,7 +25,6 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
 from contextinfinity.librarian.contract import Librarian
-from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import Redactor
 from contextinfinity.prompt.sections import Artifact
@@ -35,6 +33,9 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import Journal, JournalFolder
 from contextinfinity.text.tokens import Counter
 from contextinfinity.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from contextinfinity.compaction.boundary import TopicBoundary
 
 log = logging.getLogger(__name__)
 
@@ -196,12 +197,14 @@ class Running:
         self.news.tell()
 
 
-FindBoundary: TypeAlias = Callable[[Sequence[Mapping[str, object]]], Awaitable[TopicBoundary]]
+FindBoundary: TypeAlias = Callable[[Sequence[Mapping[str, object]]], Awaitable["TopicBoundary"]]
 """Finds where the newest topic of a conversation begins, from messages with role, content and created_at."""
 
 
 async def boundary_offline(messages: Sequence[Mapping[str, object]]) -> TopicBoundary:
     """Find it without a model, and without holding up the answers."""
+    from contextinfinity.compaction.boundary import find_topic_boundary  # what it knows of words takes time to load
+
     return await asyncio.to_thread(find_topic_boundary, messages)
 
 
@@ -219,7 +222,8 @@ class Setup:
     """How long after an answer that begins."""
     min_exchanges: int = 2
     """The last exchanges that a fold leaves."""
-    librarian: Librarian = field(default_factory=OfflineLibrarian)
+    librarian: Librarian | None = None
+    """Who writes summaries; None: they are made by rule."""
     find_boundary: FindBoundary = boundary_offline
     keep_journals: timedelta = timedelta(hours=1)
 

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import msgspec
 
@@ -25,8 +24,7 @@ from contextinfinity.engine.recall import UNFINISHED, budget_of
 from contextinfinity.librarian.contract import Pause, Said
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import redact_turns
-from contextinfinity.prompt.render import render_turn
-from contextinfinity.prompt.sections import Shown
+from contextinfinity.prompt.sections import Shown, shown_turns
 
 MOMENT, RESTS, LONGEST_REST = 0.001, 9, 0.05
 """After how many seconds of work a fold rests, how many times as long, and for how long at most."""
@@ -94,13 +92,8 @@ def model_of(parts: Parts, turn: Turn) -> Model:
 
 
 def shown_with(here: Here, turns: Sequence[Turn], after: Turn | None) -> list[Shown]:
-    """Write turns as the model reads them; secrets go first: half of one is what no pattern finds."""
-    pairs = pairwise([*turns, after])
-    shown = tuple(
-        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, then)) for turn, then in pairs if turn is not None
-    )
-    redactor = here.parts.setup.redactor
-    return [*(shown if redactor is None else redact_turns(shown, redactor))]
+    """Write turns as the model reads them, without what must not leave the machine."""
+    return [*redact_turns(shown_turns(turns, after), here.parts.setup.redactor)]
 
 
 def _piece(here: Here, shown: Shown, turn: Turn) -> Piece:

@@ -6,7 +6,6 @@ Only ``rounds`` grows from step to step of a turn; all else stays the same in al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from msgspec import Struct
 
@@ -45,8 +44,9 @@ class Sections(Struct, frozen=True, kw_only=True):
     rounds: tuple[Message, ...] = ()
 
 
-def shown_turns(turns: Sequence[Turn], then: Turn) -> tuple[Shown, ...]:
-    """Render the turns before the one to be answered, oldest first."""
+def shown_turns(turns: Sequence[Turn], then: Turn | None) -> tuple[Shown, ...]:
+    """Render turns, oldest first; ``then`` is the one after them: how a turn reads depends on it."""
     return tuple(
-        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, after)) for turn, after in pairwise([*turns, then])
+        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, after))
+        for turn, after in zip(turns, [*turns[1:], then], strict=False)
     )

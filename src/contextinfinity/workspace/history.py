@@ -144,9 +144,7 @@ class History:
 
     async def _told(self, head: State, turns: Sequence[Turn]) -> str:
         """Fold these turns but the last, which stays, into the summary; within its budget, without a model."""
-        shown = shown_turns(turns[:-1], turns[-1])
-        if (redactor := self._parts.setup.redactor) is not None:
-            shown = redact_turns(shown, redactor)
+        shown = redact_turns(shown_turns(turns[:-1], turns[-1]), self._parts.setup.redactor)
         task = Task(
             summary=head.summary,
             said=tuple(one for each in shown for one in said(each)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from contextinfinity.domain.message import Role
-from contextinfinity.librarian import Said
+from contextinfinity.librarian.contract import Said
 from contextinfinity.librarian.digest import Kind
 
 

@@ -12,8 +12,10 @@ import pytest
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Problem
-from contextinfinity.librarian import ModelLibrarian, OfflineLibrarian, Said, Summary, Task
+from contextinfinity.librarian.contract import Said, Summary, Task
 from contextinfinity.librarian.digest import parse
+from contextinfinity.librarian.model import ModelLibrarian
+from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.librarian.wording import FIELDS, SCHEMA, SHRINK, SUMMARISE
 from contextinfinity.providers.asking import Adviser
 from contextinfinity.providers.scripted import Reply, ScriptedProvider

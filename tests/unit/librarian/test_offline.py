@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from contextinfinity.librarian import OfflineLibrarian, Said, Task
+from contextinfinity.librarian.contract import Said, Task
 from contextinfinity.librarian.digest import HEADINGS, parse
+from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.text.tokens import counter_of
 from tests.unit.librarian.corpus import TALKS, Talk
 

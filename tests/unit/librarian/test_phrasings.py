@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from contextinfinity.librarian import OfflineLibrarian, Said, Task
+from contextinfinity.librarian.contract import Said, Task
 from contextinfinity.librarian.cues import kind_of
 from contextinfinity.librarian.digest import AGREED, TOLD, parse
+from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.librarian.salience import salience
 from contextinfinity.text.tokens import counter_of
 
