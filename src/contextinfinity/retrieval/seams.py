@@ -1,0 +1,171 @@
+"""Where a text may be cut, and how good each place is.
+
+A text falls into parts that leave nothing out: each begins where a cut is possible and says how good it would be
+there. Headings, code and its functions, changes of topic, paragraphs, tables, lists and lines are told apart; what
+introduces something (a heading, a line that ends in a colon, the head of a table) stays with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.retrieval.code import BLANK, GLUE, LINE, looks_like_code, strengths
+
+if TYPE_CHECKING:
+    from contextinfinity.text.topics import Matrix
+
+Place: TypeAlias = "Callable[[Sequence[str]], Matrix]"
+"""Gives the vectors of texts."""
+
+HEADING = 9.0
+TOPIC = 8.5
+SECTION = 8.2
+EDGE = 8.0
+"""Between words and code, words and a table."""
+PARAGRAPH = 6.0
+ITEM = 4.5
+
+_HEADING = re.compile(r" {0,3}(#{1,6})\s+\S|\*\*[^*\n]{1,120}\*\*:?\s*$")
+_UNDERLINE = re.compile(r"\s{0,3}(?:={3,}|-{3,})\s*$")
+_RULE = re.compile(r" {0,3}(?:(?:-\s?){3,}|(?:\*\s?){3,}|(?:_\s?){3,})\s*$")
+_FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})\s*([\w+#.-]{0,40})")
+_ITEM = re.compile(r"(\s*)(?:[-*+•–]|\d{1,3}[.)])\s+\S")
+_LONGEST = 500
+_MOST_PLACED = 400
+"""Paragraphs of a text that are compared; a longer one is cut by its form alone."""
+_FEWEST_WORDS = 8
+
+
+class Part(Struct, frozen=True):
+    """A stretch of a text; it ends where the next begins."""
+
+    start: int
+    strength: float
+    """How good a cut before it is."""
+    code: bool = False
+
+
+def parts_of(text: str, place: Place | None = None) -> list[Part]:
+    """Take a text apart; ``place`` gives the vectors by which changes of topic are seen."""
+    lines = text.splitlines(keepends=True)
+    if looks_like_code(lines) and not any(map(_FENCE.match, lines)):
+        return _code_parts(lines, 0, "")
+    parts = _Scan(lines).parts()
+    return _with_topics(text, parts, place) if place is not None else parts
+
+
+def _code_parts(lines: Sequence[str], start: int, language: str) -> list[Part]:
+    parts = []
+    for line, strength in zip(lines, strengths(lines, language), strict=True):
+        parts.append(Part(start, strength, True))
+        start += len(line)
+    return parts
+
+
+class _Scan:
+    """One pass over the lines of a text."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.found: list[Part] = []
+        self.before = ""
+        """The kind of the last line that was not empty."""
+        self.blank = True
+        self.introduces = False
+        self.rows = 0
+
+    def parts(self) -> list[Part]:
+        number = place = 0
+        while number < len(self.lines):
+            line = self.lines[number]
+            fence = _FENCE.match(line)
+            if fence:
+                end = self._end_of(fence[1], number)
+                self._code(self.lines[number:end], place, fence[2].lower())
+                place += sum(map(len, self.lines[number:end]))
+                number = end
+                continue
+            self._line(line, place)
+            place += len(line)
+            number += 1
+        return self.found
+
+    def _end_of(self, fence: str, number: int) -> int:
+        """Find the line after a fenced block; one that is never closed goes on to the end."""
+        for place in range(number + 1, len(self.lines)):
+            inner = self.lines[place].strip()
+            if inner.startswith(fence) and not inner.strip("`~"):
+                return place + 1
+        return len(self.lines)
+
+    def _code(self, lines: list[str], place: int, language: str) -> None:
+        inner = _code_parts(lines[1:], place + len(lines[0]), language)
+        glued = {0, len(inner) - 1}
+        self._add(place, self._opening(EDGE), code=True)
+        self.found += [Part(p.start, GLUE if n in glued else p.strength, True) for n, p in enumerate(inner)]
+        self.before, self.blank, self.introduces = "code", True, False
+
+    def _line(self, line: str, place: int) -> None:
+        inner = line.strip()
+        if not inner:
+            self.blank = True
+            if not self.found:
+                self._add(place, 0.0)
+            return
+        head = line[:_LONGEST]
+        if not self.blank and self.before == "text" and _UNDERLINE.match(head):
+            last = self.found[-1]
+            self.found[-1] = Part(last.start, HEADING, False)
+            kind, strength = "heading", GLUE
+        else:
+            kind, strength = self._kind(head)
+        self._add(place, GLUE if self.before == "heading" else strength)
+        self.before, self.blank = kind, False
+        self.introduces = kind == "text" and inner.endswith((":", "："))
+
+    def _kind(self, line: str) -> tuple[str, float]:
+        """Say what a line is, and how good a cut before it would be."""
+        if heading := _HEADING.match(line):
+            return "heading", HEADING - len(heading[1] or "####") / 4
+        if _RULE.match(line):
+            return "heading", SECTION
+        if line.lstrip().startswith("|"):
+            self.rows = self.rows + 1 if self.before == "table" and not self.blank else 1
+            return "table", self._opening(EDGE) if self.rows == 1 else GLUE if self.rows <= 3 else LINE
+        if item := _ITEM.match(line):
+            if self.before == "item":
+                return "item", LINE if item[1].expandtabs() else ITEM
+            return "item", self._opening(PARAGRAPH)
+        if not self.blank and self.before in ("text", "item", "quote"):
+            return self.before, LINE
+        if self.before == "item" and line[0] in " \t":
+            return "item", LINE
+        return "text", EDGE if self.before in ("code", "table") else self._opening(PARAGRAPH)
+
+    def _opening(self, strength: float) -> float:
+        return LINE if self.introduces else strength if self.blank else min(strength, BLANK)
+
+    def _add(self, place: int, strength: float, *, code: bool = False) -> None:
+        self.found.append(Part(place, strength, code))
+
+
+def _with_topics(text: str, parts: list[Part], place: Place) -> list[Part]:
+    """Make a cut better where what follows is about something else."""
+    from contextinfinity.text.topics import shift_scores
+
+    ends = [*(part.start for part in parts[1:]), len(text)]
+    opening = [n for n, part in enumerate(parts) if part.strength == PARAGRAPH or n == 0]
+    if not 2 < len(opening) <= _MOST_PLACED:
+        return parts
+    last = [*(ends[n - 1] for n in opening[1:]), len(text)]
+    texts = [text[parts[n].start : end] for n, end in zip(opening, last, strict=True)]
+    scores = shift_scores(texts, place(texts))
+    changed = list(parts)
+    for number, said, score in zip(opening, texts, scores, strict=True):
+        if score > 0.5 and len(said.split()) >= _FEWEST_WORDS and number:
+            changed[number] = Part(parts[number].start, TOPIC, parts[number].code)
+    return changed

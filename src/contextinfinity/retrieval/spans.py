@@ -1,0 +1,232 @@
+"""The best way to cut a text into spans of 200 to 800 tokens.
+
+The parts of a text are brought to units of some 10 to 100 tokens; of all ways to put neighbouring units together, the
+one is taken whose cuts are best and whose spans are near 300 tokens: long enough to say something, short enough that
+several fit into a prompt. A text under 200 tokens stays whole. A span that begins in the middle of something repeats up
+to 50 tokens of what stands before it. Without those repetitions the spans leave nothing out and do not overlap.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from math import inf
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.retrieval.seams import Part
+
+Count: TypeAlias = Callable[[str], int]
+
+LEAST, MOST = 200, 800
+OVERLAP = 50
+WISHED = 300
+"""Tokens of a span that are neither much nor little."""
+
+_SPARE = 24
+"""Tokens by which the sum of the units may differ from the count of the whole."""
+_COARSEST = 100
+"""Tokens of a unit at most."""
+_FINEST = 60
+"""Characters of a unit at least, if the next cut is no better than others."""
+_BRIEFEST = 24
+"""Characters of a unit at least."""
+_BETTER = 4.0
+_BEST = 9.0
+_WHOLE = MOST - _SPARE
+_MISFIT = [9 * ((tokens - WISHED) / (WISHED if tokens < WISHED else MOST - WISHED)) ** 2 for tokens in range(MOST)]
+"""What a span of so many tokens costs for being short or long."""
+
+SENTENCE, WORD, ANYWHERE = 2.0, 0.5, 0.0
+_SENTENCE = re.compile(r"[.!?…;:][\"'”’»)\]]{0,3}\s+|[。！？；]|[\r\n]+")
+_BLANK = re.compile(r"\s")
+_JOINING = "\u200d\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+"""Signs that belong to the one before them, beside combining marks: a joiner, a form of emoji, the tones of skin."""
+
+
+class Span(Struct, frozen=True):
+    """A stretch of a text; what stands before ``own`` is repeated from the span before."""
+
+    start: int
+    own: int
+    end: int
+    tokens: int
+
+
+class _Unit(Struct, frozen=True):
+    start: int
+    end: int
+    strength: float
+    tokens: int
+
+
+def spans_of(text: str, parts: Sequence[Part], count: Count) -> list[Span]:
+    """Cut a text; the same text and parts always give the same spans."""
+    if not text.strip():
+        return []
+    if len(text) <= 16 * LEAST and (tokens := count(text)) < 2 * LEAST:
+        return [Span(0, 0, len(text), tokens)]
+    units = _units(text, parts, count)
+    cuts = [0, *_cuts(units), len(units)]
+    bounds = [units[first].start for first in cuts[:-1]]
+    whole = _settled(text, [*bounds, len(text)], count)
+    weak = {unit.start for unit in units if unit.strength <= SENTENCE}
+    spans = []
+    for place, end in enumerate(whole[1:]):
+        own = whole[place]
+        start = _repeated(text, whole[place - 1], own, count) if own in weak and place else own
+        tokens = count(text[start:end])
+        if tokens > MOST:
+            start, tokens = own, count(text[own:end])
+        if text[own:end].strip():
+            spans.append(Span(start, own, end, tokens))
+    return spans
+
+
+# --- units ---
+
+
+def _units(text: str, parts: Sequence[Part], count: Count) -> list[_Unit]:
+    units: list[_Unit] = []
+    for start, end, strength in _joined(parts, len(text)):
+        units += _finer(text, start, end, strength, count)
+    return units
+
+
+def _joined(parts: Sequence[Part], length: int) -> list[tuple[int, int, float]]:
+    """Put small neighbours together; the cut before a unit is that before its first part."""
+    found: list[tuple[int, int, float]] = []
+    start, strength = 0, ANYWHERE
+    for part in parts[1:]:
+        size = part.start - start
+        if size >= _FINEST or (size >= _BRIEFEST and part.strength >= _BETTER):
+            found.append((start, part.start, strength))
+            start, strength = part.start, part.strength
+        elif part.strength > strength and size < _BRIEFEST and found:
+            # Too little to stand alone: it goes to the unit before, and the better cut counts.
+            found[-1] = (found[-1][0], part.start, found[-1][2])
+            start, strength = part.start, part.strength
+    return [*found, (start, length, strength)]
+
+
+def _finer(text: str, start: int, end: int, strength: float, count: Count) -> list[_Unit]:
+    """Take a unit that is too large apart: at the ends of sentences, then at blanks, then anywhere."""
+    if end - start > 16 * _COARSEST or (tokens := count(text[start:end])) > _COARSEST:
+        ends = [match.end() for match in _SENTENCE.finditer(text, start, end)]
+        places = _spread(start, end, ends)
+        if len(places) > 2:
+            return _each(text, places, strength, SENTENCE, count)
+        return _hard(text, start, end, strength, count)
+    return [_Unit(start, end, strength, tokens)]
+
+
+def _spread(start: int, end: int, ends: Sequence[int]) -> list[int]:
+    """Choose places that are not too near each other."""
+    places = [start]
+    for place in ends:
+        if place - places[-1] >= _FINEST and end - place >= _BRIEFEST:
+            places.append(place)
+    return [*places, end]
+
+
+def _each(text: str, places: Sequence[int], first: float, others: float, count: Count) -> list[_Unit]:
+    units = []
+    for number, (start, end) in enumerate(pairwise(places)):
+        strength = others if number else first
+        if (tokens := count(text[start:end])) > _COARSEST:
+            units += _hard(text, start, end, strength, count)
+        else:
+            units.append(_Unit(start, end, strength, tokens))
+    return units
+
+
+def _hard(text: str, start: int, end: int, first: float, count: Count) -> list[_Unit]:
+    """Cut where nothing invites to: at blanks where there are some, never inside of what is read as one sign."""
+    units: list[_Unit] = []
+    step = 4 * _COARSEST
+    while start < end:
+        place = min(start + step, end)
+        if place < end:
+            blank = text.rfind(" ", start + step // 2, place) + 1
+            place = blank or _whole_sign(text, start, place)
+        tokens = count(text[start:place])
+        if tokens > _COARSEST and place - start > 1 and step > 8:
+            step //= 2
+            continue
+        between = WORD if _BLANK.match(text[start - 1 : start]) else ANYWHERE
+        units.append(_Unit(start, place, between if units else first, tokens))
+        start = place
+        step = min(2 * step, 4 * _COARSEST) if tokens < _COARSEST // 3 else step
+    return units
+
+
+def _whole_sign(text: str, start: int, place: int) -> int:
+    """Go back to where a sign begins: before combining marks, joiners, and the line feed of a pair."""
+    for back in range(place, max(start + 1, place - 16), -1):
+        here, last = text[back], text[back - 1]
+        joined = unicodedata.combining(here) or here in _JOINING or last == "\u200d"
+        if not joined and not (last == "\r" and here == "\n") and not "\ud800" <= last <= "\udbff":
+            return back
+    return place
+
+
+# --- cuts ---
+
+
+def _cuts(units: Sequence[_Unit]) -> list[int]:
+    """Choose the units before which to cut, so that all spans have their size and the whole is best."""
+    sums = [0, *accumulate(unit.tokens for unit in units)]
+    most = [_WHOLE if unit.strength > SENTENCE else _WHOLE - OVERLAP for unit in units]
+    best = [0.0, *[inf] * len(units)]
+    came = [0] * (len(units) + 1)
+    first = 0
+    for last in range(1, len(units) + 1):
+        here = 0.0 if last == len(units) else _BEST - units[last].strength
+        end = sums[last]
+        while end - sums[first] > _WHOLE:
+            first += 1
+        for begin in range(first, last):  # a loop without calls: it runs some thirty times a unit
+            tokens = end - sums[begin]
+            if tokens < LEAST + _SPARE:
+                break
+            if tokens <= most[begin] and (cost := best[begin] + here + _MISFIT[tokens]) < best[last]:
+                best[last], came[last] = cost, begin
+    return _way(came, len(units)) if best[-1] < inf else []
+
+
+def _way(came: Sequence[int], last: int) -> list[int]:
+    way = []
+    while last := came[last]:
+        way.append(last)
+    return way[::-1]
+
+
+def _settled(text: str, bounds: list[int], count: Count) -> list[int]:
+    """Hold the sizes for what the counts of whole spans say: part what is too much, join what is too little."""
+    settled = [bounds[0]]
+    for end in bounds[1:]:
+        if len(settled) > 1 and count(text[settled[-1] : end]) < LEAST and count(text[settled[-2] : end]) <= MOST:
+            settled.pop()
+        settled += _halved(text, settled[-1], end, count)
+    if len(settled) == 3 and count(text[: settled[1]]) < LEAST and count(text) <= MOST:
+        del settled[1]
+    return settled
+
+
+def _halved(text: str, start: int, end: int, count: Count) -> list[int]:
+    if end - start < 2 or count(text[start:end]) <= MOST:
+        return [end]
+    middle = _whole_sign(text, start, (start + end) // 2)
+    return [*_halved(text, start, middle, count), *_halved(text, middle, end, count)]
+
+
+def _repeated(text: str, before: int, own: int, count: Count) -> int:
+    """Find where the last sentences before a span begin, as far as they are short."""
+    first = max(before + 1, own - 4 * OVERLAP)
+    for match in _SENTENCE.finditer(text, first, own):
+        if match.end() < own and text[match.end() : own].strip() and count(text[match.end() : own]) <= OVERLAP:
+            return match.end()
+    return own
