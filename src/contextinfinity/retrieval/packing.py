@@ -1,0 +1,274 @@
+"""What of the found goes into a prompt, in few tokens.
+
+    1  what stands in the prompt word for word, and what says the same as something better, is left out
+    2  the best first; with vectors, what is near to something taken already counts less (MMR)
+    3  what is attached by hand goes in before all else, up to the ceiling; what was found, up to the target
+    4  what does not fit whole goes in as its most telling slice, else as its summary, else not at all
+    5  neighbouring chunks of one message become one piece, without saying anything twice
+
+The same candidates always give the same pieces, whatever their order. All that was left out is named with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from contextinfinity.domain.chunk import Chunk
+from contextinfinity.domain.ids import ChunkId, SessionId
+from contextinfinity.domain.plan import LeftOut
+from contextinfinity.retrieval.slices import best_slice
+from contextinfinity.retrieval.spans import Count
+from contextinfinity.text import cues
+
+if TYPE_CHECKING:
+    from contextinfinity.text.topics import Matrix
+
+Form: TypeAlias = Literal["whole", "slice", "summary"]
+
+TARGET, CEILING = 800, 6000
+DIVERSITY = 0.3
+"""How much nearness to what was taken counts against a candidate's own score."""
+SAME = 0.985
+"""Vectors nearer to each other than this say the same."""
+NEIGHBOUR = 0.5
+"""The share of a candidate's score that what stands beside it gets."""
+SMALLEST_SLICE = 60
+"""Tokens under which a slice says nothing."""
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A chunk that was found; ``said_at`` is when its words were said, ``neighbours`` what stands beside it."""
+
+    chunk: Chunk
+    score: float
+    turn_seq: int
+    said_at: datetime
+    speaker: str = ""
+    attached: bool = False
+    neighbours: tuple[Candidate, ...] = ()
+
+
+class Piece(Struct, frozen=True, kw_only=True):
+    """A piece for the prompt: a span of one message, or the summary of one."""
+
+    text: str
+    chunks: tuple[Chunk, ...]
+    start: int
+    end: int
+    form: Form
+    score: float
+    turn_seq: int
+    said_at: datetime
+    tokens: int
+    speaker: str = ""
+
+
+class Verbatim(Struct, frozen=True, kw_only=True):
+    """The turns of a session that stand word for word in the prompt: the first and the last."""
+
+    session_id: SessionId
+    first: int
+    last: int
+
+    def holds(self, candidate: Candidate) -> bool:
+        """Tell whether a candidate stands in the prompt anyway."""
+        return candidate.chunk.session_id == self.session_id and self.first <= candidate.turn_seq <= self.last
+
+
+class Room(Struct, frozen=True, kw_only=True):
+    """How much may go in, in tokens; ``border`` is what each piece costs beside its words."""
+
+    target: int = TARGET
+    ceiling: int = CEILING
+    border: int = 0
+    most: int | None = None
+    """How many pieces at most."""
+
+
+USUAL = Room()
+
+
+class Packed(Struct, frozen=True, kw_only=True):
+    """The pieces, the best first, and what was left out."""
+
+    pieces: tuple[Piece, ...]
+    left_out: tuple[LeftOut, ...]
+    tokens: int
+
+
+def pack(
+    candidates: Sequence[Candidate],
+    question: str,
+    count: Count,
+    *,
+    room: Room = USUAL,
+    verbatim: Verbatim | None = None,
+    vectors: Matrix | None = None,
+) -> Packed:
+    """Choose what goes into a prompt; ``vectors`` are the rows of the candidates, of length 1."""
+    rows = {candidate.chunk.id: place for place, candidate in enumerate(candidates)}
+    left: list[LeftOut] = []
+    wanted = [*_wanted(candidates, verbatim, left)]
+    tray = _Tray(count, cues.content(cues.words(question)), room)
+    for candidate in _diverse(wanted, rows, vectors, left):
+        reason = tray.take(candidate)
+        if reason:
+            left.append(_left(candidate, reason))
+    pieces = sorted(tray.pieces(), key=lambda piece: (-piece.score, piece.turn_seq, piece.start, piece.chunks[0].id))
+    return Packed(
+        pieces=tuple(pieces), left_out=tuple(left), tokens=sum(piece.tokens + room.border for piece in pieces)
+    )
+
+
+def _wanted(candidates: Sequence[Candidate], verbatim: Verbatim | None, left: list[LeftOut]) -> Iterator[Candidate]:
+    """Give each chunk once, with what stands beside it, the best first, without what need not be found."""
+    best: dict[ChunkId, Candidate] = {}
+    for candidate in candidates:
+        beside = (replace(n, score=candidate.score * NEIGHBOUR, attached=False) for n in candidate.neighbours)
+        for each in (candidate, *beside):
+            known = best.get(each.chunk.id)
+            if known is None or (each.attached, each.score) > (known.attached, known.score):
+                best[each.chunk.id] = each
+    said: set[tuple[str, str]] = set()
+    for candidate in sorted(best.values(), key=_rank):
+        words = (candidate.chunk.side, candidate.chunk.rendered_text.strip())
+        if verbatim is not None and verbatim.holds(candidate):
+            left.append(_left(candidate, "stands in the prompt word for word"))
+        elif words in said:
+            left.append(_left(candidate, "the same words are there already"))
+        else:
+            said.add(words)
+            yield candidate
+
+
+def _rank(candidate: Candidate) -> tuple[bool, float, int, str]:
+    return not candidate.attached, -candidate.score, -candidate.turn_seq, candidate.chunk.id
+
+
+def _left(candidate: Candidate, reason: str) -> LeftOut:
+    return LeftOut(what=f"chunk {candidate.chunk.id}", reason=reason, tokens=candidate.chunk.token_est)
+
+
+def _diverse(
+    wanted: list[Candidate], rows: dict[ChunkId, int], vectors: Matrix | None, left: list[LeftOut]
+) -> Iterator[Candidate]:
+    """Give candidates in the order in which they are worth most beside those given before."""
+    if vectors is None:
+        yield from wanted
+        return
+    near = dict.fromkeys((each.chunk.id for each in wanted), 0.0)
+    rest = wanted
+    while rest:
+        chosen = min(rest, key=lambda each: (_rank(each)[0], _worth(each, near), *_rank(each)[1:]))
+        rest = [each for each in rest if each is not chosen]
+        if near[chosen.chunk.id] >= SAME and not chosen.attached:
+            left.append(_left(chosen, "something nearly the same is there already"))
+            continue
+        yield chosen
+        place = rows.get(chosen.chunk.id)
+        for each in rest if place is not None else ():
+            other = rows.get(each.chunk.id)
+            if other is not None:
+                near[each.chunk.id] = max(near[each.chunk.id], float(vectors[place] @ vectors[other]))
+
+
+def _worth(candidate: Candidate, near: dict[ChunkId, float]) -> float:
+    return DIVERSITY * near[candidate.chunk.id] - (1 - DIVERSITY) * candidate.score
+
+
+class _Tray:
+    """What was taken so far."""
+
+    def __init__(self, count: Count, terms: frozenset[str], room: Room) -> None:
+        self._count = count
+        self._terms = terms
+        self._room = room
+        self._taken: list[Piece] = []
+        self._used = 0
+
+    def take(self, candidate: Candidate) -> str:
+        """Take a candidate as far as there is room; say why not otherwise."""
+        room = self._room
+        if room.most is not None and len(self._taken) >= room.most and not candidate.attached:
+            return f"{room.most} pieces are there already"
+        limit = room.ceiling if candidate.attached else min(room.target, room.ceiling)
+        piece = self._fitting(candidate, limit - self._used - room.border)
+        if piece is None:
+            return f"no room within {limit} tokens"
+        self._taken.append(piece)
+        self._used += piece.tokens + room.border
+        return ""
+
+    def _fitting(self, candidate: Candidate, free: int) -> Piece | None:
+        chunk = candidate.chunk
+        whole = _piece(candidate, chunk.rendered_text, "whole", self._count)
+        if whole.tokens <= free:
+            return whole
+        found = best_slice(chunk.rendered_text, self._terms, free, self._count) if free >= SMALLEST_SLICE else None
+        if found is not None:
+            part = _piece(candidate, chunk.rendered_text[slice(*found)], "slice", self._count, found[0])
+            if part.tokens <= free:
+                return part
+        brief = _piece(candidate, chunk.summary, "summary", self._count)
+        return brief if chunk.summary and brief.tokens <= free else None
+
+    def pieces(self) -> Iterator[Piece]:
+        """Give what was taken, with neighbours joined."""
+        order = sorted(self._taken, key=_stands)
+        for _, group in groupby(order, key=lambda piece: _stands(piece)[:3]):
+            current: Piece | None = None
+            for piece in group:
+                if current is not None and (joined := self._joined(current, piece)) is not None:
+                    current = joined
+                    continue
+                if current is not None:
+                    yield current
+                current = piece
+            if current is not None:
+                yield current
+
+    def _joined(self, one: Piece, other: Piece) -> Piece | None:
+        """Join two spans of one message that touch or overlap; a summary stands alone."""
+        if "summary" in (one.form, other.form) or other.start > one.end:
+            return None
+        text = one.text + other.text[max(0, one.end - other.start) :]
+        tokens = self._count(text)
+        if tokens > one.tokens + other.tokens + self._room.border:
+            return None
+        return replace(
+            one,
+            text=text,
+            chunks=(*one.chunks, *other.chunks),
+            end=max(one.end, other.end),
+            form="whole" if one.form == other.form == "whole" else "slice",
+            score=max(one.score, other.score),
+            tokens=tokens,
+        )
+
+
+def _piece(candidate: Candidate, text: str, form: Form, count: Count, offset: int = 0) -> Piece:
+    chunk = candidate.chunk
+    start = chunk.start + offset
+    return Piece(
+        text=text,
+        chunks=(chunk,),
+        start=start,
+        end=chunk.end if form == "summary" else start + len(text),
+        form=form,
+        score=candidate.score,
+        turn_seq=candidate.turn_seq,
+        said_at=candidate.said_at,
+        tokens=count(text),
+        speaker=candidate.speaker,
+    )
+
+
+def _stands(piece: Piece) -> tuple[str, str, str, int, int]:
+    chunk = piece.chunks[0]
+    return chunk.session_id, chunk.source_turn, chunk.side, piece.start, -piece.end

@@ -1,0 +1,176 @@
+"""What of the found goes into a prompt: the best, within the room, each thing once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from contextinfinity.domain.chunk import Chunk
+from contextinfinity.retrieval.packing import CEILING, TARGET, Candidate, Room, Verbatim, pack
+from contextinfinity.retrieval.slices import best_slice
+from contextinfinity.text import cues
+from tests.unit.retrieval.turns import THEN, chunk, count, prose
+
+QUESTION = "When does the museum open?"
+
+
+def candidate(number: int, text: str | Chunk, score: float, *, seq: int | None = None, **more: Any) -> Candidate:
+    """Make something that was found, each in a turn of its own."""
+    seq = seq or number
+    found = text if isinstance(text, Chunk) else chunk(number, text, source_turn=f"turn-{seq}")
+    return Candidate(chunk=found, score=score, turn_seq=seq, said_at=THEN + timedelta(days=seq), **more)
+
+
+def reasons(packed: Any) -> dict[str, str]:
+    return {line.what: line.reason for line in packed.left_out}
+
+
+@pytest.mark.req("RETRIEVE-4")
+def test_the_best_go_in_first_and_the_rest_is_named() -> None:
+    found = [candidate(n, prose(280, f"place{n}"), n / 10) for n in range(1, 6)]
+    packed = pack(found, "Nothing that is there?", count)
+    assert [piece.score for piece in packed.pieces] == [0.5, 0.4]
+    assert packed.tokens == sum(count(piece.text) for piece in packed.pieces) <= TARGET
+    assert reasons(packed) == {f"chunk chunk-00{n}": "no room within 800 tokens" for n in (3, 2, 1)}
+    assert all(line.tokens == count(prose(280, "place1")) for line in packed.left_out)
+
+
+def test_pieces_keep_where_and_when_they_were_said() -> None:
+    (piece,) = pack([candidate(4, "It opens at nine.", 0.9, speaker="Ann")], QUESTION, count).pieces
+    assert (piece.turn_seq, piece.said_at, piece.speaker, piece.form) == (4, THEN + timedelta(days=4), "Ann", "whole")
+    assert (piece.text, piece.start, piece.end) == ("It opens at nine.", 0, 17)
+
+
+@pytest.mark.req("RETRIEVE-4")
+def test_what_is_attached_goes_in_up_to_the_ceiling() -> None:
+    attached = [candidate(n, prose(500, f"place{n}"), 0.0, attached=True) for n in range(1, 13)]
+    packed = pack([*attached, candidate(20, "It opens at nine.", 0.9)], "No word of it", count)
+    assert TARGET < packed.tokens <= CEILING
+    assert "chunk chunk-020" in reasons(packed), "what was found has only the target"
+    assert len(packed.pieces) >= 8
+
+
+@pytest.mark.req("RETRIEVE-4")
+def test_borders_count() -> None:
+    found = [candidate(n, f"The museum opens at {n}.", 0.5) for n in range(1, 60)]
+    packed = pack(found, QUESTION, count, room=Room(target=200, border=30))
+    assert packed.tokens == sum(count(piece.text) + 30 for piece in packed.pieces) <= 200
+    assert len(packed.pieces) == 5
+    assert len(pack(found, QUESTION, count, room=Room(most=3)).pieces) == 3
+
+
+# --- each thing once ---
+
+
+@pytest.mark.req("CTX-3")
+def test_what_stands_in_the_prompt_anyway_is_not_brought_back() -> None:
+    found = [candidate(n, f"The museum opens at {n}.", 0.5) for n in range(1, 8)]
+    elsewhere = candidate(9, chunk(9, "Elsewhere at six.", session_id="other"), 0.1, seq=6)
+    packed = pack([*found, elsewhere], QUESTION, count, verbatim=Verbatim(session_id="session", first=5, last=99))
+    assert sorted(piece.turn_seq for piece in packed.pieces) == [1, 2, 3, 4, 6]
+    assert reasons(packed) == {f"chunk chunk-00{n}": "stands in the prompt word for word" for n in (5, 6, 7)}
+
+
+def test_the_same_words_go_in_once_as_the_better_one() -> None:
+    packed = pack([candidate(1, "At nine.", 0.4), candidate(2, "At nine.\n", 0.6)], QUESTION, count)
+    assert [piece.turn_seq for piece in packed.pieces] == [2]
+    assert reasons(packed) == {"chunk chunk-001": "the same words are there already"}
+
+
+def test_neighbouring_chunks_become_one_piece_that_says_nothing_twice() -> None:
+    text = prose(600)
+    first, second, third = (
+        chunk(n, text[a:b], start=a) for n, (a, b) in enumerate([(0, 900), (850, 1800), (1800, 2500)])
+    )
+    found = [candidate(n, c, 0.9 - n / 10, seq=1) for n, c in enumerate((third, first, second))]
+    (piece,) = pack(found, QUESTION, count).pieces
+    assert piece.text == text[:2500] == text[piece.start : piece.end]
+    assert [one.id for one in piece.chunks] == ["chunk-000", "chunk-001", "chunk-002"]
+    assert piece.score == 0.9
+    apart = pack([found[0], found[1]], QUESTION, count).pieces
+    assert [piece.text for piece in apart] == [text[1800:2500], text[:900]], "what does not touch stays apart"
+
+
+def test_the_two_sides_of_a_turn_are_two_pieces() -> None:
+    question = candidate(1, chunk(1, "When?"), 0.5, seq=1)
+    answer = candidate(2, chunk(2, "At nine.", side="assistant"), 0.6, seq=1)
+    assert [piece.text for piece in pack([question, answer], QUESTION, count).pieces] == ["At nine.", "When?"]
+
+
+def test_what_stands_beside_goes_in_after_what_was_found() -> None:
+    beside = candidate(2, "It has a garden.", 0.99)
+    found = [candidate(1, "It opens at nine.", 0.8, neighbours=(beside,)), candidate(3, "It is old.", 0.5)]
+    assert [(piece.text, piece.score) for piece in pack(found, QUESTION, count).pieces] == [
+        ("It opens at nine.", 0.8),
+        ("It is old.", 0.5),
+        ("It has a garden.", 0.4),
+    ]
+
+
+@pytest.mark.req("RETRIEVE-4")
+def test_with_vectors_what_says_nearly_the_same_gives_way() -> None:
+    found = [candidate(n, f"{prose(280, f'place{n}')}", score) for n, score in ((1, 0.9), (2, 0.85), (3, 0.7))]
+    near = np.array([[1.0, 0.0], [0.96, 0.28], [0.0, 1.0]], dtype=np.float32)
+    plain = pack(found, "No word of it", count)
+    diverse = pack(found, "No word of it", count, vectors=near)
+    assert [piece.turn_seq for piece in plain.pieces] == [1, 2]
+    assert [piece.turn_seq for piece in diverse.pieces] == [1, 3]
+    same = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
+    assert "nearly the same" in reasons(pack(found, QUESTION, count, vectors=same))["chunk chunk-002"]
+
+
+# --- what is too large ---
+
+
+@pytest.mark.req("RETRIEVE-6")
+def test_what_is_too_large_goes_in_as_the_slice_that_answers() -> None:
+    text = f"{prose(400)} The museum opens at nine on Mondays. It closes at six. {prose(300, 'sea')}"
+    (piece,) = pack([candidate(1, text, 0.9)], QUESTION, count, room=Room(target=120)).pieces
+    assert piece.form == "slice"
+    assert "The museum opens at nine on Mondays." in piece.text
+    assert piece.text == text[piece.start : piece.end]
+    assert piece.tokens <= 120
+
+
+@pytest.mark.req("RETRIEVE-6")
+def test_without_a_telling_slice_its_summary_goes_in() -> None:
+    large = chunk(1, prose(600), summary="What happened at the river.")
+    (piece,) = pack([candidate(1, large, 0.9)], QUESTION, count, room=Room(target=120)).pieces
+    assert (piece.form, piece.text) == ("summary", "What happened at the river.")
+    assert (piece.start, piece.end) == (large.start, large.end), "what it stands for"
+    packed = pack([candidate(1, replace(large, summary=""), 0.9)], QUESTION, count, room=Room(target=120))
+    assert packed.pieces == ()
+    assert reasons(packed) == {"chunk chunk-001": "no room within 120 tokens"}
+
+
+@pytest.mark.req("RETRIEVE-6")
+def test_a_slice_is_found_in_code_and_in_scripts_without_blanks() -> None:
+    lines = [f"value_{n} = {n}" for n in range(200)]
+    lines[120] = "MUSEUM_OPENS = 9  # museum, open"
+    code = "\n".join(lines)
+    terms = cues.content(cues.words(QUESTION))
+    found = best_slice(code, terms, 60, count)
+    assert found is not None
+    assert "MUSEUM_OPENS" in code[slice(*found)]
+    assert best_slice("这是。" * 500, terms, 60, count) is None
+    assert best_slice("", terms, 60, count) is None
+
+
+@pytest.mark.req("RETRIEVE-6")
+def test_the_slice_is_where_most_of_the_question_stands() -> None:
+    filler = prose(200)
+    text = f"{filler} The museum opens at nine. {filler} A museum is a house of things. {filler}"
+    found = best_slice(text, cues.content(cues.words(QUESTION)), 70, count)
+    assert found is not None
+    assert "opens at nine" in text[slice(*found)]
+
+
+@pytest.mark.req("RETRIEVE-4")
+def test_nothing_found_packs_nothing() -> None:
+    packed = pack([], QUESTION, count)
+    assert (packed.pieces, packed.left_out, packed.tokens) == ((), (), 0)
+    assert pack([candidate(1, "x", 0.5)], QUESTION, count, room=Room(target=0)).pieces == ()
