@@ -6,6 +6,7 @@ Only ``rounds`` grows from step to step of a turn; all else stays the same in al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec import Struct
 
@@ -21,6 +22,11 @@ class Artifact(Struct, frozen=True, kw_only=True):
 
     chunk: Chunk
     score: float = 1.0
+    said_at: datetime | None = None
+    """When its words were said; without it the chunk's own time stands there."""
+    turn_seq: int = 0
+    """The turn of this conversation in which they were said; 0 for another conversation."""
+    speaker: str = ""
 
 
 class Shown(Struct, frozen=True, kw_only=True):
