@@ -9,12 +9,14 @@ from contextinfinity.text import cues
 from contextinfinity.text.entities import entities
 from contextinfinity.text.orders import neutral
 
-LONGEST = 4_000
+LONGEST = 2_000
 """Characters of a text that are looked at."""
 SUMMARY = 160
 """Characters of a line at most."""
 _NAMED = 5
 """Things beside the first sentence that a line names."""
+_NAMING = 800
+"""Characters in which they are looked for."""
 _FIRST = 110
 
 _WORD = re.compile(r"[^\W_]+(?:[._/'’@:-][^\W_]+)*")
@@ -59,7 +61,7 @@ def summary_of(text: str, *, code: bool = False, call: str = "") -> str:
     if call:
         first = f"{_cut(call, _FIRST // 2)}: {_cut(first, _FIRST // 2)}"
     named: dict[str, None] = {}
-    for found in entities(text):
+    for found in entities(text[:_NAMING]):
         opens = found.kind == "name" and not text[max(0, found.start - 2) : found.start].strip(" -*#>\n\r\t")
         if len(named) < _NAMED and found.text not in first and 2 < len(found.text) <= 60 and not opens:
             named[found.text] = None
