@@ -36,7 +36,7 @@ REFERENCE = {
     "conversation_turns": "id session_id user_id turn_number query_text response_text created_at metadata",
 }
 
-QUERIES = ("sessions.sql", "states.sql", "turns.sql", "chunks.sql", "content.sql", "work.sql")
+QUERIES = ("sessions.sql", "states.sql", "turns.sql", "arrivals.sql", "chunks.sql", "content.sql", "work.sql")
 
 
 @pytest.mark.req("LEDGER-7")

@@ -32,6 +32,7 @@ from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, S
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.work import Backlog, Job, JobType, TakenOver, Worker
+from contextinfinity.storage.arrivals import Arrivals
 
 
 class Sessions(Protocol):
@@ -363,6 +364,7 @@ class Store(Protocol):
     sessions: Sessions
     branches: Branches
     turns: Turns
+    arrivals: Arrivals
     states: States
     chunks: Chunks
     contents: Contents

@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from contextinfinity.domain.arrival import Arrival
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import TRANSITIONS, Phase, TurnEnd
@@ -258,3 +259,21 @@ def test_a_wide_umask_changes_nothing(ledger_path: Path) -> None:
 def dump(connection: apsw.Connection) -> list[object]:
     tables = ("message", "turn", "state", "step", "plan", "chunk", "text", "branch")
     return [connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+
+
+@pytest.mark.req("LEDGER-4")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE origin SET external_id = 'other'",
+        "UPDATE origin SET hash = x'00'",
+        "DELETE FROM origin",
+        "REPLACE INTO origin SELECT message_key, place, session_id, answers, 'other', hash, NULL, NULL FROM origin",
+        "REPLACE INTO origin SELECT message_key, 7, session_id, answers, external_id, hash, NULL, NULL FROM origin",
+    ],
+)
+async def test_where_a_message_came_from_never_changes(ledger: SqliteStore, ledger_path: Path, change: str) -> None:
+    branch = await new_branch(ledger)
+    await ledger.arrivals.add(branch.id, [Arrival(message=say("user", "Hello."), place=0, external_id="m0")])
+    with pytest.raises(apsw.ConstraintError, match="immutable"):
+        connect(str(ledger_path)).execute(change)

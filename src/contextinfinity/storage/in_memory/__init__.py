@@ -6,7 +6,9 @@ they are handed out as they are, without copies.
 
 from __future__ import annotations
 
+from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
+from contextinfinity.storage.in_memory.arrivals import InMemoryArrivals
 from contextinfinity.storage.in_memory.branches import InMemoryBranches
 from contextinfinity.storage.in_memory.chunks import InMemoryChunks
 from contextinfinity.storage.in_memory.contents import InMemoryContents
@@ -24,6 +26,7 @@ class InMemoryStore:
     sessions: Sessions
     branches: Branches
     turns: Turns
+    arrivals: Arrivals
     states: States
     chunks: Chunks
     contents: Contents
@@ -35,6 +38,7 @@ class InMemoryStore:
         self.sessions = InMemorySessions(self._tables)
         self.branches = InMemoryBranches(self._tables)
         self.turns = InMemoryTurns(self._tables)
+        self.arrivals = InMemoryArrivals(self._tables)
         self.states = InMemoryStates(self._tables)
         self.chunks = InMemoryChunks(self._tables)
         self.contents = InMemoryContents(self._tables)

@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import count
 
 from contextinfinity.domain import wire
+from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, WorkerId
 from contextinfinity.domain.plan import Plan
@@ -36,6 +37,8 @@ class Tables:
         self.turns: dict[TurnId, Turn] = {}
         self.turns_of: dict[BranchId, list[TurnId]] = {}
         self.unsettled_of: dict[BranchId, dict[TurnId, None]] = {}
+        self.origins_of: dict[TurnId, list[Origin]] = {}
+        self.origins_of_session: dict[SessionId, list[Origin]] = {}
         self.steps: dict[StepId, Step] = {}
         self.steps_of: dict[TurnId, list[StepId]] = {}
         self.questions: dict[TurnId, Plan] = {}

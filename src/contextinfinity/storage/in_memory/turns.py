@@ -142,8 +142,8 @@ class InMemoryTurns:
         check_exchanges(exchanges)
         check_text(exchanges)
         with self._tables.transaction() as tables:
-            branch = _settled(tables, branch_id)
-            return _record(tables, branch, exchanges) if exchanges else ()
+            branch = settled(tables, branch_id)
+            return record(tables, branch, exchanges) if exchanges else ()
 
     async def log(self, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
         """Append one message: as the answer of the newest turn, or as a turn of its own."""
@@ -151,11 +151,11 @@ class InMemoryTurns:
         check_exchanges((said,))
         check_text(said)
         with self._tables.transaction() as tables:
-            branch = _settled(tables, branch_id)
-            turn = _last_turn(tables, branch) if message.role == "assistant" else None
+            branch = settled(tables, branch_id)
+            turn = last_turn(tables, branch) if message.role == "assistant" else None
             if turn is not None and can_be_answered(turn, tables.head(branch)):
-                return _answer(tables, branch, turn, message)
-            return _record(tables, branch, (said,))[0]
+                return answer(tables, branch, turn, message)
+            return record(tables, branch, (said,))[0]
 
     async def get(self, turn_id: TurnId) -> Turn | None:
         """Read one."""
@@ -229,7 +229,7 @@ def _accepted(branch: Branch, new: NewTurn) -> Turn:
     )
 
 
-def _settled(tables: Tables, branch_id: BranchId) -> Branch:
+def settled(tables: Tables, branch_id: BranchId) -> Branch:
     """Give a branch that something can be appended to from outside."""
     branch = tables.branch(branch_id)
     for turn in tables.unsettled(branch_id):
@@ -237,7 +237,8 @@ def _settled(tables: Tables, branch_id: BranchId) -> Branch:
     return branch
 
 
-def _record(tables: Tables, branch: Branch, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
+def record(tables: Tables, branch: Branch, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
+    """Add turns that were finished elsewhere after the last one, with one state for all of them."""
     shown = check_blobs(tables, *(said for each in exchanges for said in (each.message, each.answer)))
     last = branch.last_turn_seq + len(exchanges)
     state = next_state(tables.head(branch), branch, "record", turn_seq=last)
@@ -251,7 +252,7 @@ def _record(tables: Tables, branch: Branch, exchanges: Sequence[Exchange]) -> tu
     return turns
 
 
-def _last_turn(tables: Tables, branch: Branch) -> Turn | None:
+def last_turn(tables: Tables, branch: Branch) -> Turn | None:
     """Find the last turn of a branch's own, unless another branch goes on from it."""
     if not tables.turns_of[branch.id]:
         return None
@@ -261,11 +262,11 @@ def _last_turn(tables: Tables, branch: Branch) -> Turn | None:
     return None if forked else turn
 
 
-def _answer(tables: Tables, branch: Branch, turn: Turn, answer: Message) -> Turn:
+def answer(tables: Tables, branch: Branch, turn: Turn, said: Message) -> Turn:
     """Set a turn's answer. The head moves, so that nobody commits what was made without it."""
-    shown = check_blobs(tables, answer)
+    shown = check_blobs(tables, said)
     moment = now()
-    turn = replace(turn, answer=answer, outcome="completed", updated_at=moment)
+    turn = replace(turn, answer=said, outcome="completed", updated_at=moment)
     append(tables, branch, next_state(tables.head(branch), branch, "record"))
     tables.put_turn(turn)
     tables.sessions[branch.session_id] = replace(tables.sessions[branch.session_id], updated_at=moment)

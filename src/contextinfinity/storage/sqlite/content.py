@@ -8,6 +8,7 @@ on a reader; the removal then takes only what nobody has kept since (``kept_at``
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -21,7 +22,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.rows import many, one, pack, pack_hash
+from contextinfinity.storage.sqlite.rows import many, message_columns, one, pack, pack_hash
 
 SQL = sql_files.load(__package__, "content.sql")
 
@@ -76,11 +77,28 @@ def insert_message(connection: apsw.Connection, session_id: bytes, message: Mess
     text, blocks, content_hash = columns
     values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
     key = _key(one(connection, SQL["insert_message"], {**values, "content_hash": content_hash}))
+    _use_blobs(connection, session_id, message, key)
+    return key
+
+
+def insert_messages(connection: apsw.Connection, session_id: bytes, messages: Sequence[Message]) -> Sequence[int]:
+    """Keep many messages at once, as ``insert_message`` keeps one, and give their keys."""
+    first = _key(one(connection, SQL["select_next_key"]))
+    keys = range(first, first + len(messages))
+    rows = [
+        (key, session_id, message.role, *message_columns(message)) for key, message in zip(keys, messages, strict=True)
+    ]
+    connection.executemany(SQL["insert_numbered_message"], rows)
+    for key, message in zip(keys, messages, strict=True):
+        _use_blobs(connection, session_id, message, key)
+    return keys
+
+
+def _use_blobs(connection: apsw.Connection, session_id: bytes, message: Message, key: int) -> None:
     for sha256 in blobs_of(message.blocks):
         use = {"hash": pack_hash(sha256), "message_key": key, "session_id": session_id}
         if one(connection, SQL["use_blob"], use) is None:
             raise InvalidInput(f"The message shows a blob {sha256} that is not kept.", hint="Keep its bytes first.")
-    return key
 
 
 def keep_text(connection: apsw.Connection, body: str | None) -> int | None:

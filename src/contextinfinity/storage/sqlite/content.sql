@@ -5,6 +5,14 @@
 INSERT INTO message (session_id, role, text, blocks, content_hash)
 VALUES (:session_id, :role, :text, :blocks, :content_hash) RETURNING key
 
+-- name: select_next_key
+-- The key that the next message gets.
+SELECT coalesce(max(key), 0) + 1 FROM message
+
+-- name: insert_numbered_message
+-- What was said, once, under a key that was taken before.
+INSERT INTO message (key, session_id, role, text, blocks, content_hash) VALUES (?, ?, ?, ?, ?, ?)
+
 -- name: insert_plan
 -- The account of a request.
 INSERT INTO plan (turn_id, step_index, session_id, body) VALUES (?, ?, ?, ?)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
+from contextinfinity.storage.sqlite.arrivals import SqliteArrivals
 from contextinfinity.storage.sqlite.chunks import SqliteChunks
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from contextinfinity.storage.sqlite.content import SqliteContents
@@ -28,6 +30,7 @@ class SqliteStore:
     sessions: Sessions
     branches: Branches
     turns: Turns
+    arrivals: Arrivals
     states: States
     chunks: Chunks
     contents: Contents
@@ -39,6 +42,7 @@ class SqliteStore:
         self.sessions = SqliteSessions(self.database)
         self.branches = SqliteBranches(self.database)
         self.turns = SqliteTurns(self.database)
+        self.arrivals = SqliteArrivals(self.database)
         self.states = SqliteStates(self.database)
         self.chunks = SqliteChunks(self.database)
         self.contents = SqliteContents(self.database)

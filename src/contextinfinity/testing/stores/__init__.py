@@ -15,6 +15,7 @@ pytest-asyncio in auto mode, and see the store through its contract only.
 
 from __future__ import annotations
 
+from contextinfinity.testing.stores.arrivals import ArrivalSuite
 from contextinfinity.testing.stores.branches import BranchSuite
 from contextinfinity.testing.stores.chunks import ChunkSuite
 from contextinfinity.testing.stores.closing import ClosingSuite
@@ -42,6 +43,7 @@ class StoreSuite(
     TurnSuite,
     RecordSuite,
     LogSuite,
+    ArrivalSuite,
     PhaseSuite,
     EndingSuite,
     StateSuite,
@@ -59,6 +61,7 @@ class StoreSuite(
 
 
 __all__ = [
+    "ArrivalSuite",
     "BranchSuite",
     "ChunkSuite",
     "ClosingSuite",

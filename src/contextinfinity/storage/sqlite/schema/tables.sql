@@ -103,6 +103,20 @@ CREATE TABLE message (                  -- what was said, once: plain text as it
   CHECK ((text IS NULL) <> (blocks IS NULL))
 ) STRICT;
 
+CREATE TABLE origin (                   -- a message may hold several records: results of tools stand together
+  message_key INTEGER NOT NULL REFERENCES message (key),
+  place INTEGER NOT NULL,               -- among the messages of its conversation there
+  session_id BLOB NOT NULL,
+  answers INTEGER NOT NULL,             -- 1: it is its turn's answer, 0: its question
+  external_id TEXT,
+  hash BLOB NOT NULL,                   -- of what it says
+  said_at INTEGER,
+  details TEXT,                         -- whatever else was said of it there
+  PRIMARY KEY (message_key, place)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX origin_by_external_id ON origin (session_id, external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX origin_by_place ON origin (session_id, place);
+
 CREATE TABLE plan (                     -- the account of a request; step_index -1: a question asked back
   turn_id BLOB NOT NULL REFERENCES turn (id),
   step_index INTEGER NOT NULL,

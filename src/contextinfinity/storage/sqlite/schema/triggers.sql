@@ -57,6 +57,18 @@ CREATE TRIGGER message_stays BEFORE DELETE ON message
 WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
 BEGIN SELECT raise(ABORT, 'immutable: a message is deleted only with a deletion of its session'); END;
 
+CREATE TRIGGER origin_is_immutable BEFORE UPDATE ON origin
+BEGIN SELECT raise(ABORT, 'immutable: where a message came from never changes'); END;
+
+CREATE TRIGGER origin_is_noted_once BEFORE INSERT ON origin
+WHEN EXISTS (SELECT 1 FROM origin WHERE message_key = NEW.message_key AND place = NEW.place)
+  OR EXISTS (SELECT 1 FROM origin WHERE session_id = NEW.session_id AND external_id = NEW.external_id)
+BEGIN SELECT raise(ABORT, 'immutable: that origin is there already'); END;
+
+CREATE TRIGGER origin_stays BEFORE DELETE ON origin
+WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
+BEGIN SELECT raise(ABORT, 'immutable: an origin is deleted only with a deletion of its session'); END;
+
 CREATE TRIGGER plan_is_immutable BEFORE UPDATE ON plan
 BEGIN SELECT raise(ABORT, 'immutable: a plan never changes'); END;
 

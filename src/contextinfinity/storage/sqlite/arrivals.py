@@ -1,0 +1,136 @@
+"""Messages from elsewhere, in SQLite: what is new among them is found out in the transaction that adds it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import apsw
+import msgspec
+
+from contextinfinity.domain.arrival import Arrival, Arrived, Origin
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis, to_millis
+from contextinfinity.domain.state import State
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.arrivals import Pair, check_arrivals, exchange_of, hash_of, pairs_of
+from contextinfinity.storage.rules import can_be_answered, row_limit
+from contextinfinity.storage.sqlite.content import metadata_column
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.recording import answer, append, last_turn, settled_head
+from contextinfinity.storage.sqlite.rows import Row, many, one, pack
+from contextinfinity.storage.sqlite.sessions import existing_branch
+
+SQL = sql_files.load(__package__, "arrivals.sql")
+
+Hashed = tuple[Arrival, bytes]
+
+
+class SqliteArrivals:
+    """``Arrivals`` on a SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, branch_id: BranchId, arrivals: Sequence[Arrival]) -> Arrived:
+        """Append those that the session does not have yet."""
+        check_arrivals(arrivals)
+        hashed = [(each, hash_of(each)) for each in arrivals]
+        return await self._database.write(lambda connection: _add(connection, branch_id, hashed))
+
+    async def origins(self, turn_ids: Collection[TurnId]) -> dict[TurnId, tuple[Origin, ...]]:
+        """Tell where the messages of turns came from."""
+
+        def read(connection: apsw.Connection) -> dict[TurnId, tuple[Origin, ...]]:
+            rows = {turn_id: many(connection, SQL["select_origins"], (pack(turn_id),)) for turn_id in turn_ids}
+            return {turn_id: tuple(map(_to_origin, found)) for turn_id, found in rows.items() if found}
+
+        return await self._database.read(read)
+
+    async def beginning(self, session_id: SessionId, *, limit: int = 64) -> tuple[Origin, ...]:
+        """Read the origins of a session with the lowest places."""
+        values = (pack(session_id), row_limit(limit))
+        return await self._database.read(
+            lambda connection: tuple(map(_to_origin, many(connection, SQL["select_beginning"], values)))
+        )
+
+
+def _add(connection: apsw.Connection, branch_id: BranchId, hashed: Sequence[Hashed]) -> Arrived:
+    session_id = pack(existing_branch(connection, branch_id).session_id)
+    fresh, clashing = _sift(connection, session_id, hashed)
+    if fresh:
+        head = settled_head(connection, branch_id)
+        rest = [each for each, _ in fresh]
+        keys = _answered(connection, branch_id, head, rest[0])
+        if keys:
+            rest, head = rest[1:], settled_head(connection, branch_id)
+        keys += _appended(connection, branch_id, head, pairs_of(rest)) if rest else []
+        rows = [_columns(key, answers, session_id, *of) for (key, answers), of in zip(keys, fresh, strict=True)]
+        connection.executemany(SQL["insert_origin"], rows)
+    skipped = len(hashed) - len(fresh) - len(clashing)
+    return Arrived(added=len(fresh), skipped=skipped, clashing=tuple(clashing))
+
+
+def _sift(connection: apsw.Connection, session_id: bytes, hashed: Sequence[Hashed]) -> tuple[list[Hashed], list[int]]:
+    """Give what is new, and the places of what has an id that other words have."""
+    fresh: list[Hashed] = []
+    clashing: list[int] = []
+    by_id: dict[str, bytes] = {}
+    by_place: set[tuple[int, bytes]] = set()
+    for each, digest in hashed:
+        if each.external_id is None:
+            known = (each.place, digest) in by_place or one(
+                connection, SQL["select_by_place"], (session_id, each.place, digest)
+            )
+            by_place.add((each.place, digest))
+            there = digest if known else None
+        else:
+            row = one(connection, SQL["select_by_external_id"], (session_id, each.external_id))
+            there = by_id.get(each.external_id) if row is None else row[0]
+            by_id[each.external_id] = there or digest
+        if there is None:
+            fresh.append((each, digest))
+        elif there != digest:
+            clashing.append(each.place)
+    return fresh, clashing
+
+
+def _answered(connection: apsw.Connection, branch_id: BranchId, head: State, first: Arrival) -> list[tuple[int, int]]:
+    """Answer the newest turn, if it came from elsewhere and waits for it; give the key of the message."""
+    turn = last_turn(connection, branch_id) if first.message.role == "assistant" else None
+    if turn is None or not can_be_answered(turn, head):
+        return []
+    place = {"branch_id": pack(branch_id), "first": turn.turn_seq, "last": turn.turn_seq}
+    question = one(connection, SQL["select_keys"], place)[0]  # type: ignore[index]
+    if one(connection, SQL["select_any_of_message"], (question,)) is None:
+        return []
+    answer(connection, branch_id, head, turn, first.message)
+    return [(one(connection, SQL["select_keys"], place)[1], 1)]  # type: ignore[index]
+
+
+def _appended(
+    connection: apsw.Connection, branch_id: BranchId, head: State, pairs: Sequence[Pair]
+) -> list[tuple[int, int]]:
+    """Add turns; give of each message the key of the row that holds it, and whether it answers."""
+    turns = append(connection, branch_id, head, [exchange_of(pair) for pair in pairs])
+    place = {"branch_id": pack(branch_id), "first": turns[0].turn_seq, "last": turns[-1].turn_seq}
+    keys: list[tuple[int, int]] = []
+    for pair, (question, replied) in zip(pairs, many(connection, SQL["select_keys"], place), strict=True):
+        keys += [(question, 0)] * len(pair.said)
+        keys += [] if pair.answer is None else [(replied, 1)]
+    return keys
+
+
+def _columns(key: int, answers: int, session_id: bytes, each: Arrival, digest: bytes) -> tuple[object, ...]:
+    said_at = None if each.created_at is None else to_millis(each.created_at)
+    return key, each.place, session_id, answers, each.external_id, digest, said_at, metadata_column(each.details)
+
+
+def _to_origin(row: Row) -> Origin:
+    answers, place, digest, external_id, said_at, details = row
+    return Origin(
+        side="assistant" if answers else "user",
+        place=place,
+        content_hash=digest.hex(),
+        external_id=external_id,
+        created_at=None if said_at is None else from_millis(said_at),
+        details=None if details is None else msgspec.json.decode(details),
+    )
