@@ -19,6 +19,7 @@ from contextinfinity.cli.config import config
 from contextinfinity.cli.context import context
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.fold import fold
+from contextinfinity.cli.importing import import_
 from contextinfinity.cli.model import model
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.sessions import sessions, show
@@ -30,7 +31,10 @@ app = typer.Typer(
 )
 TALKING = (chat, ask, sessions, show, context)
 LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
-for command in (*TALKING, *LINES, config, doctor):
+for command in (*TALKING, *LINES):
+    app.command()(command)
+app.command("import")(import_)
+for command in (config, doctor):
     app.command()(command)
 app.add_typer(model)
 

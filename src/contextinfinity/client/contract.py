@@ -12,6 +12,7 @@ What all verbs share:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, Unpack
 
@@ -23,8 +24,20 @@ from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.engine.engine import Content, How
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.watch import Stamped
+from contextinfinity.exchange.values import Format, Imported, Progress
 
-__all__ = ["LOCAL", "Client", "Content", "Conversations", "Folds", "How", "PinnedFacts", "Stamped", "Threads"]
+__all__ = [
+    "LOCAL",
+    "Client",
+    "Content",
+    "Conversations",
+    "Folds",
+    "How",
+    "Imports",
+    "PinnedFacts",
+    "Stamped",
+    "Threads",
+]
 
 LOCAL = Owner()
 """Whoever sits at this machine."""
@@ -162,6 +175,26 @@ class Folds(Protocol):
         ...
 
 
+class Imports(Protocol):
+    """Conversations from elsewhere."""
+
+    async def load(
+        self,
+        path: Path,
+        *,
+        form: Format = "auto",
+        thread_id: str | None = None,
+        owner: Owner = LOCAL,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Import a file of messages; importing it again adds only what is new in it.
+
+        ``thread_id``: where messages go that name no conversation of their own; None: to the file's own. Records that
+        are no messages are told in the result; a file of nothing else is ``InvalidInput``.
+        """
+        ...
+
+
 class Client(Protocol):
     """All of it. Use it with ``async with``, or close it yourself."""
 
@@ -169,6 +202,7 @@ class Client(Protocol):
     threads: Threads
     pins: PinnedFacts
     folds: Folds
+    imports: Imports
 
     async def __aenter__(self) -> Self:
         """Begin."""

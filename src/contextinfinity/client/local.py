@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -13,6 +14,7 @@ from contextinfinity.client.contract import (
     Conversations,
     Folds,
     How,
+    Imports,
     PinnedFacts,
     Stamped,
     Threads,
@@ -38,6 +40,7 @@ from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
 from contextinfinity.errors import NotFound
+from contextinfinity.exchange.values import Format, Imported, Progress
 
 PAGE = 500
 """How many sessions are read at a time when one is looked for by a part of its id."""
@@ -50,6 +53,7 @@ class LocalClient:
     threads: Threads
     pins: PinnedFacts
     folds: Folds
+    imports: Imports
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -57,6 +61,7 @@ class LocalClient:
         self.threads = LocalThreads(engine)
         self.pins = LocalPins(engine)
         self.folds = LocalFolds(engine)
+        self.imports = LocalImports(engine)
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
@@ -266,3 +271,25 @@ class LocalFolds:
     def follow(self) -> AsyncIterator[CompactionEvent]:
         """Hear of folds as they go on."""
         return self._engine.compactions()
+
+
+class LocalImports:
+    """``Imports`` into an engine's ledger."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def load(
+        self,
+        path: Path,
+        *,
+        form: Format = "auto",
+        thread_id: str | None = None,
+        owner: Owner = LOCAL,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Import a file of messages."""
+        from contextinfinity.exchange.importing import import_file
+
+        store = self._engine.store
+        return await import_file(store, path, owner=owner, form=form, thread_id=thread_id, progress=progress)

@@ -1,0 +1,249 @@
+"""A file of messages into the ledger, each message once.
+
+Messages go in batches. A batch of a conversation is one transaction that adds what is not there yet, so an import that
+was killed is done by importing again, and a file that grew adds what is new. Batches end before somebody asks
+something, so that question and answer arrive together as a rule; where they do not, the store puts them together.
+
+Messages go to the conversation they name, as its ``external_id``. Those that name none go to the one the caller names,
+or else to the file's own: the one that began as the file begins. Its name is made from the first message, but many
+conversations begin with the same words; so the beginnings are compared, and where they differ it is another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from itertools import count
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.domain.arrival import Arrival, Arrived, Origin
+from contextinfinity.domain.ids import is_id
+from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound, OutOfOrder
+from contextinfinity.exchange.openai import Blobs, Said, Unfit, said_in
+from contextinfinity.exchange.records import Record, Source, opened
+from contextinfinity.exchange.tally import Tally
+from contextinfinity.exchange.values import Format, Imported, Progress
+from contextinfinity.storage.arrivals import hash_of
+from contextinfinity.storage.contract import Store
+
+BATCH = 1000
+LONGEST_BATCH = 1250
+BATCH_BYTES = 8 << 20
+COMPARED = 64
+"""How many messages two beginnings have to share, where both have as many, to be the same conversation's."""
+
+PATIENCE_SECONDS = 10.0
+LOOK_SECONDS = 0.05
+LONGEST_TITLE = 80
+
+Key = str | None
+"""What names a conversation; None: nothing does, it is the file's own."""
+
+
+class Entry(Struct, frozen=True):
+    """A record as it was read: a message, or the reason why it is none."""
+
+    line: int
+    said: Said | Unfit
+
+
+async def import_file(
+    store: Store,
+    path: Path,
+    *,
+    owner: Owner,
+    form: Format = "auto",
+    thread_id: str | None = None,
+    progress: Progress | None = None,
+) -> Imported:
+    """Import a file; what it holds that is no message is told, and everything else goes in.
+
+    ``thread_id``: where messages go that name no conversation, one that is there or a new one.
+    """
+    with opened(path, form) as source:
+        work = _Import(store, owner, thread_id, title=path.name.split(".")[0][:LONGEST_TITLE] or None)
+        async with aclosing(_read_ahead(_batches(source))) as batches:
+            async for batch in batches:
+                if work.is_new:
+                    _refuse_strangers(path, batch)
+                await work.put(batch)
+                if progress is not None:
+                    progress(source.position, work.tally.messages)
+        return work.tally.result()
+
+
+async def _read_ahead(batches: Iterator[list[Entry]]) -> AsyncGenerator[list[Entry], None]:
+    """Read the next batch in another thread while the one before is being put in."""
+
+    def read() -> list[Entry] | None:
+        return next(batches, None)
+
+    upcoming = asyncio.ensure_future(asyncio.to_thread(read))
+    try:
+        while (batch := await upcoming) is not None:
+            upcoming = asyncio.ensure_future(asyncio.to_thread(read))
+            yield batch
+    finally:
+        await asyncio.wait((upcoming,))  # the file may be closed only when nobody reads it
+        upcoming.exception()
+
+
+def _batches(source: Source) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    size = 0
+    for record in source.records:
+        entry = Entry(record.line, _read(record))
+        if _is_full(batch, size, entry):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += len(record.data)
+    if batch:
+        yield batch
+
+
+def _is_full(batch: Sequence[Entry], size: int, following: Entry) -> bool:
+    if len(batch) >= LONGEST_BATCH or size >= BATCH_BYTES:
+        return True
+    said = following.said
+    return len(batch) >= BATCH and isinstance(said, Said) and said.arrival.message.role in ("user", "system")
+
+
+def _read(record: Record) -> Said | Unfit:
+    if record.problem:
+        return Unfit(record.problem)
+    try:
+        return said_in(record.data)
+    except Unfit as unfit:
+        return unfit
+
+
+def _refuse_strangers(path: Path, batch: Sequence[Entry]) -> None:
+    """Refuse a file that begins with nothing but records that are no messages."""
+    unfit = [entry for entry in batch if isinstance(entry.said, Unfit)]
+    if len(unfit) < len(batch):
+        return
+    first = unfit[0]
+    raise InvalidInput(
+        f"{path} holds no messages that could be read; line {first.line}: {first.said.reason}.",  # type: ignore[union-attr]
+        hint='A file of messages is a JSON list, or a line each, of {"role": …, "content": …}.',
+    )
+
+
+class _Place(Struct, frozen=True):
+    """Where a conversation's messages go."""
+
+    thread_id: str
+    branch_id: str
+
+
+class _Import:
+    """One import under way: the conversations seen so far, and how far each was read."""
+
+    def __init__(self, store: Store, owner: Owner, thread_id: str | None, *, title: str | None) -> None:
+        self._store = store
+        self._owner = owner
+        self._thread_id = thread_id
+        self._title = title
+        self.is_new = True
+        self._places: dict[Key, _Place] = {}
+        self._counts: dict[Key, Iterator[int]] = {}
+        self.tally = Tally()
+
+    async def put(self, batch: Sequence[Entry]) -> None:
+        """Put a batch in, all its conversations side by side."""
+        self.is_new = False
+        arrivals: dict[Key, list[Arrival]] = {}
+        lines: dict[tuple[Key, int], int] = {}
+        blobs: Blobs = {}
+        for line, said in ((entry.line, entry.said) for entry in batch):
+            key = said.session or self._thread_id
+            place = next(self._counts.setdefault(key, count()))  # bad ones count: mended, they fit in
+            if isinstance(said, Unfit):
+                self.tally.bad(said.session, line, said.reason)
+                continue
+            self.tally.saw(key)
+            lines[key, place] = line
+            arrivals.setdefault(key, []).append(msgspec.structs.replace(said.arrival, place=place))
+            blobs |= said.blobs
+        await asyncio.gather(*(self._store.contents.keep_blob(*blob) for blob in blobs.values()))
+        for key, clashing in await asyncio.gather(*(self._add(key, said) for key, said in arrivals.items())):
+            for each in clashing:
+                reason = f"its id {each.external_id!r} is taken by a message with other words, which stays as it is"
+                self.tally.bad(key, lines[key, each.place], reason)
+
+    async def _add(self, key: Key, arrivals: Sequence[Arrival]) -> tuple[Key, list[Arrival]]:
+        """Add messages of one conversation; give those whose id is taken."""
+        place = self._places.get(key)
+        if place is None:
+            session = await self._session(key, arrivals)
+            place = self._places[key] = _Place(session.id, session.active_branch)
+            self.tally.found(key, session.id)
+        arrived = await _patiently_added(self._store, place.branch_id, arrivals)
+        self.tally.count(key, arrived.added, arrived.skipped)
+        clashing = set(arrived.clashing)
+        return key, [each for each in arrivals if each.place in clashing] if clashing else []
+
+    async def _session(self, key: Key, arrivals: Sequence[Arrival]) -> Session:
+        return await self._own(arrivals[:COMPARED]) if key is None else await self._named(key)
+
+    async def _named(self, name: str, title: str | None = None) -> Session:
+        """Find a conversation of the owner by the id it has elsewhere or here; make it if there is none."""
+        sessions, owner = self._store.sessions, self._owner
+        while (session := await sessions.find(owner, name)) is None:
+            there = await sessions.get(name) if is_id(name) else None
+            if there is not None and there.owner == owner:
+                return there
+            try:
+                return await sessions.create(NewSession(owner=owner, external_id=name, title=title))
+            except AlreadyExists:  # somebody was quicker: it is found now
+                continue
+        return session
+
+    async def _own(self, begins: Sequence[Arrival]) -> Session:
+        """Find the conversation that begins as the file does; make it if there is none."""
+        for name in _names(begins[0]):
+            session = await self._store.sessions.find(self._owner, name) or await self._named(name, self._title)
+            if _same_beginning(await self._store.arrivals.beginning(session.id, limit=COMPARED), begins):
+                return session
+        raise NotFound("There is no end of names.")  # not reached
+
+
+def _names(first: Arrival) -> Iterator[str]:
+    """Give the names a file's own conversation may have, from what its first message says."""
+    said = hashlib.sha256(hash_of(first) + repr((first.external_id, first.created_at)).encode()).hexdigest()[:16]
+    return (f"import-{said}" + (f"-{number}" if number > 1 else "") for number in count(1))
+
+
+def _same_beginning(there: Iterable[Origin], begins: Sequence[Arrival]) -> bool:
+    """Tell whether what is there could be from an earlier state of the file: nothing in the same place differs."""
+    known = {origin.place: origin for origin in there}
+    for each in begins:
+        origin = known.get(each.place)
+        if origin is None:
+            continue
+        same = (
+            origin.external_id == each.external_id if each.external_id else origin.content_hash == hash_of(each).hex()
+        )
+        if not same:
+            return False
+    return True
+
+
+async def _patiently_added(store: Store, branch_id: str, arrivals: Sequence[Arrival]) -> Arrived:
+    """Add messages; where a turn of the branch is being answered, wait for its end for a while."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await store.arrivals.add(branch_id, arrivals)
+        except OutOfOrder:
+            if clock() > end:
+                raise
+        await asyncio.sleep(LOOK_SECONDS)
