@@ -18,6 +18,7 @@ from benchmarks import (
     exchange,
     folding,
     history,
+    importing,
     journal,
     many_writers,
     opening,
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "upkeep": upkeep.run,
     "folding": folding.run,
     "summaries": summaries.run,
+    "importing": importing.run,
     "embedding": embedding.run,
     "topics": topics.run,
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from contextinfinity.storage.sqlite.migrate import migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
 from tests.recovery.breaking import BAD_CONFIG, FAILED_JOB, flip, healthy, sql, write
 
@@ -37,7 +38,7 @@ def test_a_ledger_that_is_well_ends_with_0(home: Path) -> None:
     done = doctor("--data-dir", home)
     assert (done.returncode, done.stderr) == (0, "")
     first, last = done.stdout.splitlines()
-    assert first.startswith(f"ledger: {home / 'ledger.db'} (schema 5, ")
+    assert first.startswith(f"ledger: {home / 'ledger.db'} (schema {len(migrations())}, ")
     assert last == "All is well."
 
 

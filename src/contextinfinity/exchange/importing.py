@@ -67,7 +67,7 @@ async def import_file(
     ``thread_id``: where messages go that name no conversation, one that is there or a new one.
     """
     with opened(path, form) as source:
-        work = _Import(store, owner, thread_id, title=path.name.split(".")[0][:LONGEST_TITLE] or None)
+        work = _Import(store, owner, thread_id, title=_title(path))
         async with aclosing(_read_ahead(_batches(source))) as batches:
             async for batch in batches:
                 if work.is_new:
@@ -76,6 +76,11 @@ async def import_file(
                 if progress is not None:
                     progress(source.position, work.tally.messages)
         return work.tally.result()
+
+
+def _title(path: Path) -> str | None:
+    """Name a conversation after its file, as far as the name is text."""
+    return path.name.split(".")[0][:LONGEST_TITLE].encode(errors="replace").decode() or None
 
 
 async def _read_ahead(batches: Iterator[list[Entry]]) -> AsyncGenerator[list[Entry], None]:
@@ -209,7 +214,7 @@ class _Import:
     async def _own(self, begins: Sequence[Arrival]) -> Session:
         """Find the conversation that begins as the file does; make it if there is none."""
         for name in _names(begins[0]):
-            session = await self._store.sessions.find(self._owner, name) or await self._named(name, self._title)
+            session = await self._named(name, self._title)
             if _same_beginning(await self._store.arrivals.beginning(session.id, limit=COMPARED), begins):
                 return session
         raise NotFound("There is no end of names.")  # not reached

@@ -98,12 +98,12 @@ def _decompressed(raw: io.BufferedReader) -> io.BufferedReader:
 
 def layout_of(begins: bytes) -> Layout:
     """Tell from the beginning of a file how its records stand."""
-    first, *others = (line for line in begins.split(b"\n") if line.strip(_SPACE)) if begins else (b"",)
-    first = first.strip(_SPACE)
-    if not first.startswith(b"["):
+    written = [line.strip(_SPACE) for line in begins.split(b"\n") if line.strip(_SPACE)]
+    if not written or not written[0].startswith(b"["):
         return "lines"
+    first, others = written[0], written[1:]
     # A list goes on in its next line; a first line that is merely broken is followed by a whole record.
-    goes_on = first.endswith((b"[", b",", b"{")) or not others or not others[0].lstrip(_SPACE).startswith(b"{")
+    goes_on = first.endswith((b"[", b",", b"{")) or not others or not others[0].startswith(b"{")
     return "list" if goes_on else "lines"
 
 
@@ -201,7 +201,8 @@ class _ListReader:
             yield Record(self._begun_in, b"", TOO_LARGE)
             self._begun_in = None
         elif data := self._held[:until].strip(_SPACE):
-            yield Record(self._line + _newlines_before(self._held, data), data)
+            line = self._line + _newlines_before(self._held, data)
+            yield Record(line, b"", TOO_LARGE) if len(data) > LARGEST_RECORD else Record(line, data)
 
     def _rest(self) -> Iterator[Record]:
         """Tell of what stands where nothing should: after the list, or in place of its end."""

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from contextinfinity.testing.clients.branches import BranchPromises
 from contextinfinity.testing.clients.folds import FoldPromises
+from contextinfinity.testing.clients.imports import ImportPromises
 from contextinfinity.testing.clients.models import suite_settings
 from contextinfinity.testing.clients.pins import PinPromises
 from contextinfinity.testing.clients.talking import TalkPromises
 from contextinfinity.testing.clients.threads import ThreadPromises
 
 
-class ClientSuite(TalkPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises):
+class ClientSuite(TalkPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises, ImportPromises):
     """Every promise of the contract. Give it a ``client`` fixture on an empty ledger with ``suite_settings``."""
 
 
@@ -30,6 +31,7 @@ __all__ = [
     "BranchPromises",
     "ClientSuite",
     "FoldPromises",
+    "ImportPromises",
     "PinPromises",
     "TalkPromises",
     "ThreadPromises",

@@ -1,0 +1,213 @@
+"""One record as a message."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextinfinity.domain.message import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+    say,
+)
+from contextinfinity.exchange.openai import Said, Unfit, said_in
+from contextinfinity.storage.arrivals import check_arrivals, hash_of
+
+PIXELS = b"\x89PNG pixels"
+URI = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
+SHA256 = hashlib.sha256(PIXELS).hexdigest()
+
+
+def said(**record: Any) -> Said:
+    return said_in(json.dumps(record).encode())
+
+
+def blocks(**record: Any) -> Any:
+    return said(**record).arrival.message.blocks
+
+
+def reason(data: bytes) -> str:
+    with pytest.raises(Unfit) as raised:
+        said_in(data)
+    return raised.value.reason
+
+
+def test_a_plain_record_is_a_message_with_its_id_and_time() -> None:
+    read = said(role="user", content="Hello", id=7, created_at="2023-05-08T13:56:00Z", thread_id="t", name="Ada")
+    assert read.arrival.message == say("user", "Hello")
+    assert (read.arrival.external_id, read.session) == ("7", "t")
+    assert read.arrival.created_at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+    assert read.arrival.details == {"name": "Ada"}
+
+
+@pytest.mark.parametrize(("given_role", "role"), [("developer", "system"), ("function", "tool"), ("tool", "tool")])
+def test_roles_are_those_of_the_ledger(given_role: str, role: str) -> None:
+    assert said(role=given_role, content="x").arrival.message.role == role
+
+
+@pytest.mark.parametrize("field", ["thread_id", "session_id", "conversation_id"])
+def test_a_record_may_name_its_conversation(field: str) -> None:
+    assert said(role="user", content="x", **{field: 12}).session == "12"
+    assert said(role="user", content="x", **{field: ""}).session is None
+
+
+def test_fields_nobody_knows_are_kept_as_details() -> None:
+    read = said(role="assistant", content="x", model="gpt", likes=[1, {"a": None}], refusal=None, created_at="soon")
+    assert read.arrival.details == {"model": "gpt", "likes": [1, {"a": None}], "created_at": "soon"}
+    assert (read.arrival.model, read.arrival.created_at) == ("gpt", None)
+
+
+def test_parts_become_blocks_and_strange_ones_stay_as_they_are() -> None:
+    audio = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    parts = [{"type": "text", "text": "a"}, "b", {"type": "refusal", "refusal": "no"}, audio]
+    assert blocks(role="user", content=parts) == (
+        TextBlock(text="a"),
+        TextBlock(text="b"),
+        TextBlock(text="no"),
+        UnknownBlock(provider="openai", raw=audio),
+    )
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": URI, "detail": "low"}},
+        {"type": "input_image", "image_url": URI, "detail": "low"},
+    ],
+)
+def test_a_picture_in_a_data_uri_becomes_a_blob(part: dict[str, Any]) -> None:
+    read = said(role="user", content=[part])
+    source = {"type": "blob", "sha256": SHA256, "detail": "low"}
+    assert read.arrival.message.blocks == (ImageBlock(media_type="image/png", source=source),)
+    assert read.blobs == {SHA256: (PIXELS, "image/png")}
+
+
+def test_a_picture_elsewhere_stays_an_address_and_no_other_address_is_one() -> None:
+    part = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    assert blocks(role="user", content=[part]) == (
+        ImageBlock(media_type="", source={"type": "url", "url": "https://example.org/a.png"}),
+    )
+    for url in ("file:///etc/passwd", "data:text/html;base64,AAAA", "data:image/png,raw", None, 3):
+        part = {"type": "image_url", "image_url": {"url": url}}
+        assert blocks(role="user", content=[part]) == (UnknownBlock(provider="openai", raw=part),)
+
+
+def test_calls_and_results_are_kept_as_blocks() -> None:
+    calls = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}]
+    assert blocks(role="assistant", content=None, tool_calls=calls) == (
+        ToolUseBlock(tool_use_id="c1", name="look", input={"at": 1}),
+    )
+    calls[0]["function"] = {"name": "look", "arguments": "{broken"}
+    assert blocks(role="assistant", content="", tool_calls=calls)[0].input == "{broken"
+    assert said(role="tool", content="Seen.", tool_call_id="c1").arrival.message == Message(
+        role="tool", blocks=(ToolResultBlock(tool_use_id="c1", content=(TextBlock(text="Seen."),)),)
+    )
+    old = {"name": "look", "arguments": "{}"}
+    assert blocks(role="assistant", content=None, function_call=old)[0].tool_use_id == "look"
+    assert blocks(role="function", name="look", content="Seen.")[0].tool_use_id == "look"
+    assert blocks(role="tool", content="Seen.") == (TextBlock(text="Seen."),)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({}, "it has no role"),
+        ({"role": "robot", "content": "x"}, "its role is 'robot'"),
+        ({"role": ["user"], "content": "x"}, "its role is a list"),
+        ({"role": "user"}, "it has no content"),
+        ({"role": "user", "content": []}, "it has no content"),
+        ({"role": "user", "content": 5}, "its content is a number"),
+        ({"role": "user", "content": {"text": "x"}}, "its content is an object"),
+        ({"role": "user", "content": [5]}, "a part of its content is a number"),
+        ({"role": "user", "content": [{"type": "text"}]}, "the text of a part of its content is nothing"),
+        ({"role": "user", "content": "x", "id": ["a"]}, "its id is a list"),
+        ({"role": "user", "content": "x", "id": True}, "its id is true or false"),
+        ({"role": "user", "content": "x", "id": "x" * 513}, "513 characters"),
+        ({"role": "user", "content": "x", "thread_id": "x" * 129}, "its thread_id has 129 characters"),
+        ({"role": "user", "content": "x", "n": 2**9999}, "a number of"),
+        ({"role": "assistant", "tool_calls": "x"}, "its tool_calls are a text"),
+        ({"role": "assistant", "tool_calls": [5]}, "one of its tool_calls is a number"),
+        ({"role": "assistant", "function_call": {}}, "names no function"),
+        ({"mapping": {}}, "as ChatGPT exports them"),
+        ({"chat_messages": []}, "as Claude exports them"),
+        ({"messages": []}, "import that list itself"),
+    ],
+)
+def test_a_record_that_is_no_message_says_why(record: dict[str, Any], words: str) -> None:
+    assert words in reason(json.dumps(record).encode())
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "it is no JSON"),
+        (b"{", "it is no JSON"),
+        (b'{"role": "user", "content": NaN}', "it is no JSON"),
+        (b'{"role": "user", "content": "\\ud800"}', "it is no JSON"),
+        (b'{"role": "user", "content": "\xff"}', "it is no JSON"),
+        (b"[1]", "it is a list, no object"),
+        (b"null", "it is nothing, no object"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested too deep"),
+        (b'{"role": "user", "content": "x", "n": ' + b"[" * 101 + b"]" * 101 + b"}", "101"),
+        (b'{"role": "user", "content": [{"type": "image_url", "image_url": "data:image/png;base64,?"}]}', "base64"),
+    ],
+)
+def test_bytes_that_are_no_message_say_why(data: bytes, words: str) -> None:
+    assert words in reason(data) or (words == "101" and "levels deep" in reason(data))
+
+
+def test_what_is_wrong_with_a_record_that_names_its_conversation_is_told_there() -> None:
+    with pytest.raises(Unfit) as raised:
+        said(role="robot", content="x", thread_id="t")
+    assert raised.value.session == "t"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+PARTS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "image_url", "input_image", "tool_use", "tool_result", "refusal", "x"])},
+    optional=dict.fromkeys(
+        ("text", "image_url", "id", "name", "input", "tool_use_id", "content", "annotations", "refusal"), VALUES
+    ),
+)
+HOSTILE = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": st.sampled_from(["user", "assistant", "system", "tool", "function"]) | VALUES,
+        "content": st.text() | st.lists(PARTS | VALUES, max_size=3) | VALUES,
+        "id": VALUES,
+        "thread_id": VALUES,
+        "created_at": VALUES,
+        "name": VALUES,
+        "model": VALUES,
+        "tool_calls": st.lists(st.fixed_dictionaries({"id": VALUES, "function": VALUES | PARTS}), max_size=2) | VALUES,
+        "tool_call_id": VALUES,
+        "function_call": VALUES,
+        "refusal": VALUES,
+    },
+)
+
+
+@given(HOSTILE)
+def test_whatever_a_record_holds_it_is_a_message_that_can_be_kept_or_is_refused(record: dict[str, Any]) -> None:
+    try:
+        read = said_in(json.dumps(record).encode())
+    except Unfit:
+        return
+    check_arrivals((read.arrival,))
+    assert len(hash_of(read.arrival)) == 16
+    assert read.arrival.message.blocks

@@ -1,0 +1,182 @@
+"""Files cut into records: whatever stands in one record, the others are found."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextinfinity.errors import InvalidInput
+from contextinfinity.exchange import records
+from contextinfinity.exchange.records import (
+    AFTER_THE_END,
+    DAMAGED,
+    LARGEST_RECORD,
+    TOO_LARGE,
+    UNFINISHED,
+    Record,
+    elements_of,
+    layout_of,
+    lines_of,
+    opened,
+)
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+class Crumbs(io.BytesIO):
+    """A file that gives a few bytes at a time, however many are asked for."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        super().__init__(data)
+        self._size = size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(self._size)
+
+
+def elements(data: bytes, size: int = 1 << 18) -> list[Record]:
+    return list(elements_of(Crumbs(data, size)))
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def read(path: Path) -> list[Record]:
+    with opened(path) as source:
+        return list(source.records)
+
+
+@given(st.lists(JSON), st.integers(1, 9), st.sampled_from([None, 1, "\t"]))
+def test_a_list_comes_apart_as_it_was_put_together(values: list[object], size: int, indent: int | str | None) -> None:
+    data = json.dumps(values, indent=indent).encode()
+    assert [json.loads(record.data) for record in elements(data, size)] == values
+
+
+@given(st.lists(JSON))
+def test_lines_come_apart_as_they_were_put_together(values: list[object]) -> None:
+    data = b"\r\n".join(json.dumps(value).encode() for value in values)
+    assert [json.loads(record.data) for record in lines_of(io.BytesIO(data))] == values
+
+
+@given(st.binary(max_size=200), st.integers(1, 7))
+def test_any_bytes_are_read_to_their_end(data: bytes, size: int) -> None:
+    for record in [*elements(data, size), *lines_of(io.BytesIO(data))]:
+        assert record.problem or record.data
+        assert 1 <= record.line <= data.count(b"\n") + 1
+
+
+@given(st.integers(1, 9))
+def test_lines_are_counted_in_lists_too(size: int) -> None:
+    data = b'\n[\n {"a":\n 1},\n\n "two\\n",\n 3 , [4,\n5]]\n'
+    assert [(record.line, b"".join(record.data.split())) for record in elements(data, size)] == [
+        (3, b'{"a":1}'),
+        (6, b'"two\\n"'),
+        (7, b"3"),
+        (7, b"[4,5]"),
+    ]
+
+
+def test_a_broken_element_spoils_no_other() -> None:
+    data = b'[{"a": 1}, {"a": }, nonsense, {"b": ]}, {"c": 2}, {"d": "[{,\\""}]'
+    assert [record.data for record in elements(data)] == [
+        b'{"a": 1}',
+        b'{"a": }',
+        b"nonsense",
+        b'{"b": ]}',
+        b'{"c": 2}',
+        b'{"d": "[{,\\""}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b'[{"a": 1},\n{"b": 2}', Record(2, b"", UNFINISHED)),
+        (b'[{"a": 1},\n{"b": [2}', Record(2, b"", UNFINISHED)),
+        (b'[{"a": 1},\n"b', Record(2, b"", UNFINISHED)),
+        (b'[{"a": 1}]\n\n{"b": 2}', Record(3, b"", AFTER_THE_END)),
+        (b'[{"a": 1}]' + b" " * 300_000 + b"x", Record(1, b"", AFTER_THE_END)),
+    ],
+)
+def test_a_list_without_a_proper_end_gives_what_it_has(data: bytes, problem: Record) -> None:
+    assert elements(data) == [Record(1, b'{"a": 1}'), problem]
+
+
+def test_what_is_too_large_is_read_past_without_being_held(tmp_path: Path) -> None:
+    large = b'{"x": "' + b"\\n" * (LARGEST_RECORD // 2) + b'"}'
+    lines = read(written(tmp_path / "lines", b"\n".join([b'{"a": 1}', large, b'{"b": 2}'])))
+    assert lines == [Record(1, b'{"a": 1}'), Record(2, b"", TOO_LARGE), Record(3, b'{"b": 2}')]
+    listed = read(written(tmp_path / "list", b"[" + b",\n".join([b'{"a": 1}', large, b'{"b": 2}']) + b"]"))
+    assert [(record.line, record.problem) for record in listed] == [(1, ""), (2, TOO_LARGE), (3, "")]
+
+
+def test_byte_order_marks_blank_lines_and_carriage_returns_are_no_part_of_a_record(tmp_path: Path) -> None:
+    path = written(tmp_path / "file", b'\xef\xbb\xbf{"a": 1}\r\n\r\n  \n{"b": 2}')
+    assert read(path) == [Record(1, b'{"a": 1}'), Record(4, b'{"b": 2}')]
+
+
+def test_compressed_files_are_read_and_damaged_ones_as_far_as_they_go(tmp_path: Path) -> None:
+    data = b"".join(b'{"n": %d}\n' % n for n in range(50_000))
+    packed = gzip.compress(data)
+    assert len(read(written(tmp_path / "whole", packed))) == 50_000
+    torn = read(written(tmp_path / "torn", packed[: len(packed) // 2]))
+    assert 1000 < len(torn) < 50_000
+    assert torn[-1].problem == DAMAGED
+    with pytest.raises(InvalidInput, match="damaged gzip"):
+        read(written(tmp_path / "stump", packed[:12]))
+
+
+@pytest.mark.parametrize(
+    ("begins", "layout"),
+    [
+        (b"", "lines"),
+        (b'{"a": 1}\n', "lines"),
+        (b"garbage\n{}", "lines"),
+        (b"[garbage\n{}\n{}", "lines"),
+        (b" \n[", "list"),
+        (b"[]", "list"),
+        (b'[{"a": 1},\n{"b": 2}]', "list"),
+        (b'[\n{"a": 1}]', "list"),
+        (b'[{"a": 1}\n, {"b": 2}]', "list"),
+        (b'[{\n"a": 1}]', "list"),
+    ],
+)
+def test_the_beginning_tells_how_records_stand(begins: bytes, layout: str) -> None:
+    assert layout_of(begins) == layout
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("[]".encode("utf-16"), "is UTF-16"),
+        (b"PK\x03\x04rest", "is a zip archive"),
+        (b"SQLite format 3\0", "is a database"),
+    ],
+)
+def test_files_of_another_kind_are_named(tmp_path: Path, data: bytes, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        read(written(tmp_path / "file", data))
+
+
+def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(InvalidInput, match="cannot be read"):
+            read(path)
+
+
+def test_the_form_can_be_forced(tmp_path: Path) -> None:
+    path = written(tmp_path / "file", b'[{"a": 1}]')
+    with opened(path, "jsonl") as source:
+        assert (source.layout, source.size) == ("lines", 10)
+    assert records.PIECE < LARGEST_RECORD

@@ -1,0 +1,45 @@
+"""Moments as other programs write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextinfinity.domain.ids import from_millis, to_millis
+from contextinfinity.exchange.times import moment_of
+
+MOMENT = datetime(2023, 5, 8, 13, 56, 0, 500000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2023-05-08T13:56:00.500Z",
+        "2023-05-08T15:56:00.500+02:00",
+        "2023-05-08 13:56:00.5",
+        1683554160.5,
+        1683554160500,
+        1683554160500000,
+        1683554160500000000,
+        "1683554160.5",
+        " 1683554160500 ",
+    ],
+)
+def test_every_way_of_writing_a_moment_is_read(value: object) -> None:
+    assert moment_of(value) == MOMENT
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, "", "yesterday", [], {}, float("1e300"), 10**400, "nan", "inf", "0001-01-01T00:00:00+14:00"]
+)
+def test_what_is_no_moment_is_none(value: object) -> None:
+    assert moment_of(value) is None
+
+
+@given(st.text(max_size=40) | st.integers() | st.floats())
+def test_any_value_is_a_moment_that_can_be_kept_or_none(value: object) -> None:
+    moment = moment_of(value)
+    assert moment is None or from_millis(to_millis(moment)) == moment
