@@ -268,8 +268,8 @@ def dump(connection: apsw.Connection) -> list[object]:
         "UPDATE origin SET external_id = 'other'",
         "UPDATE origin SET hash = x'00'",
         "DELETE FROM origin",
-        "REPLACE INTO origin SELECT message_key, place, session_id, answers, 'other', hash, NULL, NULL FROM origin",
-        "REPLACE INTO origin SELECT message_key, 7, session_id, answers, external_id, hash, NULL, NULL FROM origin",
+        "REPLACE INTO origin SELECT message_key, place, session_id, answers, 'x', 1, hash, NULL, NULL FROM origin",
+        "REPLACE INTO origin SELECT message_key, 7, session_id, 0, external_id, mark, hash, NULL, NULL FROM origin",
     ],
 )
 async def test_where_a_message_came_from_never_changes(ledger: SqliteStore, ledger_path: Path, change: str) -> None:

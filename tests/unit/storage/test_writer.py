@@ -13,7 +13,7 @@ import pytest
 from contextinfinity.errors import LedgerBusy, LedgerClosed
 from contextinfinity.storage.sqlite import connection as connections
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.storage.sqlite.writer import Writer
+from contextinfinity.storage.sqlite.writer import LONG_LOG, Writer
 
 
 @pytest.fixture
@@ -122,3 +122,24 @@ def test_a_lock_held_too_long_is_said_in_words(writer: Writer, ledger_path: Path
     other.execute("ROLLBACK")
     say(writer, "now").result()
     assert said(ledger_path) == ["now"]
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size
+
+
+async def test_the_log_may_grow_while_much_is_brought_in_and_is_brought_into_the_file_after_it(
+    writer: Writer, ledger_path: Path
+) -> None:
+    large = LONG_LOG * 4096
+
+    def grow(connection: apsw.Connection) -> None:
+        connection.execute("INSERT INTO said VALUES (hex(randomblob(?)))", (large // 2,))
+
+    for _ in range(3):
+        await writer.submit_async(grow, bulk=True)
+    await writer.submit_async(lambda _: None, bulk=True)
+    assert size_of(ledger_path) < large
+    for _ in range(2):  # what is brought into the file after the first is there before the second
+        await writer.submit_async(lambda _: None)
+    assert size_of(ledger_path) > 3 * large

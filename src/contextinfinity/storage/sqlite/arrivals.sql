@@ -2,7 +2,7 @@
 
 -- name: select_by_external_id
 -- What the message of that id says.
-SELECT hash FROM origin WHERE session_id = ? AND external_id = ?
+SELECT hash FROM origin WHERE mark = ? AND session_id = ? AND external_id = ?
 
 -- name: select_by_place
 -- Whether those words came from that place.
@@ -19,8 +19,8 @@ ORDER BY turn_seq
 
 -- name: insert_origin
 -- Where a message came from.
-INSERT INTO origin (message_key, place, session_id, answers, external_id, hash, said_at, details)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO origin (message_key, place, session_id, answers, external_id, mark, hash, said_at, details)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: select_origins
 -- Where the messages of a turn came from, question first.

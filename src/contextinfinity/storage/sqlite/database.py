@@ -51,9 +51,9 @@ class Database:
         self._writer = Writer(connection, name)
         self._readers = Readers(lambda: connect(name, vfs=vfs, read_only=True, patience=patience), name)
 
-    async def write(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Run a change; when this returns it is durable."""
-        return await self._writer.submit_async(work)
+    async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False) -> T:
+        """Run a change; when this returns it is durable. ``bulk``: it is one of many large ones."""
+        return await self._writer.submit_async(work, bulk=bulk)
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run a question against one moment of the file."""

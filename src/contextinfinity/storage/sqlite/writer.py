@@ -35,10 +35,15 @@ LONG_LOG = 1000
 """Pages in the log from which on it is brought into the file: what SQLite itself takes for long."""
 
 
+LONGEST_LOG = 16_000
+"""The same while much is brought in: pages that are written again and again go into the file once."""
+
+
 class _Piece(NamedTuple):
     work: Work[Any]
     done: Future[Any] | asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop | None = None
+    bulk: bool = False
 
     def begin(self) -> bool:
         """Tell whether its caller still waits for it."""
@@ -70,11 +75,14 @@ class Writer:
         self._submit(_Piece(work, done))
         return done
 
-    def submit_async(self, work: Work[T]) -> asyncio.Future[T]:
-        """Do the same for a caller on an event loop; a whole group is told with one wake-up of its loop."""
+    def submit_async(self, work: Work[T], *, bulk: bool = False) -> asyncio.Future[T]:
+        """Do the same for a caller on an event loop; a whole group is told with one wake-up of its loop.
+
+        ``bulk``: it is one of many large ones, so the log may grow longer before it is brought into the file.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._submit(_Piece(work, done, loop))
+        self._submit(_Piece(work, done, loop, bulk))
         return done
 
     def _submit(self, piece: _Piece) -> None:
@@ -95,7 +103,7 @@ class Writer:
     def _run(self) -> None:
         while (piece := self._waiting.get()) is not None:
             self._commit(piece)
-            self._checkpoint()
+            self._checkpoint(LONGEST_LOG if piece.bulk else LONG_LOG)
 
     def _commit(self, first: _Piece) -> None:
         """Run ``first`` and whatever waits behind it in one transaction."""
@@ -155,9 +163,9 @@ class Writer:
         self._log_pages = pages
         return apsw.SQLITE_OK
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, long: int) -> None:
         """Bring a long log into the file. Nobody waits for it; if the disk refuses, the log goes on holding all."""
-        if self._log_pages >= LONG_LOG:
+        if self._log_pages >= long:
             with suppress(apsw.Error):
                 self._connection.wal_checkpoint()
 

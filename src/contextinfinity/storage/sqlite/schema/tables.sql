@@ -109,12 +109,14 @@ CREATE TABLE origin (                   -- a message may hold several records: r
   session_id BLOB NOT NULL,
   answers INTEGER NOT NULL,             -- 1: it is its turn's answer, 0: its question
   external_id TEXT,
+  mark INTEGER,                         -- of session and external_id: ids are long and random, and this is the index
   hash BLOB NOT NULL,                   -- of what it says
   said_at INTEGER,
   details TEXT,                         -- whatever else was said of it there
-  PRIMARY KEY (message_key, place)
+  PRIMARY KEY (message_key, place),
+  CHECK ((external_id IS NULL) = (mark IS NULL))
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX origin_by_external_id ON origin (session_id, external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX origin_by_mark ON origin (mark) WHERE mark IS NOT NULL;
 CREATE INDEX origin_by_place ON origin (session_id, place);
 
 CREATE TABLE plan (                     -- the account of a request; step_index -1: a question asked back

@@ -62,7 +62,8 @@ BEGIN SELECT raise(ABORT, 'immutable: where a message came from never changes');
 
 CREATE TRIGGER origin_is_noted_once BEFORE INSERT ON origin
 WHEN EXISTS (SELECT 1 FROM origin WHERE message_key = NEW.message_key AND place = NEW.place)
-  OR EXISTS (SELECT 1 FROM origin WHERE session_id = NEW.session_id AND external_id = NEW.external_id)
+  OR EXISTS (SELECT 1 FROM origin
+    WHERE mark = NEW.mark AND session_id = NEW.session_id AND external_id = NEW.external_id)
 BEGIN SELECT raise(ABORT, 'immutable: that origin is there already'); END;
 
 CREATE TRIGGER origin_stays BEFORE DELETE ON origin
