@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from contextinfinity.domain.message import (
     ImageBlock,
@@ -22,7 +20,6 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.exchange.openai import Said, Unfit, said_in
-from contextinfinity.storage.arrivals import check_arrivals, hash_of
 
 PIXELS = b"\x89PNG pixels"
 URI = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
@@ -171,43 +168,3 @@ def test_what_is_wrong_with_a_record_that_names_its_conversation_is_told_there()
     with pytest.raises(Unfit) as raised:
         said(role="robot", content="x", thread_id="t")
     assert raised.value.session == "t"
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-PARTS = st.fixed_dictionaries(
-    {"type": st.sampled_from(["text", "image_url", "input_image", "tool_use", "tool_result", "refusal", "x"])},
-    optional=dict.fromkeys(
-        ("text", "image_url", "id", "name", "input", "tool_use_id", "content", "annotations", "refusal"), VALUES
-    ),
-)
-HOSTILE = st.fixed_dictionaries(
-    {},
-    optional={
-        "role": st.sampled_from(["user", "assistant", "system", "tool", "function"]) | VALUES,
-        "content": st.text() | st.lists(PARTS | VALUES, max_size=3) | VALUES,
-        "id": VALUES,
-        "thread_id": VALUES,
-        "created_at": VALUES,
-        "name": VALUES,
-        "model": VALUES,
-        "tool_calls": st.lists(st.fixed_dictionaries({"id": VALUES, "function": VALUES | PARTS}), max_size=2) | VALUES,
-        "tool_call_id": VALUES,
-        "function_call": VALUES,
-        "refusal": VALUES,
-    },
-)
-
-
-@given(HOSTILE)
-def test_whatever_a_record_holds_it_is_a_message_that_can_be_kept_or_is_refused(record: dict[str, Any]) -> None:
-    try:
-        read = said_in(json.dumps(record).encode())
-    except Unfit:
-        return
-    check_arrivals((read.arrival,))
-    assert len(hash_of(read.arrival)) == 16
-    assert read.arrival.message.blocks

@@ -5,10 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from contextinfinity.domain.ids import from_millis, to_millis
 from contextinfinity.exchange.times import moment_of
 
 MOMENT = datetime(2023, 5, 8, 13, 56, 0, 500000, tzinfo=UTC)
@@ -37,9 +34,3 @@ def test_every_way_of_writing_a_moment_is_read(value: object) -> None:
 )
 def test_what_is_no_moment_is_none(value: object) -> None:
     assert moment_of(value) is None
-
-
-@given(st.text(max_size=40) | st.integers() | st.floats())
-def test_any_value_is_a_moment_that_can_be_kept_or_none(value: object) -> None:
-    moment = moment_of(value)
-    assert moment is None or from_millis(to_millis(moment)) == moment
