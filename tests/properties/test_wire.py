@@ -35,8 +35,8 @@ VERSIONS = Path(__file__).parent.parent / "samples" / "wire"
 UNIONS = {"ContentBlock": ContentBlock, "TranscriptItem": TranscriptItem, "StepOutcome": StepOutcome, "Event": Event}
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in nouns()} | UNIONS
 NEVER_KEPT = {
-    *("NewSession", "NewTurn", "NewStep", "NewChunk", "StateDraft", "StepEnd", "TurnEnd"),  # asked for
-    *("Lineage", "Stretch", "Backlog", "TakenOver"),  # worked out anew each time
+    *("NewSession", "NewTurn", "NewStep", "NewChunk", "StateDraft", "StepEnd", "TurnEnd", "Arrival"),  # asked for
+    *("Lineage", "Stretch", "Backlog", "TakenOver", "Arrived"),  # worked out anew each time
     *("Prompt", "ToolSpec", "ProviderRequest", "TextDelta", "Retry", "Finished"),  # spoken between engine and provider
     *("Abilities", "Prices"),  # looked up
     *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import Chunk, Embedding
 from contextinfinity.domain.events import (
     Clarification,
@@ -253,6 +254,14 @@ rows = {
         displayed_bytes=20,
         durable_bytes=12,
         ended_at=LATER,
+    ),
+    "origin": Origin(
+        side="assistant",
+        place=7,
+        content_hash="00112233445566778899aabbccddeeff",
+        external_id="msg-7",
+        created_at=MOMENT,
+        details={"name": "Ada"},
     ),
     "exchange": Exchange(
         message=say("user", "hello"), answer=MESSAGE, created_at=MOMENT, model="old-model", metadata=JSON
