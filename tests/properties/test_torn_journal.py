@@ -49,6 +49,7 @@ def same(left: Json, right: Json) -> bool:
 @pytest.mark.req("STREAM-1")
 @settings(max_examples=10)  # each tries hundreds of files
 @given(st.lists(values, min_size=1, max_size=4), garbage)
+@example([None], b"\r\n")
 def test_a_tear_at_any_byte_is_cut_and_the_journal_goes_on(said: list[Json], torn: bytes) -> None:
     with journals() as folder:
         journal = folder.open(new_id(), "p")
@@ -66,16 +67,16 @@ def test_a_tear_at_any_byte_is_cut_and_the_journal_goes_on(said: list[Json], tor
             again = folder.open(step, "p")
             assert again.append("delta", "went on") == len(kept) + 1
             again.close()
-            lines = path.read_bytes().splitlines(keepends=True)
+            lines = [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]]
             assert lines[:-1] == kept, "what was whole is untouched, and nothing of the tear is left"
             assert [entry.payload for entry in folder.read(step, after=len(kept))] == ["went on"]
             folder.remove(step)
 
 
 def whole_lines(torn: bytes, original: bytes) -> list[bytes]:
-    """The lines that a torn file still shares with the original."""
+    """The lines that a torn file still shares with the original; blanks around an entry are no part of it."""
     pairs = zip(torn.split(b"\n")[:-1], original.split(b"\n")[:-1], strict=False)
-    return [ours + b"\n" for ours, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return [ours + b"\n" for ours, _ in takewhile(lambda pair: pair[0].strip(b" \t\r") == pair[1], pairs)]
 
 
 @pytest.mark.req("STREAM-1")

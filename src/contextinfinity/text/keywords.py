@@ -1,0 +1,93 @@
+"""Words as the index knows them: the same for what is kept and for what is asked.
+
+    café, CAFÉ                      cafe                without case and accents
+    walks, walked, walking          walk                without the endings of English
+    getUserName, get_user_name      get user name, and getusername as one
+    東京都                          東京, 京都           pairs, where a script sets no blanks
+
+Words without meaning of their own are left out. A change here makes stored keywords unfindable: count ``VERSION`` up.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+VERSION = 1
+"""Stored with the index; what was indexed by another version is indexed anew."""
+
+LONGEST = 40
+"""Characters of a word that count: whatever is longer is data, and its front tells it apart."""
+
+_WORD = re.compile(r"[^\W_]+(?:[_'’][^\W_]+)*")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_'’]")
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+"""Thai, Lao, Burmese, Khmer, kana and Chinese signs: scripts without blanks between words."""
+
+_WITHOUT_MEANING = """
+    a an and are as at be been but by did do does for from had has have he her him his how i if in is it its me my of
+    on or our she so than that the their them then there these they this those to us was we were what when where which
+    who whom whose why will with would you your s t d ll m re ve don doesn didn isn wasn
+    """
+_EMPTY = frozenset(_WITHOUT_MEANING.split())
+
+
+def terms(text: str) -> list[str]:
+    """Give the words of a text in their order, as often as they stand there."""
+    return [term for word in _WORD.findall(text) for term in _terms_of(word)]
+
+
+@lru_cache(maxsize=1 << 16)
+def _terms_of(word: str) -> tuple[str, ...]:
+    pieces = [piece for piece in _HUMP.split(word) if piece]
+    found = [term for piece in pieces for term in _plain(piece)]
+    if len(pieces) > 1 and "'" not in word and "’" not in word:
+        found += _plain("".join(pieces))
+    return tuple(found)
+
+
+def _plain(piece: str) -> list[str]:
+    """Bring a word to its plain form; nothing where it has no meaning of its own."""
+    folded = unicodedata.normalize("NFKD", piece).casefold()
+    word = "".join(sign for sign in folded if not unicodedata.combining(sign))
+    if _UNSPACED.search(word):
+        return _pairs(word)
+    return [] if word in _EMPTY or not word else [stem(word[:LONGEST])]
+
+
+def _pairs(word: str) -> list[str]:
+    """Cut what is written without blanks into overlapping pairs; what stands between as it is."""
+    found: list[str] = []
+    place = 0
+    for run in _UNSPACED.finditer(word):
+        found += filter(None, (word[place : run.start()],))
+        signs = run.group()
+        found += [signs[at : at + 2] for at in range(max(1, len(signs) - 1))]
+        place = run.end()
+    return [*found, *filter(None, (word[place:],))]
+
+
+def stem(word: str) -> str:
+    """Take the commonest endings of English off a word; a number or a short word stays as it is."""
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and _has_vowel(word[: -len(ending)]):
+            word = word[: -len(ending)]
+            if word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
+
+def _has_vowel(word: str) -> bool:
+    return any(letter in "aeiouy" for letter in word)
