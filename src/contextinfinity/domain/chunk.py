@@ -6,20 +6,28 @@ type and vector are derived and can be made anew at any time.
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from typing import Literal, TypeAlias
+from uuid import UUID
 
 from msgspec import Struct
 
 from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, TurnId
 
 ChunkType: TypeAlias = Literal["Code", "Explanation", "Decision", "UserContext", "ToolResult", "Other"]
-ChunkSide: TypeAlias = Literal["user", "assistant"]
+ChunkSide: TypeAlias = Literal["user", "assistant", "tool"]
+"""Whose words: the question, the answer, or what went to and fro with tools between them."""
+
+
+def chunk_id(turn_id: TurnId, chunk_type: ChunkType, content_hash: str) -> ChunkId:
+    """Give the id of a chunk: the same words of the same turn and type always have the same, also when cut anew."""
+    digest = hashlib.sha256(f"{turn_id} {chunk_type} {content_hash}".encode()).digest()
+    return str(UUID(bytes=digest[:16], version=8))
 
 
 class Embedding(Struct, frozen=True, kw_only=True):
-    """A vector and the model it came from; ``values`` are little-endian 16-bit floats: half the disk, and a search
-    cannot tell."""
+    """A vector and the model it came from; ``values`` are as ``domain.vectors`` packs them."""
 
     model: str
     dim: int
@@ -35,6 +43,8 @@ class NewChunk(Struct, frozen=True, kw_only=True):
     summary: str
     chunk_type: ChunkType
     token_est: int
+    borrowed: str = ""
+    """Words it is found by as well: of what was said just before."""
     embedding: Embedding | None = None
 
 

@@ -1,0 +1,104 @@
+"""What is searched, and what is found: places where something was said.
+
+A place is one side of one turn. Words are found there as soon as the turn is durable; chunks and their vectors come
+after. What was found is read as entries, which a ranking puts in order.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from contextinfinity.domain.chunk import Chunk, ChunkSide, ChunkType
+from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, TurnId
+from contextinfinity.domain.session import Owner
+
+
+class Scope(Struct, frozen=True, kw_only=True):
+    """Where to look; what is not named admits everything."""
+
+    owner: Owner | None = None
+    session_id: SessionId | None = None
+    branch_id: BranchId | None = None
+    """Only turns that this branch sees: its own and those it goes on from, never a sibling's."""
+    before: int | None = None
+    """Of that branch only turns with a lower turn_seq."""
+    sides: tuple[ChunkSide, ...] = ()
+    types: tuple[ChunkType, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class Place(Struct, frozen=True):
+    """Where something was said."""
+
+    turn_id: TurnId
+    side: ChunkSide
+
+
+class WordHit(Struct, frozen=True):
+    """A place that holds some of the words: bit n of ``own`` says that it says word n itself, of ``lent`` that it is
+    said just before."""
+
+    place: Place
+    own: int
+    lent: int = 0
+
+
+class WordHits(Struct, frozen=True, kw_only=True):
+    """What words found, the best first; ``counts`` and ``total`` tell how rare each word is."""
+
+    hits: tuple[WordHit, ...] = ()
+    counts: tuple[int, ...] = ()
+    """How many places hold each of the words, in the session that was searched, or in all."""
+    total: int = 0
+    """How many places there are."""
+
+
+class NearHit(Struct, frozen=True):
+    """A chunk whose vector is near; ``similarity`` is the cosine."""
+
+    place: Place
+    chunk_id: ChunkId
+    similarity: float
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A place, read."""
+
+    place: Place
+    session_id: SessionId
+    branch_id: BranchId
+    turn_seq: int
+    said_at: datetime
+    """When it was said, also where that was elsewhere."""
+    text: str
+    """The whole text of that side of the turn: the offsets of its chunks count in it."""
+    speaker: str = ""
+    external_ids: tuple[str, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    """Empty where the turn is not cut yet."""
+
+
+class Namespace(Struct, frozen=True, kw_only=True):
+    """Vectors of one embedder: the current one is searched, another is filled in the background."""
+
+    name: str
+    dim: int
+    state: Literal["current", "filling", "old"]
+    placed: int = 0
+
+
+class IndexState(Struct, frozen=True, kw_only=True):
+    """How far the index goes: it agrees with the ledger when nothing is missing and the version is ours."""
+
+    messages: int
+    indexed: int
+    """Messages that are found by their words."""
+    uncut: int
+    """Turns that have ended and have no chunks yet."""
+    chunks: int
+    version: int
+    """Of the words, as ``text.keywords`` counts them."""

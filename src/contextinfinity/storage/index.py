@@ -1,0 +1,52 @@
+"""The index, in every store: finding by words, reading what was found, and keeping in step with the ledger.
+
+What all verbs of a store share, these share. A message is found by its words from the transaction on in which it
+became durable; its chunks and vectors come with TX-C, or with ``fill`` for turns that came finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from contextinfinity.domain.chunk import NewChunk
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.search import Entry, IndexState, Place, Scope, WordHits
+from contextinfinity.domain.turn import Turn
+
+CutTurn: TypeAlias = tuple[TurnId, Sequence[NewChunk]]
+
+MOST_TERMS = 32
+"""Words of a question that are looked up; further ones are not."""
+
+
+class Index(Protocol):
+    """Words that find what was said. All of it is derived and can be made anew."""
+
+    async def find_words(self, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
+        """Find places that hold any of the terms, those with the most and the rarest first."""
+        ...
+
+    async def read(self, places: Sequence[Place]) -> tuple[Entry, ...]:
+        """Read places in the order asked for; unknown ones, and sides on which nothing was said, are left out."""
+        ...
+
+    async def around(self, places: Sequence[Place]) -> tuple[Place, ...]:
+        """Give the sides of those turns, and of the turns just before and after them in the same branch, once each."""
+        ...
+
+    async def uncut(self, *, limit: int = 256) -> tuple[Turn, ...]:
+        """Read turns that have ended (Indexed, Done, Failed) and have no chunks yet, the oldest first."""
+        ...
+
+    async def fill(self, cut: Sequence[CutTurn]) -> None:
+        """Add the chunks of such turns; a turn in which nothing was said is given without any, and is done."""
+        ...
+
+    async def replace(self, cut: Sequence[CutTurn]) -> None:
+        """Make words, chunks and vectors of those turns anew, in one transaction: they are found all the while."""
+        ...
+
+    async def state(self) -> IndexState:
+        """Tell how far the index goes."""
+        ...
