@@ -5,7 +5,7 @@
     nearness    how well a moment fits a span
 
 A word that only looks like a time (a version, a price, an hour, "may" as a verb) gives none. No text makes it fail,
-and the time taken grows with the length of the text only.
+and a text of megabytes takes no longer than its ends.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from contextinfinity.retrieval.reckonings import phrase_at, thirds_of_told
 
 MOST = 64
 """Spans of one text; what names more is a list of dates and not about any of them."""
+LONGEST = 20_000
+"""Characters that are looked at, half of them from the end: what stands between in a longer text was hardly typed."""
 _STARTS = (
     say.WAKING | say.LAST | say.THIS | say.NEXT | frozenset(say.THIRDS) | frozenset(say.NUMBERS) | say.VAGUE
     | frozenset(say.ORDINALS) | frozenset(("vor", "hace", "il", "new", "black", "boxing", "independence", "first"))
@@ -47,6 +49,7 @@ class _Found(Struct, frozen=True):
 
 def spans_in(text: str, asked_at: datetime) -> tuple[TimeSpan, ...]:
     """Give the times named in a question, in the order in which they stand; of two readings, the likelier first."""
+    text = _shortened(text)
     now = asked_at.replace(tzinfo=None, fold=0)
     words = Words(text)
     spans: dict[tuple[datetime, datetime], TimeSpan] = {}
@@ -61,6 +64,7 @@ def spans_in(text: str, asked_at: datetime) -> tuple[TimeSpan, ...]:
 
 def told_of(text: str, said_at: datetime) -> tuple[TimeSpan, ...]:
     """Give the times a message tells of, reckoned from when it was said."""
+    text = _shortened(text)
     return spans_in(text, said_at) if may_name_a_time(text) else ()
 
 
@@ -68,6 +72,11 @@ def nearness(span: TimeSpan, moment: datetime) -> float:
     """Say how well a moment fits: 1 inside; outside it falls, within days for a day and weeks for a month."""
     away = max(span.start - moment, moment - span.end, timedelta(0)) / DAY
     return exp(-away / sqrt((span.end - span.start) / DAY))
+
+
+def _shortened(text: str) -> str:
+    half = LONGEST // 2
+    return text if len(text) <= LONGEST + 2 else f"{text[:half]}\n\n{text[-half:]}"
 
 
 def _span(period: Period, asked_at: datetime, said: str) -> TimeSpan:

@@ -29,7 +29,10 @@ _OF = frozenset(("of", "de", "del", "the", "den", "des", "du"))
 _DATED = say.listed("on am vom since until till by before after from dated le el der dem den the")
 _SOLID = say.IN | say.listed("year years jahr jahre année año before after by from between class throughout")
 _CLOSE = say.listed("the our my your this that")
-_OFTEN = say.listed("and or to with at for was were did had have the i we you he she it is are im in wir und")
+_OFTEN = say.listed(
+    "and or to with at for was were did had have has the a i we you he she it they my our is are im in about when "
+    "because that this last of on by regarding from so but as after before if there wir und what who how do does"
+)
 
 
 def date_at(words: Words, at: int, now: datetime) -> Hit | None:
@@ -161,7 +164,7 @@ def _year(words: Words, at: int, now: datetime) -> Hit | None:
     if after in say.COUNTED or before in say.NUMBERED:
         return None
     if before in _SOLID:
-        below = words.low[at + 2] if after in ("to", "and", "or") and words.joined(at + 2) else ""
+        below = words.after(at + 1) if after in ("to", "and", "or") else ""
         if below[:1].isdigit() and not _plausible(below):
             return None
         return (year(number).doubted(0.95 if before in say.IN else 0.7),), at + 1
@@ -175,6 +178,8 @@ def _year(words: Words, at: int, now: datetime) -> Hit | None:
 def _stands_free(words: Words, at: int) -> bool:
     """Tell whether a year without a word that leads to it may be one, and not an amount."""
     before, above = words.before(at), words.before(at - 1)
+    if before and words.text[words.places[at][0] - 1] in "-–":
+        return False
     if before in ("to", "and", "or"):
         return _plausible(above)
     return before != "of" and (before != "about" or above in ("what", "how"))
@@ -199,9 +204,9 @@ def _month(words: Words, at: int, now: datetime) -> Hit | None:
 def _month_day(words: Words, at: int, now: datetime, number: int) -> Hit | None:
     """Read the day behind a month: May 7, May 7th, 2023, May the 7th, May 3-8."""
     next_ = words.skip(at + 1, ("the",)) if words.joined(at + 1) else at + 1
-    if not words.joined(next_) or words.comma(next_) or not words.bare(next_):
-        return None
     word = words.at(next_)
+    if not word[:1].isdigit() or not words.joined(next_) or words.comma(next_) or not words.bare(next_):
+        return None
     if both := _DAY_YEAR.fullmatch(word):
         return (date_of(int(both[2]), number, int(both[1])),), next_ + 1
     if words.after(next_) in say.COUNTED or _doubtful(words, at, next_):
@@ -231,13 +236,14 @@ def _month_is_meant(words: Words, at: int) -> bool:
     """Tell whether a month without day and year is one, by the word before it."""
     word, before = words.low[at], words.before(at)
     if before in say.IN:
-        return not (word in ("may", "march") and before in ("early", "around") and not words.capital(at))
+        small = word in ("may", "march") and not words.capital(at)
+        return not small or not words.after(at) or words.after(at) in _OFTEN
     if before in _OF and words.before(at - 1) in ("month", "end", "beginning", "start", "middle", "rest", "all", "mes"):
         return True
     if before in ("to", "and", "through", "bis", "à", "a", "until") and words.before(at - 1) in say.MONTHS:
         return True
     if before in ("from", "between") and words.after(at) in ("to", "and", "through", "until", "till"):
-        return words.low[at + 2] in say.MONTHS
+        return words.at(at + 2) in say.MONTHS
     return word not in say.NAMES_TOO and words.capital(at)
 
 

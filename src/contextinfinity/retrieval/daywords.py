@@ -161,6 +161,8 @@ class Words:
         if not 0 < index < len(self.low):
             return False
         between = self.text[self.places[index - 1][1] : self.places[index][0]]
+        if between == " ":
+            return True
         if len(between) > 4 or "\n\n" in between:
             return False
         mark = between.strip()
@@ -200,16 +202,8 @@ class Words:
         return index + 1 if self.at(index) in words and self.joined(index + 1) else index
 
 
-WAKING = (
-    frozenset(MONTHS)
-    | frozenset(SHORT_MONTHS)
-    | frozenset(WEEKDAYS)
-    | frozenset(SHORT_WEEKDAYS)
-    | frozenset(UNITS)
-    | frozenset(SEASONS)
-    | frozenset(DAYS_OFF)
-    | frozenset(HOLIDAYS)
-    | frozenset(("ans", "an", "q1", "q2", "q3", "q4"))
+WAKING = frozenset(("ans", "an", "q1", "q2", "q3", "q4")).union(
+    MONTHS, SHORT_MONTHS, WEEKDAYS, SHORT_WEEKDAYS, UNITS, SEASONS, DAYS_OFF, PARTS, HOLIDAYS
 )
 """One of them, or a number with four digits, is in every phrase that names a time."""
 _TIMELY = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)|\d[./-]\d\d(?!\d)")

@@ -37,6 +37,9 @@ _BEFORE, _AFTER = frozenset(("before", "preceding")), frozenset(("after", "follo
 _ARTICLES = frozenset(("the", "a", "on", "my", "our", "le", "la", "el", "den", "dem", "der"))
 _FRENCH = say.listed("le la les de des je j tu il elle nous vous est et que qu ai avons soir matin ce c a on était")
 _GERMAN = say.listed("der die das den dem ist ich und wir nicht ein eine im zu mit bin sind war wie was es")
+_PLURAL = say.listed(
+    "days weeks months years tage tagen wochen monate monaten jahre jahren jours semaines días semanas meses"
+)
 _GREETED = say.listed("guten jeden am good every each")
 
 
@@ -124,7 +127,7 @@ def _one_of(words: Words, at: int, now: datetime, direction: int) -> Hit | None:
     """Read what is last, this or next: a unit of the calendar, a weekday, a month, a season, a holiday."""
     name = words.at(at)
     if unit := say.UNITS.get(name):
-        if unit == "minute":
+        if unit == "minute" or (direction >= 0 and name in _PLURAL):
             return None
         return (calendar(now, unit, direction).doubted(0.95),), at + 1
     if number := say.WEEKDAYS.get(name) or (say.SHORT_WEEKDAYS.get(name) if words.capital(at) else None):
@@ -152,21 +155,9 @@ def _stretch(words: Words, at: int, now: datetime) -> Hit | None:
     amount = _amount(words, at)
     if amount is None:
         name = words.at(at)
-        if words.before(at) == "past" and name in say.UNITS:
+        if words.before(at) == "past" and name in say.UNITS and name != "weekend":
             return _until_now(now, 1, say.UNITS[name], 0.9), at + 1
-        if name in (
-            "days",
-            "tage",
-            "tagen",
-            "días",
-            "weeks",
-            "wochen",
-            "semanas",
-            "months",
-            "monate",
-            "years",
-            "jahre",
-        ):
+        if name in _PLURAL:
             return _until_now(now, 4, say.UNITS[name], 0.6), at + 1
         return None
     count, behind, sure = amount
@@ -223,7 +214,13 @@ def _ago(words: Words, at: int, now: datetime) -> Hit | None:
         behind += 1
         if words.at(behind) not in ("ago", "back") or not words.joined(behind):
             return None
-    return (around(now, -count, unit).doubted(sure),), behind + 1
+    return (_some_ago(now, count, unit, sure),), behind + 1
+
+
+def _some_ago(now: datetime, count: float, unit: str, sure: float) -> Period:
+    """Give the time so many units ago; few and several may be one more or less."""
+    near, far = (count - 1, count + 1) if sure < 0.9 and count > 2 else (count, count)
+    return Period(around(now, -far, unit).start, around(now, -near, unit).end, sure)
 
 
 def _weekday(words: Words, at: int, now: datetime) -> Hit | None:
