@@ -11,9 +11,22 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from contextinfinity.retrieval import daywords as say
 from contextinfinity.retrieval.daywords import Words
-from contextinfinity.retrieval.periods import Period, by_year, date_of, holiday, month, quarter, season, third, year
+from contextinfinity.retrieval.periods import (
+    DAY,
+    Period,
+    by_year,
+    date_of,
+    holiday,
+    month,
+    quarter,
+    season,
+    third,
+    year,
+)
 
 Hit: TypeAlias = tuple[tuple[Period, ...], int]
 
@@ -29,6 +42,8 @@ _OF = frozenset(("of", "de", "del", "the", "den", "des", "du"))
 _DATED = say.listed("on am vom since until till by before after from dated le el der dem den the")
 _SOLID = say.IN | say.listed("year years jahr jahre année año before after by from between class throughout")
 _CLOSE = say.listed("the our my your this that")
+_DOERS = say.listed("i we you he she it they this that which there who")
+_STREET = ("street", "st", "road", "avenue", "lane", "drive")
 _OFTEN = say.listed(
     "and or to with at for was were did had have has the a i we you he she it they my our is are im in about when "
     "because that this last of on by regarding from so but as after before if there wir und what who how do does"
@@ -104,6 +119,8 @@ def _day_month(words: Words, at: int, now: datetime) -> Hit | None:
     number = say.MONTHS.get(name) or say.SHORT_MONTHS.get(name)
     if not number or not words.joined(next_) or words.comma(next_) or _is_verb(words, next_):
         return None
+    if words.after(next_) in _STREET:
+        return None
     day = day_number(words.low[at])
     return _placed(words, next_ + 1, now, lambda year_: date_of(year_, number, day))
 
@@ -154,6 +171,7 @@ def _year_last(words: Words, found: re.Match[str], at: int) -> Hit | None:
     for month_, day, sure in real:
         sure = 1.0 if len(real) == 1 or first == second else sure
         found_.append(date_of(number, month_, day).doubted(sure * (0.8 if short else 1.0)))
+    found_.sort(key=lambda period: -period.certainty)
     return (tuple(dict.fromkeys(found_)), at + 1) if found_ else None
 
 
@@ -194,7 +212,7 @@ def _month(words: Words, at: int, now: datetime) -> Hit | None:
     if day := _month_day(words, at, now, number):
         return day
     named = year_at(words, at + 1)
-    if named and not (word in ("may", "march") and not words.capital(at) and words.before(at) not in say.IN):
+    if named and not (word in ("may", "march") and words.before(at) in _DOERS):
         return (month(named[0], number),), named[1]
     if word in say.SHORT_MONTHS or not _month_is_meant(words, at):
         return None
@@ -265,6 +283,25 @@ def _third(words: Words, at: int, now: datetime) -> Hit | None:
     else:
         return None
     return tuple(third(period, say.THIRDS[words.low[at]]) for period in hit[0]), hit[1]
+
+
+def week_at(words: Words, at: int, now: datetime) -> Hit | None:
+    """Read the first week of June, the last week of May 2023."""
+    word = words.low[at]
+    if (word != "last" and word not in say.ORDINALS) or words.low[at + 1 : at + 3] != ["week", "of"]:
+        return None
+    number = say.MONTHS.get(words.at(at + 3))
+    if not number or not words.joined(at + 3):
+        return None
+    (found,), behind = _placed(words, at + 4, now, lambda year_: month(year_, number))
+    start = found.end - 7 * DAY if word == "last" else found.start + 7 * (say.ORDINALS[word] - 1) * DAY
+    return (replace(found, start=start, end=start + 7 * DAY),), behind
+
+
+def lone_day(words: Words, at: int) -> bool:
+    """Tell whether a number names a day of a month that was not said: on the 15th."""
+    led = words.before(at) == "the" and words.before(at - 1) in ("on", "since", "until", "by")
+    return led and not words.low[at].isdigit() and (not words.after(at) or words.after(at) in _OFTEN - _OF)
 
 
 def _season(words: Words, at: int, now: datetime) -> Hit | None:

@@ -60,15 +60,15 @@ WEEKDAYS = _numbered(
 )
 SHORT_WEEKDAYS = _numbered("mon", "tue tues", "wed", "thu thur thurs", "fri", "sat", "sun")
 UNITS = _named(
-    minute="minute minutes minuten minuto minutos",
-    hour="hour hours stunde stunden heure heures hora horas",
+    minute="minute minutes min mins minuten minuto minutos",
+    hour="hour hours hrs stunde stunden heure heures hora horas",
     day="day days night nights tag tage tagen jour jours día dia días dias",
-    week="week weeks woche wochen semaine semaines semana semanas",
+    week="week weeks wks woche wochen semaine semaines semana semanas",
     fortnight="fortnight fortnights",
     weekend="weekend weekends wochenende",
     month="month months monat monate monaten monats mois mes meses",
     quarter="quarter quarters quartal quartale trimestre",
-    year="year years jahr jahre jahren jahres année annee années annees año años",
+    year="year years yrs jahr jahre jahren jahres année annee années annees año años",
     decade="decade decades jahrzehnt décennie década",
 )
 ONLY_AFTER_AGO = {"an": "year", "ans": "year"}
@@ -82,7 +82,7 @@ SEASONS = _named(
 DAYS_OFF = {
     "today": 0, "heute": 0, "aujourd": 0, "hoy": 0, "yesterday": -1, "gestern": -1, "hier": -1, "ayer": -1,
     "vorgestern": -2, "anteayer": -2, "antier": -2, "tomorrow": 1, "morgen": 1, "demain": 1, "mañana": 1,
-    "übermorgen": 2, "tonight": 0,
+    "übermorgen": 2, "tonight": 0, "anoche": -1,
 }  # fmt: skip
 PARTS = _named(
     morning="morning vormittag matin mañana früh morgen",
@@ -205,8 +205,8 @@ class Words:
 WAKING = frozenset(("ans", "an", "q1", "q2", "q3", "q4")).union(
     MONTHS, SHORT_MONTHS, WEEKDAYS, SHORT_WEEKDAYS, UNITS, SEASONS, DAYS_OFF, PARTS, HOLIDAYS
 )
-"""One of them, or a number with four digits, is in every phrase that names a time."""
-_TIMELY = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)|\d[./-]\d\d(?!\d)")
+"""One of them, or a number like that of a year or a day, is in every phrase that names a time."""
+_TIMELY = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)|\d[./-]\d\d(?!\d)|\d(?:st|nd|rd|th|er|º|ª)\b", re.I)
 
 
 def may_name_a_time(text: str) -> bool:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from contextinfinity.retrieval import daywords as say
-from contextinfinity.retrieval.datings import Hit, date_at, day_number, holiday_named
+from contextinfinity.retrieval.datings import Hit, date_at, day_number, holiday_named, lone_day, week_at
 from contextinfinity.retrieval.daywords import Words
 from contextinfinity.retrieval.periods import (
     DAY,
@@ -46,7 +46,7 @@ _GREETED = say.listed("guten jeden am good every each")
 def phrase_at(words: Words, at: int, now: datetime, depth: int = 0) -> Hit | None:
     """Read a time that begins here, named or told from another, which may itself be told from one."""
     moved = moved_at(words, at, now, depth) if depth < _DEEPEST else None
-    return moved or told_at(words, at, now) or date_at(words, at, now)
+    return moved or week_at(words, at, now) or told_at(words, at, now) or date_at(words, at, now)
 
 
 def told_at(words: Words, at: int, now: datetime) -> Hit | None:
@@ -60,6 +60,8 @@ def told_at(words: Words, at: int, now: datetime) -> Hit | None:
         hit = _weekday(words, at, now)
     elif word in say.UNITS or word in say.SEASONS:
         hit = _unit(words, at, now)
+    elif day_number(word) and lone_day(words, at):
+        hit = _day_of_month(words, at, now)
     else:
         hit = _ago(words, at, now)
     return _narrowed(words, hit) if hit else None
@@ -87,9 +89,9 @@ def _near_day(words: Words, at: int, now: datetime) -> Hit | None:
             return None
         sure = 0.7
     found = day(now + off * DAY)
-    if word == "tonight":
+    if word in ("tonight", "anoche"):
         found = part_of_day(found, "evening")
-    return (found.doubted(sure),), at + 1
+    return (found.doubted(sure),), at + 1 + (words.after(at) == "hui")
 
 
 def _is_french(words: Words, at: int) -> bool:
@@ -113,7 +115,7 @@ def _next_to_now(words: Words, at: int, now: datetime) -> Hit | None:
         return _night(now, direction), next_ + 1
     if word in say.THIS and name in say.PARTS and name not in ("night", "morgen", "early"):
         return (part_of_day(day(now), say.PARTS[name]),), next_ + 1
-    if word == "past" and name not in say.UNITS:
+    if (word == "past" and name not in say.UNITS) or (name == "day" and word != "last"):
         return None
     return _one_of(words, next_, now, direction)
 
@@ -266,7 +268,8 @@ def _unit(words: Words, at: int, now: datetime) -> Hit | None:
     """Read la semaine dernière, el mes pasado, the week of May 8, over the weekend."""
     word, after, unit = words.low[at], words.after(at), say.UNITS.get(words.low[at])
     if after in say.LAST_BEHIND or after in say.NEXT_BEHIND:
-        return _one_of(words, at, now, -1 if after in say.LAST_BEHIND else 1) and _behind(words, at, now)
+        hit = _one_of(words, at, now, -1 if after in say.LAST_BEHIND else 1)
+        return (hit[0], at + 2) if hit else None
     if unit in ("week", "weekend") and after in ("of", "starting", "beginning"):
         return _week_of(words, at, now, unit)
     if word == "day" and words.before(at) == "other" and words.before(at - 1) == "the":
@@ -278,12 +281,6 @@ def _unit(words: Words, at: int, now: datetime) -> Hit | None:
 
 def _over(words: Words, at: int) -> bool:
     return words.low[at - 1] == "am" or words.before(at - 1) in ("over", "on", "at", "during")
-
-
-def _behind(words: Words, at: int, now: datetime) -> Hit | None:
-    direction = -1 if words.after(at) in say.LAST_BEHIND else 1
-    hit = _one_of(words, at, now, direction)
-    return (hit[0], at + 2) if hit else None
 
 
 def _week_of(words: Words, at: int, now: datetime, unit: str) -> Hit | None:

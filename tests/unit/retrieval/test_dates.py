@@ -38,6 +38,8 @@ NAMED = {
     "31 February 2023": ("2023-02-01", "2023-03-01"),
     "31 December 2022": ("2022-12-31", "2023-01-01"),
     "May 3-8, 2023": ("2023-05-03", "2023-05-09"),
+    "on the 9th": ("2023-06-09", "2023-06-10"),
+    "on the 31st we left": ("2023-05-31", "2023-06-01"),
     # months, years and parts of them
     "in May 2023": ("2023-05-01", "2023-06-01"),
     "what happened in May?": ("2023-05-01", "2023-06-01"),
@@ -72,6 +74,9 @@ NAMED = {
     "Thanksgiving 2022": ("2022-11-24", "2022-11-25"),
     "Black Friday 2022": ("2022-11-25", "2022-11-26"),
     "on Halloween": ("2022-10-31", "2022-11-01"),
+    "the first week of June 2023": ("2023-06-01", "2023-06-08"),
+    "the last week of May": ("2023-05-25", "2023-06-01"),
+    "march 2023": ("2023-03-01", "2023-04-01"),
     # told from now
     "today": ("2023-06-14", "2023-06-15"),
     "yesterday": ("2023-06-13", "2023-06-14"),
@@ -104,6 +109,7 @@ NAMED = {
     "3 hours ago": ("2023-06-14T12", "2023-06-14T13"),
     "a few weeks ago": ("2023-05-07", "2023-05-28"),
     "a month ago": ("2023-04-29", "2023-05-30"),
+    "2 yrs ago": ("2020-12-14", "2021-12-14"),
     "a year ago": ("2021-12-14", "2022-12-14"),
     "half a year ago": ("2022-11-29", "2022-12-30"),
     "the past few days": ("2023-06-10", "2023-06-15"),
@@ -147,6 +153,7 @@ NAMED = {
     "l'été dernier": ("2022-06-01", "2022-09-01"),
     "el 7 de mayo de 2023": ("2023-05-07", "2023-05-08"),
     "en enero": ("2023-01-01", "2023-02-01"),
+    "anoche": ("2023-06-13T17", "2023-06-14"),
     "ayer": ("2023-06-13", "2023-06-14"),
     "la semana pasada": ("2023-06-05", "2023-06-12"),
     "el martes pasado": ("2023-06-13", "2023-06-14"),
@@ -155,6 +162,7 @@ NAMED = {
 }
 
 NOTHING = """
+12 June Street|on the 3rd floor|the next day
 may I ask|it may rain|May I ask you something?|you may 5 times|6 may work|in may ways|My friend May came|They march on
 a march through town|march 10 miles|in march formation|wait a second|second place|the sun is out|he sat down|mon ami
 on the sat nav|version 2.3.1|version 2023-05-07|release 7.5.2023|1.2.23|v2023.1|Python 3.11|$2023|costs 2023 dollars
