@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from time import perf_counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.retrieval import daywords as say
@@ -42,6 +42,7 @@ moments = st.datetimes(timezones=zones) | st.sampled_from([datetime.min, datetim
 
 @pytest.mark.req("RETRIEVE-5")
 @given(texts, moments)
+@example("fri dernier", datetime(2023, 6, 14, tzinfo=UTC))
 @settings(max_examples=600)
 def test_any_text_at_any_time_gives_spans_that_begin_before_they_end(text: str, asked_at: datetime) -> None:
     found = spans_in(text, asked_at)

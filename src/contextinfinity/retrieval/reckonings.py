@@ -237,7 +237,7 @@ def _weekday(words: Words, at: int, now: datetime) -> Hit | None:
         return dated
     if day_number(words.at(next_)) and words.at(next_)[-1] in "hdt" and words.joined(next_):
         return _day_of_month(words, next_, now)
-    if after in say.LAST_BEHIND or after in say.NEXT_BEHIND:
+    if word in say.WEEKDAYS and (after in say.LAST_BEHIND or after in say.NEXT_BEHIND):
         direction = 1 if after in say.NEXT_BEHIND else -1
         return (weekday(now, say.WEEKDAYS[word], direction).doubted(0.9),), at + 2
     if word in say.SHORT_WEEKDAYS:
