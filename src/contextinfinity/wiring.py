@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextinfinity.embedders.contract import Embedder
     from contextinfinity.embedders.endpoint import Endpoint
     from contextinfinity.engine.engine import Engine
-    from contextinfinity.engine.parts import FindBoundary, Model, Models, Setup
+    from contextinfinity.engine.parts import FindBoundary, Model, Models, Retrieval, Setup
     from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.budget import Ceilings
     from contextinfinity.prompt.redact import Redactor
@@ -66,6 +66,7 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         tools=_toolbox(settings),
         ceilings=_ceilings(settings),
         redactor=_redactor(settings),
+        retrieval=_retrieval(settings),
         folds=folding.enabled,
         min_exchanges=folding.min_verbatim_exchanges,
         librarian=_librarian(settings, models),
@@ -154,6 +155,26 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
 
     reserve = settings.budget.response_reserve_tokens
     return Model(name=name, provider=provider, model_id=model_id, reserve=reserve, options=options)
+
+
+def _retrieval(settings: Settings) -> Retrieval:
+    from contextinfinity.embedders.choice import Embedders
+    from contextinfinity.embedders.minilm.embedder import NAME as MINILM_VECTORS
+    from contextinfinity.embedders.static import NAME as STATIC_VECTORS
+    from contextinfinity.embedders.static import built_in
+    from contextinfinity.engine.parts import Retrieval
+
+    said = settings.retrieval
+    others = {STATIC_VECTORS: built_in, MINILM_VECTORS: partial(_minilm, settings)}
+    return Retrieval(
+        embedders=Embedders(partial(embedder_of, settings), others),
+        top_k=said.top_k,
+        overfetch_k=said.overfetch_k,
+        threshold=said.similarity_threshold,
+        recency_boost=said.recency_boost,
+        mmr=said.enable_mmr,
+        target=said.packing_target_tokens,
+    )
 
 
 def embedder_of(settings: Settings) -> Embedder:

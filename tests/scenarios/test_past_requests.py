@@ -122,8 +122,8 @@ async def live(house: House, models: Iterator[str]) -> None:
     vendors.say(Trouble.size(), Trouble.size(), "That fits.")
     await house.ask("Say it all again.", next(models))
     vendors.say(looks(), Trouble.size(), looks(None), "Done.")
-    attached = await house.ask("And look once more.", next(models), attach=(house.pieces[0].chunk.id,))
-    assert (await engine.context(attached)).retrieved[0].chunk_id == house.pieces[0].chunk.id
+    attached = await house.ask("And look once more.", next(models), attach=(house.pieces[0].chunk_id,))
+    assert (await engine.context(attached)).retrieved[0].chunk_id == house.pieces[0].chunk_id
     vendors.say(Trouble.bad_key())
     failed = await house.ask("Is there anybody?", next(models))
     await house.ask("Is there anybody?", next(models), retry_of=failed)
@@ -302,7 +302,7 @@ async def test_what_is_gone_since_is_named_and_the_rest_is_shown(tmp_path: Path)
     async with Desk(tmp_path, setup=Setup(helpers=Helpers(retrieve=retrieve))) as desk:
         turn_id = await desk.ask("Who is Ada?")
         told = await desk.engine.explain(turn_id)
-        assert told.removed == (f"artifact {gone.chunk.id}",)
+        assert told.removed == (f"artifact {gone.chunk_id}",)
         assert not told.matches
         assert told.messages[-1].rendered_text == "Who is Ada?"
 

@@ -360,18 +360,18 @@ async def test_retrieved_text_keeps_to_its_share(tmp_path: Path) -> None:
     async def retrieve(turn: Turn, query: str | None) -> tuple[Artifact, ...]:
         return pieces
 
-    most = sum(piece.chunk.token_est for piece in pieces[:4]) + 10
+    most = sum(piece.tokens for piece in pieces[:4]) + 10
     setup = Setup(helpers=Helpers(retrieve=retrieve), ceilings=Ceilings(retrieval=most))
     async with Desk(tmp_path, setup=setup) as desk:
         plan = await desk.plan(await desk.ask("What do we know?"))
-        assert [placed.chunk_id for placed in plan.retrieved] == [piece.chunk.id for piece in pieces[:4]]
+        assert [placed.chunk_id for placed in plan.retrieved] == [piece.chunk_id for piece in pieces[:4]]
         (left,) = plan.left_out
         assert (left.what, left.tokens) == (
             "retrieved text from place 5 on",
-            sum(piece.chunk.token_est for piece in pieces[4:]),
+            sum(piece.tokens for piece in pieces[4:]),
         )
         assert plan.budget is not None
-        shown = sum(piece.chunk.token_est for piece in pieces[:4])
+        shown = sum(piece.tokens for piece in pieces[:4])
         assert plan.tokens == plan.budget.base_tokens + shown
 
 

@@ -22,6 +22,7 @@ from contextinfinity.cli.fold import fold
 from contextinfinity.cli.importing import import_
 from contextinfinity.cli.model import model
 from contextinfinity.cli.pins import pin, pins, unpin
+from contextinfinity.cli.search import rebuild, reindex, search
 from contextinfinity.cli.sessions import sessions, show
 from contextinfinity.errors import ContextInfinityError
 
@@ -29,12 +30,12 @@ from contextinfinity.errors import ContextInfinityError
 app = typer.Typer(
     name="cix", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-TALKING = (chat, ask, sessions, show, context)
+TALKING = (chat, ask, sessions, show, search, context)
 LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)
 app.command("import")(import_)
-for command in (config, doctor):
+for command in (reindex, rebuild, config, doctor):
     app.command()(command)
 app.add_typer(model)
 

@@ -12,8 +12,21 @@ from contextinfinity.errors import InvalidInput
 Question = Annotated[str, typer.Argument(metavar="QUESTION", help="What to ask.", show_default=False)]
 
 
+Attach = Annotated[
+    list[str] | None,
+    typer.Option("--attach", metavar="CHUNK", help="Show the model this chunk; `cix search` names them."),
+]
+
+
 @command
-def ask(means: Means, question: Question, session: Session = "new", branch: Branch = None, model: Model = None) -> None:
+def ask(
+    means: Means,
+    question: Question,
+    session: Session = "new",
+    branch: Branch = None,
+    model: Model = None,
+    attach: Attach = None,
+) -> None:
     """Ask one question and print the answer."""
     from contextinfinity.cli.answering import NEW, Answer, Plainly, has_failed, remark_on, way
     from contextinfinity.cli.printing import print_json, remark, say
@@ -25,6 +38,7 @@ def ask(means: Means, question: Question, session: Session = "new", branch: Bran
     prepare(means, model)
     with working(means) as work:
         thread, how = way(work, means, session, branch, model)
+        how["attach"] = tuple(attach or ())
         turn = Answer(work, thread, question, how).wait(None if means.as_json else Plainly().hear)
         if means.as_json:
             print_json(turn)

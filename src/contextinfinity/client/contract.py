@@ -20,8 +20,9 @@ from contextinfinity.client.values import Conversation, Pins, ShownBranch, Shown
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.engine.engine import Content, How
+from contextinfinity.engine.engine import Content, How, Where
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.watch import Stamped
 from contextinfinity.exchange.values import Format, Imported, Progress
@@ -34,9 +35,11 @@ __all__ = [
     "Folds",
     "How",
     "Imports",
+    "Past",
     "PinnedFacts",
     "Stamped",
     "Threads",
+    "Where",
 ]
 
 LOCAL = Owner()
@@ -175,6 +178,18 @@ class Folds(Protocol):
         ...
 
 
+class Past(Protocol):
+    """What was said, found again."""
+
+    async def search(self, q: str, **where: Unpack[Where]) -> Hits:
+        """Find what was said; with a budget, what would be packed into it. A blank question is ``InvalidInput``."""
+        ...
+
+    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
+        """Do all that is missing in the index; ``anew``: make all of it again, searchable all the while."""
+        ...
+
+
 class Imports(Protocol):
     """Conversations from elsewhere."""
 
@@ -202,6 +217,7 @@ class Client(Protocol):
     threads: Threads
     pins: PinnedFacts
     folds: Folds
+    past: Past
     imports: Imports
 
     async def __aenter__(self) -> Self:

@@ -15,9 +15,11 @@ from contextinfinity.client.contract import (
     Folds,
     How,
     Imports,
+    Past,
     PinnedFacts,
     Stamped,
     Threads,
+    Where,
 )
 from contextinfinity.client.references import LAST, fits, the_one
 from contextinfinity.client.values import (
@@ -36,6 +38,7 @@ from contextinfinity.client.values import (
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, is_id
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
@@ -53,6 +56,7 @@ class LocalClient:
     threads: Threads
     pins: PinnedFacts
     folds: Folds
+    past: Past
     imports: Imports
 
     def __init__(self, engine: Engine) -> None:
@@ -61,6 +65,7 @@ class LocalClient:
         self.threads = LocalThreads(engine)
         self.pins = LocalPins(engine)
         self.folds = LocalFolds(engine)
+        self.past = LocalPast(engine)
         self.imports = LocalImports(engine)
 
     async def __aenter__(self) -> Self:
@@ -271,6 +276,21 @@ class LocalFolds:
     def follow(self) -> AsyncIterator[CompactionEvent]:
         """Hear of folds as they go on."""
         return self._engine.compactions()
+
+
+class LocalPast:
+    """``Past`` of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def search(self, q: str, **where: Unpack[Where]) -> Hits:
+        """Find what was said."""
+        return await self._engine.search(q, **where)
+
+    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
+        """Do all that is missing in the index."""
+        return await self._engine.bring_in_step(anew=anew, progress=progress)
 
 
 class LocalImports:

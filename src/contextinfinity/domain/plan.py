@@ -56,11 +56,15 @@ class LeftOut(Struct, frozen=True, kw_only=True):
 
 
 class Retrieved(Struct, frozen=True, kw_only=True, array_like=True):
-    """A chunk placed in the prompt."""
+    """A piece placed in the prompt: of the side of the turn that the chunk is of, what stands between two places."""
 
     chunk_id: ChunkId
     similarity: float
     rank: int
+    start: int = 0
+    end: int = 0
+    summary: str | None = None
+    """What stood there instead, where the words themselves were too many."""
 
 
 class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):

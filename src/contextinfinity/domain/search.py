@@ -6,8 +6,9 @@ after. What was found is read as entries, which a ranking puts in order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -94,6 +95,7 @@ class Namespace(Struct, frozen=True, kw_only=True):
 class IndexState(Struct, frozen=True, kw_only=True):
     """How far the index goes: it agrees with the ledger when nothing is missing and the version is ours."""
 
+    turns: int
     messages: int
     indexed: int
     """Messages that are found by their words."""
@@ -102,3 +104,46 @@ class IndexState(Struct, frozen=True, kw_only=True):
     chunks: int
     version: int
     """Of the words, as ``text.keywords`` counts them."""
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """Something that was said and fits what is looked for, as people and programs see it."""
+
+    thread_id: SessionId
+    turn_id: TurnId
+    turn_seq: int
+    chunk_id: ChunkId
+    role: ChunkSide
+    score: float
+    text: str
+    offsets: tuple[int, int]
+    """Where ``text`` stands in what was said on that side of the turn."""
+    type: ChunkType
+    created_at: datetime
+    """When it was said, also where that was elsewhere."""
+    external_ids: tuple[str, ...] = ()
+    speaker: str = ""
+
+
+class Hits(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was found, the best first; with a budget, what would be packed into it."""
+
+    hits: tuple[Hit, ...]
+    tokens: int
+    """What the texts take in all."""
+    missing: tuple[str, ...] = ()
+    """What could not be asked, so that there may be more."""
+
+
+HowFar: TypeAlias = Callable[[int, int], None]
+"""Told how much is done, and of how much; 0 where nobody knows."""
+
+
+class Brought(Struct, frozen=True, kw_only=True):
+    """What of the index was brought in step with the ledger."""
+
+    turns: int = 0
+    vectors: int = 0
+    """Of chunks that were there before."""
+    switched: bool = False
+    """Whether the vectors of another embedder are searched from now on."""

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
 
+from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
 from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import Brought, Hits, HowFar, Scope
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
@@ -38,6 +41,8 @@ Content: TypeAlias = str | tuple[ContentBlock, ...]
 
 QUEUE_LIMIT = 16
 MOST_ATTACHED = 6
+MOST_HITS = 10
+"""How many hits are given where nobody says how many."""
 
 
 class How(TypedDict, total=False):
@@ -51,6 +56,24 @@ class How(TypedDict, total=False):
     use_query_rewriter: bool
     attach: tuple[ChunkId, ...]
     retry_of: TurnId | None
+
+
+class Where(TypedDict, total=False):
+    """Where to look for something, and how much of it to give: what ``search`` takes by name.
+
+    Without ``thread_id`` in all conversations of the user; with ``branch_id`` only in what that branch sees.
+    """
+
+    thread_id: str | None
+    branch_id: BranchId | None
+    user_id: str | None
+    org_id: str | None
+    budget: int | None
+    limit: int
+    types: tuple[ChunkType, ...]
+    roles: tuple[ChunkSide, ...]
+    since: datetime | None
+    until: datetime | None
 
 
 class _Sending(Struct, frozen=True, kw_only=True):
@@ -200,6 +223,34 @@ class Engine(Lifecycle):
     def compactions(self) -> AsyncIterator[CompactionEvent]:
         """Follow what this process folds, from now on."""
         return self._parts.folds.follow()
+
+    # --- the past ---
+
+    async def search(self, q: str, **where: Unpack[Where]) -> Hits:
+        """Find what was said, the best first; with a budget, what would be packed into it."""
+        from contextinfinity.engine.finding import search  # what it knows of words takes time to load
+
+        if not q.strip():
+            raise InvalidInput("There is nothing to look for.", hint="Name some words, or ask a question.")
+        owner = Owner(user_id=where.get("user_id") or "local", org_id=where.get("org_id") or "")
+        thread_id, branch_id = where.get("thread_id"), where.get("branch_id")
+        session = None if thread_id is None else await self.session(thread_id, owner)
+        scope = Scope(
+            owner=owner if session is None else None,
+            session_id=None if session is None else session.id,
+            branch_id=None if session is None or branch_id is None else await self.branch_of(session, branch_id),
+            sides=where.get("roles", ()),
+            types=where.get("types", ()),
+            since=where.get("since"),
+            until=where.get("until"),
+        )
+        return await search(self._parts, q, scope, budget=where.get("budget"), limit=where.get("limit", MOST_HITS))
+
+    async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
+        """Do all that is missing in the index; ``anew``: make all of it again, searchable all the while."""
+        from contextinfinity.engine.indexing import bring_in_step
+
+        return await bring_in_step(self._parts, anew=anew, progress=progress)
 
     # --- finding ---
 

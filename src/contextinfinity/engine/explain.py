@@ -19,6 +19,7 @@ from contextinfinity.domain.plan import Front, Plan
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Step, Turn, Usage
 from contextinfinity.domain.wire import loads
+from contextinfinity.engine.artifacts import artifact_again
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.pictures import with_pictures
 from contextinfinity.errors import NotFound
@@ -87,7 +88,7 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
         turn_seq=turn.turn_seq,
         message=turn.user_message,
         turns=shown_turns(await _gathered(parts, turn, plan, removed), turn),
-        artifacts=await _artifacts(parts, plan, removed),
+        artifacts=await _artifacts(parts, turn, plan, removed),
         contextualised=plan.contextualised,
         rounds=rounds_before(steps, index),
     )
@@ -154,14 +155,14 @@ async def _gathered(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) ->
     return tuple(found for found in turns if found.turn_seq >= first)
 
 
-async def _artifacts(parts: Parts, plan: Plan, removed: list[str]) -> tuple[Artifact, ...]:
+async def _artifacts(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Artifact, ...]:
     found = []
     for placed in plan.retrieved:
-        chunk = await parts.store.chunks.get(placed.chunk_id)
-        if chunk is None:
+        artifact = await artifact_again(parts.store, turn.session_id, placed)
+        if artifact is None:
             removed.append(f"artifact {placed.chunk_id}")
         else:
-            found.append(Artifact(chunk=chunk, score=placed.similarity))
+            found.append(artifact)
     return tuple(found)
 
 

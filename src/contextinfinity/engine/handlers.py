@@ -21,10 +21,12 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
             draft = StateDraft(branch_id=job.branch_id, reason="turn", turn_id=job.turn_id)
             await store.states.commit(draft, expected_head=None)
 
-    async def index_turn(job: Job) -> None:
-        """Make the turn findable (TX-C); chunks come with retrieval."""
+    async def index(job: Job) -> None:
+        """Make the turn findable: its chunks and their vectors (TX-C)."""
+        from contextinfinity.engine.indexing import index_turn  # cutting texts takes time to load
+
         if job.turn_id is not None:
-            await store.chunks.index(job.turn_id, ())
+            await index_turn(parts, job.turn_id)
 
     async def fold_branch(job: Job) -> None:
         """Move old turns from the word-for-word part into the summary, where that part is too long."""
@@ -36,7 +38,7 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
 
     return {
         "summarize_turn": summarize_turn,
-        "index_turn": index_turn,
+        "index_turn": index,
         "remember_turn": nothing_yet,
         "fold_branch": fold_branch,
         "reconcile_stream": nothing_yet,

@@ -26,10 +26,13 @@ from contextinfinity.engine.turn import answer, wait_for_any
 from contextinfinity.errors import LedgerError, WorkerLost
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.telemetry.counters import count
 
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_SECONDS = 60.0
+INDEX_SECONDS = 2.0
+"""How long after the start, and how often, the index is brought in step; a short command ends before that."""
 MARK_SECONDS = 2.0
 """How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
 
@@ -43,6 +46,8 @@ class Lifecycle:
         self.setup = setup or Setup()
         self.presence = Presence(store.workers)
         self.tasks: set[asyncio.Task[None]] = set()
+        self.unindexed = asyncio.Event()
+        """To be set when turns came that no job will index."""
         self._journals = journals
         self._running: dict[TurnId, Running] = {}
         self._accepting: set[asyncio.Task[Turn]] = set()
@@ -55,6 +60,7 @@ class Lifecycle:
             self._take_up_work()
             await recover(self._parts, await self.presence.find_dead())
             self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
+            self._indexing = asyncio.create_task(self._keep_index(), name="indexing")
             undo.pop_all()
         return self
 
@@ -75,7 +81,7 @@ class Lifecycle:
             await asyncio.wait(self._accepting, timeout=answer_seconds)
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=answer_seconds)
-        await _stop({*self.tasks, self._housekeeping})
+        await _stop({*self.tasks, self._housekeeping, self._indexing})
         await self.afterwards.stop(drain_seconds=job_seconds)
         await self.presence.__aexit__(None, None, None)
         await self._let_go()
@@ -108,6 +114,8 @@ class Lifecycle:
         with suppress(LedgerError):
             self._journals.close()
         await self.models.close()
+        if self.setup.retrieval is not None:
+            await self.setup.retrieval.embedders.close()
         await self.store.close()
 
     async def _accept(self, new: NewTurn, model: Model, asked: Asked) -> Turn:
@@ -160,6 +168,19 @@ class Lifecycle:
             except Exception as error:  # whatever it is, it must not end the housekeeping
                 log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
+
+    async def _keep_index(self) -> None:
+        """Now and then do what is missing in the index: of imports, of older releases, after a crash."""
+        while self.setup.retrieval is not None:
+            await wait_for_any(self.unindexed, seconds=INDEX_SECONDS)
+            self.unindexed.clear()
+            try:
+                from contextinfinity.engine.indexing import bring_in_step  # cutting texts takes time to load
+
+                await bring_in_step(self._parts)
+            except Exception as error:  # whatever it is: what was said is found by its words meanwhile
+                count("indexing_failed")
+                log.warning("the index has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
 
     async def _enter_again(self) -> None:
         """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""

@@ -22,6 +22,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Turn
+from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
 from contextinfinity.librarian.contract import Librarian
@@ -111,8 +112,17 @@ async def _no_text(*_: object) -> str | None:
     return None
 
 
-async def _no_artifacts(*_: object) -> tuple[Artifact, ...]:
-    return ()
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """What a turn's prompt needs of the past: what is asked, and what stands in it anyway."""
+
+    turn: Turn
+    explicit: str | None
+    first_shown: int
+    """The first turn that stands there word for word; all after it do."""
+    room: int
+    """Tokens that retrieved text may take at most."""
+    attached: tuple[ChunkId, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +131,8 @@ class Helpers:
 
     rewrite: Callable[[Turn, Sequence[Turn]], Awaitable[str | None]] = _no_text
     """Makes a follow-up explicit, from the earlier turns; None: it is explicit."""
-    retrieve: Callable[[Turn, str | None], Awaitable[tuple[Artifact, ...]]] = _no_artifacts
-    """Brings back what was said before and matters now, the best first."""
+    retrieve: Callable[[Turn, str | None], Awaitable[tuple[Artifact, ...]]] | None = None
+    """Brings back what was said before and matters now, the best first; None: what the index finds."""
     memories: Callable[[Turn], Awaitable[str | None]] = _no_text
     """Gives what is known of the user, at most 2,000 characters."""
 
@@ -209,6 +219,19 @@ async def boundary_offline(messages: Sequence[Mapping[str, object]]) -> TopicBou
 
 
 @dataclass(frozen=True, kw_only=True)
+class Retrieval:
+    """How the past is found and brought back."""
+
+    embedders: Embedders
+    top_k: int = 6
+    overfetch_k: int = 16
+    threshold: float = 0.72
+    recency_boost: float = 0.10
+    mmr: bool = True
+    target: int = 800
+
+
+@dataclass(frozen=True, kw_only=True)
 class Setup:
     """How an engine is set up beside its ledger and its models."""
 
@@ -216,6 +239,8 @@ class Setup:
     helpers: Helpers = field(default_factory=Helpers)
     ceilings: Ceilings = field(default_factory=Ceilings)
     redactor: Redactor | None = None
+    retrieval: Retrieval | None = None
+    """None: nothing is brought back by itself, and nothing is placed."""
     folds: bool = True
     """Whether old turns are folded into the summary."""
     fold_pause: timedelta = timedelta(milliseconds=500)

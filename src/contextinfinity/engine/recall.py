@@ -7,7 +7,6 @@ through seams; one that fails is left out, and the plan and the log say so: a re
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,13 +17,14 @@ from typing import TypeVar
 
 import msgspec
 
-from contextinfinity.domain.ids import BranchId, ChunkId, now
+from contextinfinity.domain.ids import BranchId, now
 from contextinfinity.domain.plan import Budget, Front, LeftOut
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
 from contextinfinity.domain.wire import dumps, loads
-from contextinfinity.engine.parts import Model, Parts, Running
-from contextinfinity.errors import NotFound
+from contextinfinity.engine.artifacts import attachments
+from contextinfinity.engine.parts import Model, Need, Parts, Running
+from contextinfinity.engine.sparing import spared
 from contextinfinity.prompt.assemble import Frame
 from contextinfinity.prompt.budget import share_out
 from contextinfinity.prompt.fronts import Last, choose_front
@@ -32,7 +32,6 @@ from contextinfinity.prompt.layout import tools_json
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Artifact, Sections, shown_turns
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SYSTEM = "You are a helpful assistant."
@@ -73,9 +72,16 @@ async def recall(parts: Parts, running: Running, model: Model) -> Recalled:
     missing = [] if never_read is None else [never_read]
     memories = await wanted(asked.use_memory, "memory", missing, lambda: helpers.memories(turn))
     rewritten = await wanted(asked.use_rewriter, "rewriting", missing, lambda: helpers.rewrite(turn, earlier))
-    found = await spared("retrieval", missing, lambda: helpers.retrieve(turn, rewritten))
     budget = budget_of(parts, model)
-    attached = await attachments(parts, turn, asked.attach)
+    attached = await attachments(parts.store, turn.session_id, asked.attach)
+    need = Need(
+        turn=turn,
+        explicit=rewritten,
+        first_shown=earlier[0].turn_seq if earlier else turn.turn_seq,
+        room=budget.retrieval_budget - sum(artifact.tokens for artifact in attached),
+        attached=asked.attach,
+    )
+    found = await spared("retrieval", missing, lambda: brought_back(parts, need, missing))
     candidate = await new_front(parts, state, turn, bounded(memories or "", Measure(model.counter), budget.memories))
     if never_read is not None:
         candidate = msgspec.structs.replace(candidate, summary=f"{candidate.summary}\n{UNREAD}".strip())
@@ -87,7 +93,7 @@ async def recall(parts: Parts, running: Running, model: Model) -> Recalled:
         message=turn.user_message,
         covers=state.covers_turn_seq,
         turns=shown_turns(earlier, turn),
-        artifacts=(*attached, *the_best(found or (), budget.retrieval_budget, missing)),
+        artifacts=(*attached, *(found or ())),
         contextualised=rewritten if rewritten and len(rewritten) <= LONGEST_REWRITING else None,
     )
     frame = Frame(budget=budget, abilities=abilities, redactor=parts.setup.redactor)
@@ -179,23 +185,21 @@ async def last_request(parts: Parts, earlier: list[Turn], turn: Turn) -> Last | 
     return None
 
 
-async def attachments(parts: Parts, turn: Turn, wanted: tuple[ChunkId, ...]) -> tuple[Artifact, ...]:
-    """Fetch the pieces that were asked for by name; only what belongs to the same owner is there."""
-    found = []
-    own = await parts.store.sessions.get(turn.session_id) if wanted else None
-    for chunk_id in wanted:
-        chunk = await parts.store.chunks.get(chunk_id)
-        its = None if chunk is None else await parts.store.sessions.get(chunk.session_id)
-        if chunk is None or own is None or its is None or its.owner != own.owner:
-            raise NotFound(f"There is no chunk {chunk_id}.", hint="`cix search` shows the ids there are.")
-        found.append(Artifact(chunk=chunk))
-    return tuple(found)
+async def brought_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+    """Bring back what was said before and matters now; nothing while all that was said stands there word for word."""
+    if (retrieve := parts.setup.helpers.retrieve) is not None:
+        return the_best(await retrieve(need.turn, need.explicit), need.room, missing)
+    if parts.setup.retrieval is None or need.first_shown <= 1 or need.room <= 0:
+        return ()
+    from contextinfinity.engine.finding import bring_back  # what it knows of words takes time to load
+
+    return await bring_back(parts, need, missing)
 
 
 def the_best(found: Sequence[Artifact], most: int, missing: list[LeftOut]) -> tuple[Artifact, ...]:
     """Keep what was retrieved as far as its share of the window goes, the best first."""
     found = sorted(found, key=lambda artifact: -artifact.score)
-    sums = list(accumulate(artifact.chunk.token_est for artifact in found))
+    sums = list(accumulate(artifact.tokens for artifact in found))
     kept = bisect_right(sums, most)
     if kept < len(found):
         over = sums[-1] - (sums[kept - 1] if kept else 0)
@@ -223,13 +227,3 @@ async def wanted(is_so: bool, stage: str, missing: list[LeftOut], work: Callable
         return await spared(stage, missing, work)
     missing.append(LeftOut(what=stage, reason="it was not asked for"))
     return None
-
-
-async def spared(stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
-    """Do without a stage that fails, and say so."""
-    try:
-        return await work()
-    except Exception as error:  # whatever it is, the question is answered without it
-        log.warning("%s failed, the request goes on without it: %s", stage, error, exc_info=True)
-        missing.append(LeftOut(what=stage, reason=f"it failed: {type(error).__name__}: {error}"[:200]))
-        return None

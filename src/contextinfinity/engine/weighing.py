@@ -6,8 +6,6 @@ read a page at a time, however long it is.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +17,7 @@ from contextinfinity.domain.message import Message, Role, TextBlock, ToolResultB
 from contextinfinity.domain.plan import Budget
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Turn
+from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.parts import Model, Parts
 from contextinfinity.engine.recall import UNFINISHED, budget_of
 from contextinfinity.librarian.contract import Pause, Said
@@ -26,8 +25,6 @@ from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import redact_turns
 from contextinfinity.prompt.sections import Shown, shown_turns
 
-MOMENT, RESTS, LONGEST_REST = 0.001, 9, 0.05
-"""After how many seconds of work a fold rests, how many times as long, and for how long at most."""
 MOST_WAITING = 20
 """More turns than can be waiting or running on a branch."""
 PAGE = 50
@@ -132,18 +129,3 @@ def _words(message: Message) -> Iterator[tuple[Role, str]]:
             yield "tool", f"{block.name} {msgspec.json.encode(block.input).decode()}"
         elif isinstance(block, ToolResultBlock):
             yield "tool", "".join(part.text for part in block.content if isinstance(part, TextBlock))
-
-
-class Breath:
-    """Keeps folding out of the way of answers: it works in moments, and rests in between while there are any."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._began = time.perf_counter()
-
-    async def take(self) -> None:
-        """Rest, if the work went on for a moment; longer than it went on."""
-        worked = time.perf_counter() - self._began
-        if worked >= MOMENT:
-            await asyncio.sleep(min(RESTS * worked, LONGEST_REST) if self._parts.running else 0)
-            self._began = time.perf_counter()

@@ -64,14 +64,21 @@ def assemble(
     prompt = lay_out(shown, with_tools=frame.abilities.tools)
     check_pins(prompt, sections)
     total = sum(section.tokens for section in counted)
-    retrieved = sum(artifact.chunk.token_est for artifact in shown.artifacts)
+    retrieved = sum(artifact.tokens for artifact in shown.artifacts)
     plan = Plan(
         epoch_reason="shrunk" if shrunk and shrunk.touches_front else reason,
         budget=replace(frame.budget, base_tokens=max(0, total - retrieved)),
         sections=counted,
         gathered=(sections.turns[0].turn_seq, sections.turns[-1].turn_seq) if sections.turns else None,
         retrieved=tuple(
-            Retrieved(chunk_id=artifact.chunk.id, similarity=round(artifact.score, 4), rank=rank)
+            Retrieved(
+                chunk_id=artifact.chunk_id,
+                similarity=round(artifact.score, 4),
+                rank=rank,
+                start=artifact.start,
+                end=artifact.end,
+                summary=artifact.text if artifact.is_summary else None,
+            )
             for rank, artifact in enumerate(sections.artifacts, start=1)
         ),
         left_out=_left_out(sections, shrunk),
@@ -108,7 +115,7 @@ def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:
         return ()
     left = []
     if shrunk.artifacts is not None and (gone := sections.artifacts[shrunk.artifacts :]):
-        tokens = sum(artifact.chunk.token_est for artifact in gone)
+        tokens = sum(artifact.tokens for artifact in gone)
         what = f"artifacts from place {shrunk.artifacts + 1} on"
         left.append(LeftOut(what=what, reason="they did not fit", tokens=tokens))
     if shrunk.lines_to and sections.turns:

@@ -104,8 +104,7 @@ def _artifacts(artifacts: Sequence[Artifact], shrunk: Shrunk) -> tuple[Artifact,
     kept = tuple(artifacts[: shrunk.artifacts])
     if shrunk.slice is None or not kept:
         return kept
-    best = kept[0].chunk
-    return (replace(kept[0], chunk=replace(best, rendered_text=best.rendered_text[: shrunk.slice])), *kept[1:])
+    return (replace(kept[0], text=kept[0].text[: shrunk.slice]), *kept[1:])
 
 
 def _summary(summary: str, lines: Sequence[str], longest: int | None) -> str:

@@ -99,13 +99,13 @@ def current_message(sections: Sections) -> Message:
 def artifact_text(artifact: Artifact) -> str:
     """Wrap a retrieved piece as a quotation, with who said it, when and in which turn."""
     about = {
-        "said-by": artifact.chunk.side,
+        "said-by": artifact.side,
         "name": _name(artifact.speaker),
-        "on": (artifact.said_at or artifact.chunk.created_at).date().isoformat(),
+        "on": artifact.said_at.date().isoformat(),
         "turn": str(artifact.turn_seq or ""),
     }
     opening = " ".join(f'{key}="{value}"' for key, value in about.items() if value)
-    return f"<artifact {opening}>\n{quote(artifact.chunk.rendered_text)}\n</artifact>"
+    return f"<artifact {opening}>\n{quote(artifact.text)}\n</artifact>"
 
 
 def _name(speaker: str) -> str:

@@ -56,18 +56,28 @@ def redact(sections: Sections, redactor: Redactor) -> tuple[Sections, tuple[Span
     spans: list[Span] = []
 
     def hide(number: int, text: str) -> str:
-        found = _merged(_asked(redactor, text), len(text))
+        found = secrets_in(text, redactor)
         spans.extend((number, start, end) for start, end in found)
         return _without(text, found)
 
     return _each_text(sections, hide), tuple(spans)
 
 
+def hidden(text: str, redactor: Redactor | None) -> str:
+    """Hide what the redactor names in one text."""
+    return text if redactor is None else _without(text, secrets_in(text, redactor))
+
+
+def secrets_in(text: str, redactor: Redactor) -> list[tuple[int, int]]:
+    """Give the stretches that the redactor names, in order, none of which touch."""
+    return _merged(_asked(redactor, text), len(text))
+
+
 def redact_turns(turns: tuple[Shown, ...], redactor: Redactor | None) -> tuple[Shown, ...]:
     """Hide what the redactor names in turns, before anything is shortened: half a secret is what no pattern finds."""
     if redactor is None:
         return turns
-    texts = _Texts(lambda _, text: _without(text, _merged(_asked(redactor, text), len(text))))
+    texts = _Texts(lambda _, text: hidden(text, redactor))
     return tuple(replace(shown, messages=tuple(map(texts.message, shown.messages))) for shown in turns)
 
 
@@ -125,10 +135,7 @@ def _each_text(sections: Sections, change: Change) -> Sections:
             tools=texts.descriptions(front.tools),
         ),
         turns=tuple(replace(shown, messages=tuple(map(texts.message, shown.messages))) for shown in sections.turns),
-        artifacts=tuple(
-            replace(artifact, chunk=replace(artifact.chunk, rendered_text=texts.text(artifact.chunk.rendered_text)))
-            for artifact in sections.artifacts
-        ),
+        artifacts=tuple(replace(artifact, text=texts.text(artifact.text)) for artifact in sections.artifacts),
         message=texts.message(sections.message),
         contextualised=None if sections.contextualised is None else texts.text(sections.contextualised),
         rounds=tuple(map(texts.message, sections.rounds)),

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from contextinfinity.domain.chunk import Chunk
+from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import Front
 from contextinfinity.domain.turn import Turn
@@ -18,15 +19,21 @@ from contextinfinity.prompt.render import render_turn
 
 
 class Artifact(Struct, frozen=True, kw_only=True):
-    """A piece of the past brought back for this question."""
+    """A piece of the past brought back for this question: what stands at ``start`` to ``end`` of one side of a turn."""
 
-    chunk: Chunk
-    score: float = 1.0
-    said_at: datetime | None = None
-    """When its words were said; without it the chunk's own time stands there."""
-    turn_seq: int = 0
-    """The turn of this conversation in which they were said; 0 for another conversation."""
+    chunk_id: ChunkId
+    side: ChunkSide
+    text: str
+    start: int
+    end: int
+    tokens: int
+    said_at: datetime
     speaker: str = ""
+    turn_seq: int = 0
+    """The turn of this conversation in which it was said; 0 for another conversation."""
+    is_summary: bool = False
+    """Whether ``text`` is a summary of what stands there."""
+    score: float = 1.0
 
 
 class Shown(Struct, frozen=True, kw_only=True):

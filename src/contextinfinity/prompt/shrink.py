@@ -96,7 +96,7 @@ def _fewer_artifacts(sections: Sections, measure: Measure, shrunk: Shrunk) -> It
     for count in range(len(costs) - 1, 0, -1):
         yield (shrunk := replace(shrunk, artifacts=count)), costs[count]
     if costs:
-        sliced = measure.text(sections.artifacts[0].chunk.rendered_text[:SLICE])
+        sliced = measure.text(sections.artifacts[0].text[:SLICE])
         yield (shrunk := replace(shrunk, artifacts=1, slice=SLICE)), max(0, costs[0] - sliced)
         yield replace(shrunk, artifacts=0, slice=None), min(costs[0], sliced)
 

@@ -33,6 +33,8 @@ from contextinfinity.domain.state import FoldCandidate, State, StateDraft, State
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.work import Backlog, Job, JobType, TakenOver, Worker
 from contextinfinity.storage.arrivals import Arrivals
+from contextinfinity.storage.index import Index
+from contextinfinity.storage.vectors import Vectors
 
 
 class Sessions(Protocol):
@@ -367,6 +369,8 @@ class Store(Protocol):
     arrivals: Arrivals
     states: States
     chunks: Chunks
+    index: Index
+    vectors: Vectors
     contents: Contents
     jobs: Jobs
     workers: Workers

@@ -39,6 +39,10 @@ class Index(Protocol):
         """Read turns that have ended (Indexed, Done, Failed) and have no chunks yet, the oldest first."""
         ...
 
+    async def turns(self, *, after: int = 0, limit: int = 256) -> tuple[tuple[int, Turn], ...]:
+        """Read turns that have ended, the oldest first, each with a number that the next page comes after."""
+        ...
+
     async def fill(self, cut: Sequence[CutTurn]) -> None:
         """Add the chunks of such turns; a turn in which nothing was said is given without any, and is done."""
         ...

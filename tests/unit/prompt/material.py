@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.message import (
     ContentBlock,
@@ -53,22 +52,16 @@ def shown(seq: int, question: str = "Who?", answer: str = "Rex.") -> Shown:
 
 def artifact(number: int, text: str, score: float = 1.0) -> Artifact:
     """Make a piece of the past."""
-    chunk = Chunk(
-        id=identity(number),
-        session_id=identity(0),
-        branch_id=identity(0),
-        source_turn=identity(0),
+    return Artifact(
+        chunk_id=identity(number),
         side="user",
+        text=text,
         start=0,
         end=len(text),
-        rendered_text=text,
-        summary="",
-        chunk_type="Other",
-        token_est=MEASURE.text(text),
-        content_hash="",
-        created_at=now(),
+        tokens=MEASURE.text(text),
+        said_at=now(),
+        score=score,
     )
-    return Artifact(chunk=chunk, score=score)
 
 
 def sections(**more: Any) -> Sections:

@@ -67,7 +67,7 @@ def test_every_window_works_and_the_sum_never_passes_it(limit: int) -> None:
     plan = assemble(material, frame, MEASURE).plan
     assert plan.budget is not None
     shown_tokens = plan.tokens - plan.budget.base_tokens
-    assert 0 <= shown_tokens <= sum(one.chunk.token_est for one in material.artifacts)
+    assert 0 <= shown_tokens <= sum(one.tokens for one in material.artifacts)
     taken = plan.budget.base_tokens + shown_tokens + plan.budget.response_reserve + plan.budget.safety_margin
     assert taken <= limit
     assert replace(plan.budget, base_tokens=0) == frame.budget, "the effective figures stand in the plan"

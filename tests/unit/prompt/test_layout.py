@@ -107,7 +107,7 @@ def test_an_artifact_says_who_said_it_when_and_where() -> None:
         '<artifact said-by="user" name="Ann Annie O\'Hara" on="2023-05-08" turn="7">\n'
         "| Rex lives\n| in the barn.\n</artifact>"
     )
-    indexed = piece.chunk.created_at.date().isoformat()
+    indexed = piece.said_at.date().isoformat()
     assert artifact_text(piece).startswith(f'<artifact said-by="user" on="{indexed}">\n'), (
         "what is not known is not said"
     )

@@ -100,10 +100,10 @@ def test_no_step_is_begun_before_the_one_before_it_is_done() -> None:
 def test_retrieved_text_goes_from_the_lowest_score_down_to_the_best_then_a_slice_then_nothing() -> None:
     material = replace(RICH, turns=(), rounds=())
     cuts = every_cut(material)
-    kept = [[one.chunk.rendered_text[:4] for one in cut(material, shrunk).artifacts] for shrunk in cuts[:4]]
+    kept = [[one.text[:4] for one in cut(material, shrunk).artifacts] for shrunk in cuts[:4]]
     assert kept == [["best", "good"], ["best"], ["best"], []]
     (sliced,) = cut(material, cuts[2]).artifacts
-    assert sliced.chunk.rendered_text == ("best " * 300)[:SLICE]
+    assert sliced.text == ("best " * 300)[:SLICE]
 
 
 @pytest.mark.req("BUDGET-3")
@@ -211,8 +211,8 @@ def test_every_artifact_that_did_not_fit_is_accounted_for() -> None:
     assert told.plan.shrink_steps[-1] == "artifacts: 1 of 3 kept"
     (left,) = told.plan.left_out
     assert left.what == "artifacts from place 2 on"
-    assert left.tokens == sum(one.chunk.token_est for one in RICH.artifacts[1:])
-    assert [placed.chunk_id for placed in told.plan.retrieved] == [one.chunk.id for one in RICH.artifacts]
+    assert left.tokens == sum(one.tokens for one in RICH.artifacts[1:])
+    assert [placed.chunk_id for placed in told.plan.retrieved] == [one.chunk_id for one in RICH.artifacts]
 
 
 @pytest.mark.req("BUDGET-3")

@@ -16,8 +16,9 @@ from contextinfinity.cli.context import print_explained
 from contextinfinity.cli.fold import print_fold
 from contextinfinity.cli.pins import print_pins
 from contextinfinity.cli.printing import moment, one_line, print_table
+from contextinfinity.cli.search import print_hits
 from contextinfinity.domain.session import NewSession
-from contextinfinity.errors import InvalidInput, NotFound
+from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
     from contextinfinity.cli.chat.talk import Talk
@@ -164,14 +165,28 @@ def _fold(talk: Talk, what: str) -> None:
 
 
 def _help(talk: Talk, _: str) -> None:
-    names = [f"/{command.name} {command.takes}".rstrip() for command in LISTED_COMMANDS]
+    names = [f"/{command.name} {command.takes}".rstrip() for command in COMMANDS]
     width = max(map(len, names)) + 2
-    lines = [f"{name:{width}}{command.says}" for name, command in zip(names, LISTED_COMMANDS, strict=True)]
+    lines = [f"{name:{width}}{command.says}" for name, command in zip(names, COMMANDS, strict=True)]
     talk.face.note("\n".join([*lines, "", KEYS]))
 
 
-def _search(talk: Talk, _: str) -> None:
-    raise NotFound("This release cannot search yet.", hint="`cix show` prints a whole conversation.")
+def _search(talk: Talk, words: str) -> None:
+    if not words:
+        raise InvalidInput("There is nothing to look for.", hint="Write /search the name of the dog.")
+    hits = talk.do(talk.client.past.search(words, user_id=talk.means.user))
+    talk.found = tuple(hit.chunk_id for hit in hits.hits)
+    print_hits(hits, numbered=True)
+    if hits.hits:
+        talk.face.note("/attach 1 puts the first one to your next question.")
+
+
+def _attach(talk: Talk, number: str) -> None:
+    wanted = _number(number, "/attach 1")
+    if not 1 <= wanted <= len(talk.found):
+        raise InvalidInput(f"There is no hit {wanted}.", hint="/search WORDS lists some.")
+    talk.attached.append(talk.found[wanted - 1])
+    talk.face.note("It goes along with what you say next.")
 
 
 def _quit(talk: Talk, _: str) -> None:
@@ -212,7 +227,6 @@ class Command:
     says: str
     run: Callable[[Talk, str], None]
     offers: Callable[[Talk], Iterable[Offer]] | None = None
-    listed: bool = True
 
 
 COMMANDS = (
@@ -234,10 +248,10 @@ COMMANDS = (
     Command(name="unpin", takes="N", says="let go of one", run=_unpin),
     Command(name="context", takes="[TURN]", says="show what the model saw", run=_context),
     Command(name="fold", takes="[preview|undo]", says="fold old turns now", run=_fold, offers=_fold_words),
-    Command(name="search", takes="WORDS", says="search what was said", run=_search, listed=False),
+    Command(name="search", takes="WORDS", says="search what was said in all sessions", run=_search),
+    Command(name="attach", takes="N", says="put what was found to the next question", run=_attach),
     Command(name="quit", says="leave; Ctrl-D does too", run=_quit),
 )
-LISTED_COMMANDS = tuple(command for command in COMMANDS if command.listed)
 KEYS = (
     "Enter sends; Alt-Enter, or a backslash at the end, begins a new line. Ctrl-R looks through what you typed before, "
     "Tab completes. A message that begins with / is sent with //."
@@ -251,7 +265,7 @@ def run(talk: Talk, line: str) -> None:
     for command in COMMANDS:
         if command.name == name:
             return command.run(talk, rest.strip())
-    near = [MEANT[name]] if name in MEANT else get_close_matches(name, [one.name for one in LISTED_COMMANDS], n=1)
+    near = [MEANT[name]] if name in MEANT else get_close_matches(name, [one.name for one in COMMANDS], n=1)
     meant = f" Did you mean /{near[0]}?" if near else ""
     raise InvalidInput(
         f"There is no command /{one_line(name, 40)}.{meant}",
@@ -265,7 +279,7 @@ def offers(talk: Talk, text: str) -> Iterator[Offer]:
     if not text.startswith("/") or " " in rest or "\n" in text:
         return
     if not space:
-        fitting = [one for one in LISTED_COMMANDS if one.name.startswith(name)]
+        fitting = [one for one in COMMANDS if one.name.startswith(name)]
         yield from ((f"/{one.name} " if one.takes else f"/{one.name}", f"/{one.name}") for one in fitting)
         return
     for command in COMMANDS:

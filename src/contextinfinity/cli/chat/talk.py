@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextinfinity.cli.working import Work
     from contextinfinity.client.contract import How
     from contextinfinity.client.values import ShownTurn
-    from contextinfinity.domain.ids import BranchId
+    from contextinfinity.domain.ids import BranchId, ChunkId
 
 T = TypeVar("T")
 
@@ -41,6 +41,10 @@ class Talk:
         self.thread = thread
         self.how = how
         self.left = False
+        self.found: tuple[ChunkId, ...] = ()
+        """What was searched for last, to be attached by its number."""
+        self.attached: list[ChunkId] = []
+        """What goes along with the next question."""
         self._work = work
         self._changing: ShownTurn | None = None
         self.face = choose(plain=plain, history=settings.data_dir / "chat_history", offers=self._offers)
@@ -93,7 +97,8 @@ class Talk:
     def ask(self, question: str, **more: Unpack[How]) -> None:
         """Ask, and show the answer with what it took."""
         began = monotonic()
-        answer = Answer(self._work, self.thread, question, {**self.how, **more})
+        answer = Answer(self._work, self.thread, question, {**self.how, "attach": tuple(self.attached), **more})
+        self.attached.clear()
         try:
             with self.face.answering() as hear:
                 turn = answer.wait(hear)

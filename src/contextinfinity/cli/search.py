@@ -1,0 +1,136 @@
+"""``cix search``: what was said, found again. ``cix reindex`` and ``cix rebuild``: what finding needs, made complete."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_args
+
+import typer
+
+from contextinfinity.cli.options import Branch, Means, command
+from contextinfinity.cli.progress import bar
+from contextinfinity.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import Where
+    from contextinfinity.domain.search import Hits
+
+Known = TypeVar("Known")
+
+TIME_HELP = "A day or a time, such as 2026-05-31 or 2026-05-31T18:00Z."
+Words = Annotated[str, typer.Argument(metavar="WORDS", help="What to look for: words or a question.")]
+Session = Annotated[str | None, typer.Option("--session", metavar="ID|last", help="Only in this conversation.")]
+Budget = Annotated[int | None, typer.Option("--budget", metavar="N", min=1, help="What fits into N tokens.")]
+Type = Annotated[
+    list[str] | None, typer.Option("--type", metavar="T", help="Code, Explanation, Decision, UserContext, …")
+]
+Role = Annotated[list[str] | None, typer.Option("--role", metavar="R", help="user, assistant or tool.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help=TIME_HELP)]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help=TIME_HELP)]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many at most, without a budget.")
+]
+
+SHOWN = 400
+"""Characters of a hit that are printed for people."""
+
+
+@command
+def search(
+    means: Means,
+    words: Words,
+    session: Session = None,
+    branch: Branch = None,
+    budget: Budget = None,
+    type_: Type = None,
+    role: Role = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 10,
+) -> None:
+    """Find what was said, in all conversations or in one."""
+    from contextinfinity.cli.places import place
+    from contextinfinity.cli.printing import print_json
+    from contextinfinity.cli.working import working
+    from contextinfinity.domain.chunk import ChunkSide, ChunkType
+
+    if branch is not None and session is None:
+        raise InvalidInput("--branch needs --session.", hint="A branch is one of a conversation.")
+    where: Where = {
+        "user_id": means.user,
+        "budget": budget,
+        "limit": limit,
+        "types": _each("--type", type_, get_args(ChunkType)),
+        "roles": _each("--role", role, get_args(ChunkSide)),
+        "since": _time("--since", since),
+        "until": _time("--until", until),
+    }
+    with working(means) as work:
+        if session is not None:
+            where["thread_id"], where["branch_id"] = place(work, means, session, branch)
+        hits = work.do(work.client.past.search(words, **where))
+    if means.as_json:
+        print_json(hits)
+    else:
+        print_hits(hits)
+
+
+@command
+def reindex(means: Means) -> None:
+    """Complete the index: chunks and vectors of all that lacks them, also after another embedder was chosen."""
+    _bring(means, anew=False)
+
+
+@command
+def rebuild(means: Means) -> None:
+    """Make the whole index anew from the conversations; they can be searched all the while."""
+    _bring(means, anew=True)
+
+
+def _bring(means: Means, *, anew: bool) -> None:
+    from contextinfinity.cli.printing import print_json, remark
+    from contextinfinity.cli.working import working
+
+    with working(means) as work, bar("indexing") as progress:
+        brought = work.do(work.client.past.bring_in_step(anew=anew, progress=progress))
+    if means.as_json:
+        print_json(brought)
+    elif not brought.turns and not brought.vectors:
+        remark("Nothing is missing.")
+    else:
+        remark(f"{brought.turns} turns indexed, {brought.vectors} further vectors made.")
+
+
+def _each(option: str, given: list[str] | None, known: tuple[Known, ...]) -> tuple[Known, ...]:
+    """Read values that are listed, whatever their case."""
+    names = {str(name).lower(): name for name in known}
+    for value in given or ():
+        if value.lower() not in names:
+            raise InvalidInput(
+                f"{option} {value}: there is no such one.", hint=f"There are {', '.join(map(str, known))}."
+            )
+    return tuple(names[value.lower()] for value in given or ())
+
+
+def _time(option: str, given: str | None) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        read = datetime.fromisoformat(given)
+    except ValueError:
+        raise InvalidInput(f"{option} {given}: that is no time.", hint=TIME_HELP) from None
+    return read if read.tzinfo else read.astimezone(UTC)
+
+
+def print_hits(hits: Hits, *, numbered: bool = False) -> None:
+    """Print for people what was found: the words, and below them who said them, when and where."""
+    from contextinfinity.cli.printing import moment, one_line, remark, say
+
+    for number, hit in enumerate(hits.hits, start=1):
+        front = f"{number}. " if numbered else ""
+        say(f"{front}{one_line(hit.text, SHOWN)}\n")
+        who, where = hit.speaker or hit.role, f"turn {hit.turn_seq} of {hit.thread_id}"
+        remark(f"   {hit.score:.2f}, {who}, {moment(hit.created_at)}, {where}, chunk {hit.chunk_id}")
+    for what in hits.missing:
+        remark(f"There may be more: {what}")
+    remark(f"{len(hits.hits)} found, {hits.tokens} tokens" if hits.hits else "Nothing was found.")

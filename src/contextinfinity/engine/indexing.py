@@ -1,0 +1,179 @@
+"""Making the past findable: turns become chunks with vectors, one by one as they are answered, and whatever is missing.
+
+Words are written with each message. This adds the rest: TX-C for a turn that was just committed, and in the background
+all that came otherwise (imports, older releases, a changed embedder, a crash at the wrong moment), a page at a time,
+out of the way of answers. What is there is never taken away before what replaces it is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from contextinfinity.domain.chunk import Embedding, NewChunk
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.search import Brought, HowFar, Namespace
+from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.vectors import packed
+from contextinfinity.embedders.contract import Embedder
+from contextinfinity.engine.breath import Breath
+from contextinfinity.engine.parts import Parts
+from contextinfinity.prompt.redact import hidden
+from contextinfinity.retrieval.chunks import Cut, Speakers, chunks_of
+from contextinfinity.text.keywords import VERSION
+
+log = logging.getLogger(__name__)
+
+PAGE = 64
+"""How many turns, or chunks, are brought in step at a time."""
+BORROWED_FROM = 2
+"""How many earlier turns a turn borrows words from."""
+AT_ONCE = 4_000
+"""Characters of a turn that are cut without leaving the event loop: a few milliseconds."""
+EMBED_SECONDS = 60.0
+
+
+async def index_turn(parts: Parts, turn_id: TurnId) -> None:
+    """Make a committed turn findable: its chunks and their vectors (TX-C)."""
+    turn = await parts.store.turns.get(turn_id)
+    if turn is not None:
+        embedder = await placing(parts)
+        ((_, chunks),) = await cut_turns(parts, [turn], embedder)
+        await parts.store.chunks.index(turn_id, chunks)
+
+
+async def bring_in_step(parts: Parts, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
+    """Do all that is missing in the index; ``anew``: make words and chunks of every turn again as well."""
+    told = progress or (lambda _done, _all: None)
+    state = await parts.store.index.state()
+    turns = await _again(parts, told) if anew or state.version != VERSION else 0
+    turns += await _fill(parts, told)
+    vectors, switched = await _place(parts, told)
+    return Brought(turns=turns, vectors=vectors, switched=switched)
+
+
+async def placing(parts: Parts) -> Embedder | None:
+    """Give the embedder whose vectors are searched now; None where there is none, or nobody can make them any more."""
+    retrieval = parts.setup.retrieval
+    if retrieval is None:
+        return None
+    chosen = await retrieval.embedders.chosen()
+    there = await parts.store.vectors.namespaces()
+    if all(namespace.name != chosen.name or namespace.state == "old" for namespace in there):
+        await parts.store.vectors.open(chosen.name, chosen.dim)
+        there = await parts.store.vectors.namespaces()
+    return await retrieval.embedders.named(there[0].name)
+
+
+async def cut_turns(
+    parts: Parts, turns: Sequence[Turn], embedder: Embedder | None
+) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
+    """Cut turns and place their chunks."""
+    origins = await parts.store.arrivals.origins([turn.id for turn in turns])
+    breath = Breath(parts)
+    cuts: list[tuple[Turn, tuple[Cut, ...]]] = []
+    for place, turn in enumerate(turns):
+        earlier = await _earlier(parts, turns[:place], turn)
+        names = {origin.side: _name(origin.details) for origin in origins.get(turn.id, ())}
+        speakers = Speakers(user=names.get("user", ""), assistant=names.get("assistant", ""))
+        cuts.append((turn, await _cut(turn, earlier, speakers)))
+        await breath.take()
+    texts = [hidden(cut.text, parts.setup.redactor) for _, found in cuts for cut in found]
+    rows = iter(await vectors_of(embedder, texts))
+    return [(turn.id, tuple(_new(cut, next(rows)) for cut in found)) for turn, found in cuts]
+
+
+async def vectors_of(embedder: Embedder | None, texts: Sequence[str]) -> Sequence[Embedding | None]:
+    """Place texts."""
+    if embedder is None or not texts:
+        return [None] * len(texts)
+    async with asyncio.timeout(EMBED_SECONDS):
+        rows = await embedder.embed(texts)
+    return [Embedding(model=embedder.name, dim=embedder.dim, values=packed(row)) for row in rows]
+
+
+async def _cut(turn: Turn, earlier: Sequence[Turn], speakers: Speakers) -> tuple[Cut, ...]:
+    if len(turn.user_message.rendered_text) + len(turn.text) <= AT_ONCE and not turn.rounds:
+        return chunks_of(turn, earlier, speakers=speakers)
+    return await asyncio.to_thread(chunks_of, turn, earlier, speakers=speakers)
+
+
+async def _earlier(parts: Parts, page: Sequence[Turn], turn: Turn) -> Sequence[Turn]:
+    """Give the turns just before one; of a page most stand there."""
+    near = page[-BORROWED_FROM:]
+    wanted = range(max(1, turn.turn_seq - BORROWED_FROM), turn.turn_seq)
+    if [(one.branch_id, one.turn_seq) for one in near] == [(turn.branch_id, seq) for seq in wanted]:
+        return near
+    return await parts.store.turns.history(turn.branch_id, limit=BORROWED_FROM, before=turn.turn_seq)
+
+
+def _name(details: object) -> str:
+    """Read who spoke from what an import kept of a message."""
+    name = details.get("name") if isinstance(details, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _new(cut: Cut, embedding: Embedding | None) -> NewChunk:
+    return NewChunk(
+        side=cut.side,
+        start=cut.start,
+        end=cut.end,
+        summary=cut.summary,
+        chunk_type=cut.chunk_type,
+        token_est=cut.token_est,
+        borrowed=cut.borrowed,
+        embedding=embedding,
+    )
+
+
+async def _again(parts: Parts, told: HowFar) -> int:
+    """Make words, chunks and vectors of every turn again, oldest first."""
+    index, done, after = parts.store.index, 0, 0
+    embedder, total = await placing(parts), (await index.state()).turns
+    while page := await index.turns(after=after, limit=PAGE):
+        await index.replace(await cut_turns(parts, [turn for _, turn in page], embedder))
+        after, done = page[-1][0], done + len(page)
+        told(done, total)
+    return done
+
+
+async def _fill(parts: Parts, told: HowFar) -> int:
+    """Cut the turns that have ended and are not cut yet."""
+    index, done, total = parts.store.index, 0, 0
+    while turns := await index.uncut(limit=PAGE):
+        total = total or (await index.state()).uncut
+        await index.fill(await cut_turns(parts, turns, await placing(parts)))
+        done += len(turns)
+        told(done, max(done, total))
+    return done
+
+
+async def _place(parts: Parts, told: HowFar) -> tuple[int, bool]:
+    """Place chunks that have no vector, in what is searched now and in what is to be searched."""
+    if parts.setup.retrieval is None:
+        return 0, False
+    vectors, done, switched = parts.store.vectors, 0, False
+    for namespace in await vectors.namespaces():
+        embedder = None if namespace.state == "old" else await parts.setup.retrieval.embedders.named(namespace.name)
+        if embedder is not None:
+            done += await _fill_namespace(parts, namespace, embedder, told)
+            switched |= namespace.state == "filling" and await vectors.switch(namespace.name)
+    breath = Breath(parts)
+    while await vectors.drop_old():
+        await breath.take()
+    return done, switched
+
+
+async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder, told: HowFar) -> int:
+    vectors, done, breath = parts.store.vectors, 0, Breath(parts)
+    total = (await parts.store.index.state()).chunks - namespace.placed
+    while chunks := await vectors.unplaced(namespace.name, limit=PAGE):
+        texts = [hidden(chunk.rendered_text, parts.setup.redactor) for chunk in chunks]
+        rows = await vectors_of(embedder, texts)
+        placed = [(chunk.id, row.values) for chunk, row in zip(chunks, rows, strict=True) if row is not None]
+        await vectors.place(namespace.name, placed)
+        done += len(placed)
+        told(done, max(done, total))
+        await breath.take()
+    return done

@@ -1,0 +1,353 @@
+"""What was said long ago comes back when it matters: in the prompt, in a search, and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contextinfinity.domain.arrival import Arrival
+from contextinfinity.domain.message import say
+from contextinfinity.domain.turn import Phase
+from contextinfinity.embedders.choice import Embedders
+from contextinfinity.embedders.contract import Embedder, Kind
+from contextinfinity.embedders.static import StaticEmbedder, built_in
+from contextinfinity.engine.indexing import bring_in_step
+from contextinfinity.engine.parts import Retrieval, Setup
+from contextinfinity.errors import InvalidInput, NotFound, ProviderError
+from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.redact import by_patterns
+from contextinfinity.providers.scripted import Reply
+from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.telemetry.counters import counters
+from contextinfinity.testing.builders import exchange
+from tests.scenarios.desk import Desk
+
+if TYPE_CHECKING:
+    from contextinfinity.embedders.contract import Vectors
+
+PLANTED = "My sister's boat is called Petrichor and lies in Trieste."
+ASKED = "What is the name of my sister's boat?"
+CHATTER = [exchange(f"Tell me about stone {number}.", f"Stone {number} is grey and heavy.") for number in range(60)]
+FOLDING = Ceilings(fold_trigger=1200, verbatim_window=300)
+
+
+def setup(embedder: Embedder | None = None, **more: object) -> Setup:
+    """An engine that finds the past, with the built-in embedder unless told otherwise."""
+    chosen = embedder or built_in()
+    return Setup(retrieval=Retrieval(embedders=Embedders(lambda: chosen)), ceilings=FOLDING, **more)  # type: ignore[arg-type]
+
+
+async def grown(desk: Desk, *planted: str) -> None:
+    """Plant facts, talk of other things until they are folded, and let all be indexed."""
+    for fact in planted:
+        await desk.ask(fact)
+    await desk.settle()
+    await desk.engine.store.turns.record(await desk.branch(), CHATTER)
+    await desk.ask("Where were we?")
+    await desk.settle()
+    await desk.engine.fold(desk.thread)
+    await desk.engine.bring_in_step()
+    assert (await desk.head()).covers_turn_seq > len(planted)
+
+
+class Broken:
+    """An embedder that is away."""
+
+    name, dim = "broken/1", 8
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
+        raise ProviderError("The embedder does not answer.")
+
+    async def close(self) -> None:
+        pass
+
+
+class Turned(StaticEmbedder):
+    """Another embedder: the same vectors, the other way round and shorter."""
+
+    name, dim = "turned/1", 128
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        rows = super().encode(texts) if self.dim == 256 else StaticEmbedder.encode(_plain(), texts)
+        short = -rows[:, :128]
+        return (short / np.maximum(np.linalg.norm(short, axis=1, keepdims=True), 1e-9)).astype(np.float32)
+
+
+def _plain() -> StaticEmbedder:
+    return built_in()
+
+
+# --- in the prompt ---
+
+
+@pytest.mark.req("CTX-2", "RETRIEVE-8", "CTX-10")
+async def test_a_fact_that_was_folded_away_stands_in_the_prompt_when_it_is_asked_for(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await grown(desk, PLANTED)
+        turn_id = await desk.ask(ASKED)
+        role, words = desk.shown[-1]
+        assert role == "user"
+        artifact, own = words.rsplit("</artifact>", 1)
+        assert own.strip() == ASKED, "the question itself stands last, as it was asked"
+        assert f"\n| {PLANTED}\n" in artifact
+        today = datetime.now(UTC).date().isoformat()
+        assert f'<artifact said-by="user" on="{today}" turn="1">' in artifact
+        plan = await desk.plan(turn_id)
+        assert plan.retrieved
+        assert 0.72 <= plan.retrieved[0].similarity <= 1
+        told = await desk.engine.explain(turn_id)
+        assert told.matches, "and what was sent can be written again, pieces of the past included"
+
+
+@pytest.mark.req("CTX-2", "BUDGET-1")
+async def test_what_stands_there_word_for_word_is_not_brought_back_as_well(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await desk.ask(PLANTED)
+        await desk.settle()
+        turn_id = await desk.ask(ASKED)
+        assert (await desk.plan(turn_id)).retrieved == ()
+        assert "<artifact" not in desk.shown[-1][1]
+
+
+@pytest.mark.req("CTX-6")
+async def test_a_follow_up_carries_both_earlier_turns(tmp_path: Path) -> None:
+    async with Desk(tmp_path, "A businessman and politician.", setup=setup()) as desk:
+        await desk.ask("Who is Donald Trump?")
+        await desk.ask("who are his children")
+        assert [words for _, words in desk.shown] == [
+            "Who is Donald Trump?",
+            "A businessman and politician.",
+            "who are his children",
+        ]
+
+
+@pytest.mark.req("RETRIEVE-10")
+async def test_a_branch_brings_back_its_own_past_and_never_a_siblings(tmp_path: Path) -> None:
+    secret = "The code of the safe in the harbour is Albatross."
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await desk.ask("Hello.")
+        await desk.settle()
+        sibling = await desk.engine.fork(desk.thread)
+        await desk.ask(secret, branch_id=sibling.id)
+        await grown(desk, PLANTED)
+        await desk.ask("What is the code of the safe in the harbour?")
+        assert "Albatross" not in str(desk.prompts[-1])
+        await desk.ask(ASKED)
+        assert "Petrichor" in desk.shown[-1][1]
+        branch = await desk.branch()
+        seen = await desk.engine.search("code of the safe", thread_id=desk.thread, branch_id=branch)
+        assert all("Albatross" not in hit.text for hit in seen.hits)
+        seen = await desk.engine.search("code of the safe", thread_id=desk.thread, branch_id=sibling.id)
+        assert seen.hits[0].text == secret
+
+
+@pytest.mark.req("RETRIEVE-7")
+async def test_an_embedder_that_is_away_costs_nothing_but_its_share(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup(Broken())) as desk:
+        await desk.ask(PLANTED)
+        await desk.engine.store.turns.record(await desk.branch(), CHATTER)
+        await desk.engine.fold(desk.thread)
+        before = counters().get("stages_left_out", 0)
+        turn_id = await desk.ask(ASKED)
+        assert "Petrichor" in desk.shown[-1][1], "words find it"
+        plan = await desk.plan(turn_id)
+        assert any(left.what == "vectors" and "does not answer" in left.reason for left in plan.left_out)
+        assert counters()["stages_left_out"] > before
+        hits = await desk.engine.search(ASKED)
+        assert hits.hits
+        assert any("vectors" in what for what in hits.missing)
+
+
+@pytest.mark.req("RETRIEVE-7")
+async def test_an_index_that_is_broken_does_not_fail_a_turn(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await grown(desk, PLANTED)
+        connection = connect(str(desk.path))
+        connection.execute("DROP TABLE vector")
+        connection.close()
+        turn = await desk.engine.ask(desk.thread, ASKED)
+        assert turn.outcome == "completed"
+        assert any("retrieval" in left.what or "vectors" in left.what for left in (await desk.plan(turn.turn_id)).left_out)
+
+
+@pytest.mark.req("RETRIEVE-8")
+async def test_no_half_of_a_secret_leaves_with_a_slice(tmp_path: Path) -> None:
+    card = "4111-1111-1111-1111"
+    long = " ".join(f"Line {number} of the ledger of the harbour office." for number in range(400))
+    async with Desk(tmp_path, setup=setup(redactor=by_patterns([r"\d{4}-\d{4}-\d{4}-\d{4}"]))) as desk:
+        await grown(desk, f"{long} The harbour office pays with {card} as always. {long}")
+        await desk.ask("With what does the harbour office pay as always?")
+        assert "4111" not in str(desk.prompts[-1])
+
+
+# --- by hand ---
+
+
+@pytest.mark.req("RETRIEVE-9")
+async def test_a_chunk_is_attached_to_the_next_turn_by_hand(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await grown(desk, PLANTED)
+        (hit, *_) = (await desk.engine.search("boat Trieste")).hits
+        turn_id = await desk.ask("Translate it.", attach=(hit.chunk_id,))
+        assert f"| {PLANTED}" in desk.shown[-1][1]
+        assert (await desk.plan(turn_id)).retrieved[0].chunk_id == hit.chunk_id
+        assert (await desk.engine.explain(turn_id)).matches
+        failed = await desk.engine.ask(desk.thread, "And?", attach=("0192f0c1-2345-7abc-8def-000000000000",))
+        assert failed.error is not None
+        assert "cix search" in (failed.error.hint or "")
+
+
+@pytest.mark.req("RETRIEVE-9", "RETRIEVE-5")
+async def test_a_search_takes_words_filters_and_a_budget(tmp_path: Path) -> None:
+    async with Desk(tmp_path, "Noted: the boat Petrichor.", setup=setup()) as desk:
+        await grown(desk, PLANTED)
+        engine, thread = desk.engine, desk.thread
+        hits = await engine.search("sister's boat", thread_id=thread)
+        assert hits.hits[0].text == PLANTED
+        first = hits.hits[0]
+        assert (first.thread_id, first.turn_seq, first.role, first.offsets) == (thread, 1, "user", (0, len(PLANTED)))
+        assert hits.tokens > 0
+        assert {hit.role for hit in (await engine.search("boat", roles=("assistant",))).hits} == {"assistant"}
+        assert {hit.type for hit in (await engine.search("boat", types=(first.type,))).hits} == {first.type}
+        assert not (await engine.search("boat", since=datetime(2100, 1, 1, tzinfo=UTC))).hits
+        assert not (await engine.search("boat", until=datetime(2000, 1, 1, tzinfo=UTC))).hits
+        assert not (await engine.search("boat", user_id="somebody else")).hits
+        packed = await engine.search("the boat and the stones", thread_id=thread, budget=60)
+        assert 0 < packed.tokens <= 60
+        with pytest.raises(InvalidInput):
+            await engine.search("  ")
+        with pytest.raises(NotFound):
+            await engine.search("boat", thread_id="nowhere")
+
+
+# --- at once, once, and again ---
+
+
+@pytest.mark.req("RETRIEVE-5")
+async def test_what_was_just_said_is_found_at_once(tmp_path: Path) -> None:
+    heard, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        heard.set()
+        await go_on.wait()
+
+    async with Desk(tmp_path, Reply(pieces=("The Adriatic, ", wait, "of course.")), setup=setup()) as desk:
+        asking = asyncio.create_task(desk.ask(PLANTED))
+        await heard.wait()
+        (hit, *_) = (await desk.engine.search("Petrichor")).hits
+        assert hit.text == PLANTED, "while it is being answered"
+        go_on.set()
+        await asking
+        found = await desk.engine.search("Adriatic")
+        assert [one.text for one in found.hits][:1] == ["The Adriatic, of course."], "before it is committed"
+        await desk.settle()
+        again = (await desk.engine.search("Petrichor")).hits[0]
+        assert again.chunk_id == hit.chunk_id, "and it keeps its name when it is cut"
+
+
+@pytest.mark.req("RETRIEVE-2", "TURN-5")
+async def test_indexing_again_inserts_nothing_twice(tmp_path: Path) -> None:
+    """Document E's acceptance test 5."""
+    async with Desk(tmp_path, setup=setup()) as desk:
+        turn_id = await desk.ask(PLANTED)
+        await desk.settle()
+        turn = await desk.engine.store.turns.get(turn_id)
+        assert turn is not None
+        assert turn.phase is Phase.DONE
+        before = await desk.engine.store.chunks.of_turn(turn_id)
+        state, (namespace,) = await desk.engine.store.index.state(), await desk.engine.store.vectors.namespaces()
+        assert len(before) == state.chunks == namespace.placed == 2
+        await desk.engine.store.jobs.enqueue("index_turn", turn.branch_id, turn_id)
+        desk.engine.afterwards.wake()
+        await desk.settle()
+        await desk.engine.bring_in_step(anew=True)
+        assert await desk.engine.store.chunks.of_turn(turn_id) == before
+        assert await desk.engine.store.index.state() == state
+        assert await desk.engine.store.vectors.namespaces() == (namespace,)
+
+
+@pytest.mark.req("TURN-5")
+async def test_a_turn_that_cannot_be_placed_is_degraded_and_its_job_stays(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup(Broken())) as desk:
+        turn_id = await desk.ask(PLANTED)
+        await desk.settle()
+        turn = await desk.engine.store.turns.get(turn_id)
+        assert turn is not None
+        assert (turn.phase, turn.degraded) == (Phase.STATE_COMMITTED, True)
+        (job,) = await desk.engine.store.jobs.list(turn.branch_id)
+        assert (job.job_type, job.state) == ("index_turn", "queued")
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await desk.engine.bring_in_step()
+
+
+@pytest.mark.req("RETRIEVE-5")
+async def test_what_was_imported_is_indexed_with_its_names_and_times(tmp_path: Path) -> None:
+    then = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await desk.ask("Hello.")
+        await desk.settle()
+        said = [
+            Arrival(message=say("user", PLANTED), place=0, external_id="D1:1", created_at=then, details={"name": "Ann"}),
+            Arrival(message=say("assistant", "A fine name."), place=1, external_id="D1:2", details={"name": "Bob"}),
+        ]
+        await desk.engine.store.arrivals.add(await desk.branch(), said)
+        (hit, *_) = (await desk.engine.search("boat")).hits
+        assert (hit.external_ids, hit.created_at, hit.speaker) == (("D1:1",), then, "Ann"), "by its words, at once"
+        brought = await desk.engine.bring_in_step()
+        assert brought.turns == 1
+        (hit, *_) = (await desk.engine.search("the vessel of a sibling")).hits
+        assert hit.external_ids == ("D1:1",), "by its meaning, once it is placed"
+
+
+@pytest.mark.req("RETRIEVE-3")
+async def test_another_embedder_fills_a_namespace_of_its_own_and_is_switched_to_when_it_is_complete(
+    tmp_path: Path,
+) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await grown(desk, PLANTED)
+    other = Turned()
+    both = Setup(
+        retrieval=Retrieval(embedders=Embedders(lambda: other, {built_in().name: built_in})), ceilings=FOLDING
+    )
+    async with Desk(tmp_path, setup=both) as desk:
+        vectors = desk.engine.store.vectors
+        await vectors.open(other.name, other.dim)
+        assert [(one.name, one.state) for one in await vectors.namespaces()] == [
+            (built_in().name, "current"),
+            (other.name, "filling"),
+        ]
+        sought = "the vessel of a sibling"
+        during: list[bool] = []
+
+        def look(done: int, of: int) -> None:
+            during.append(done <= of)
+
+        assert PLANTED in [hit.text for hit in (await desk.engine.search(sought)).hits], "found by the old ones meanwhile"
+        brought = await bring_in_step(desk.engine._parts, progress=look)
+        assert brought.switched
+        assert brought.vectors == (await desk.engine.store.index.state()).chunks
+        assert during
+        assert all(during)
+        (now,) = [one for one in await vectors.namespaces() if one.state != "old"]
+        assert (now.name, now.dim, now.state) == (other.name, 128, "current")
+        assert PLANTED in [hit.text for hit in (await desk.engine.search(sought)).hits], "and by the new ones"
+
+
+@pytest.mark.req("RETRIEVE-2", "RETRIEVE-3")
+async def test_the_index_is_made_anew_while_answers_go_on_and_searches_find(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await grown(desk, PLANTED)
+        rebuilding = asyncio.create_task(desk.engine.bring_in_step(anew=True))
+        answered = 0
+        while not rebuilding.done():
+            assert (await desk.engine.search("Petrichor")).hits[0].text == PLANTED
+            answered += (await desk.engine.ask("new", "Still there?")).outcome == "completed"
+        assert answered
+        assert (await rebuilding).turns >= len(CHATTER)
