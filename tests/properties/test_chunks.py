@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.message import AssistantItem, TextBlock, ToolCallItem, ToolOutputItem
+from contextinfinity.domain.sides import sides_of
 from contextinfinity.domain.turn import Turn
 from contextinfinity.prompt.layout import artifact_text, lay_out
 from contextinfinity.prompt.quoting import harmless, quote, unquote
 from contextinfinity.retrieval.chunks import chunks_of
 from contextinfinity.retrieval.packing import Candidate, Room, Verbatim, pack
-from contextinfinity.retrieval.sides import sides_of
 from tests.unit.prompt.injections import attempts, lenient, parsed
 from tests.unit.prompt.material import artifact, sections
 from tests.unit.retrieval.turns import THEN, chunk, count, turn

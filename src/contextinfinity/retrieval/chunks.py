@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import ChunkType
+from contextinfinity.domain.sides import Passage, Side, Spoken, sides_of
 from contextinfinity.domain.turn import Turn
 from contextinfinity.retrieval.kinds import kind_of
 from contextinfinity.retrieval.seams import HEADING, Part, Place, parts_of
-from contextinfinity.retrieval.sides import Passage, Side, Spoken, sides_of
 from contextinfinity.retrieval.spans import LEAST, Count, Span, spans_of
 from contextinfinity.retrieval.telling import lowered, summary_of, words
 from contextinfinity.text.tokens.encodings import encoding

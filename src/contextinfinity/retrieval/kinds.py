@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from contextinfinity.domain.chunk import ChunkType
-from contextinfinity.retrieval.sides import Side
+from contextinfinity.domain.sides import Side
 
 LONGEST = 8_000
 """Characters that are looked at."""

@@ -15,9 +15,9 @@ from contextinfinity.domain.message import (
     ToolOutputItem,
     ToolResultBlock,
 )
+from contextinfinity.domain.sides import side_text
 from contextinfinity.embedders.static import built_in
 from contextinfinity.retrieval.chunks import Cut, Speakers, chunks_of
-from contextinfinity.retrieval.sides import side_text
 from tests.unit.retrieval.turns import count, prose, turn
 
 PYTHON = "".join(

@@ -11,15 +11,16 @@ Offsets of a chunk count the characters of the text of its side; for a turn that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.message import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock, blocks_of
 from contextinfinity.domain.turn import Turn
 
-Side: TypeAlias = Literal["user", "assistant", "tool"]
+Side: TypeAlias = ChunkSide
 
 BETWEEN = "\n\n"
 _LONGEST_CALL = 300
