@@ -22,8 +22,9 @@ ChunkSide: TypeAlias = Literal["user", "assistant", "tool"]
 
 def chunk_id(turn_id: TurnId, chunk_type: ChunkType, content_hash: str) -> ChunkId:
     """Give the id of a chunk: the same words of the same turn and type always have the same, also when cut anew."""
-    digest = hashlib.sha256(f"{turn_id} {chunk_type} {content_hash}".encode()).digest()
-    return str(UUID(bytes=digest[:16], version=8))
+    digest = bytearray(hashlib.sha256(f"{turn_id} {chunk_type} {content_hash}".encode()).digest()[:16])
+    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # a UUID of version 8: made our own way
+    return str(UUID(bytes=bytes(digest)))
 
 
 class Embedding(Struct, frozen=True, kw_only=True):

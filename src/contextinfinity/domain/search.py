@@ -53,7 +53,7 @@ class WordHits(Struct, frozen=True, kw_only=True):
 
     hits: tuple[WordHit, ...] = ()
     counts: tuple[int, ...] = ()
-    """How many places hold each of the words, in the session that was searched, or in all."""
+    """How many places say each of the words, in the session or of the owner that was searched, or in all."""
     total: int = 0
     """How many places there are."""
 

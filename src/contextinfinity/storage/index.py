@@ -6,6 +6,7 @@ became durable; its chunks and vectors come with TX-C, or with ``fill`` for turn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
@@ -20,11 +21,22 @@ MOST_TERMS = 32
 """Words of a question that are looked up; further ones are not."""
 
 
+def weight(count: int, total: int) -> int:
+    """Weigh a word by how rare it is: an even number, so that half of it, for a borrowed word, is one too."""
+    rest = max(total - count, 0)
+    return 2 * round(1024 * math.log1p((rest + 0.5) / (count + 0.5)))
+
+
 class Index(Protocol):
     """Words that find what was said. All of it is derived and can be made anew."""
 
     async def find_words(self, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
-        """Find places that hold any of the terms, those with the most and the rarest first."""
+        """Find places that hold any of the terms, those with the most and the rarest first.
+
+        A term that is only borrowed counts half; of equals the newer place comes first. Within a session all is exact;
+        in much more than that, places of common words are only looked for among the newest. ``since`` is meant with
+        that moment, ``until`` without; ``types`` admits sides that have a chunk of one of them.
+        """
         ...
 
     async def read(self, places: Sequence[Place]) -> tuple[Entry, ...]:
@@ -39,16 +51,25 @@ class Index(Protocol):
         """Read turns that have ended (Indexed, Done, Failed) and have no chunks yet, the oldest first."""
         ...
 
-    async def turns(self, *, after: int = 0, limit: int = 256) -> tuple[tuple[int, Turn], ...]:
-        """Read turns that have ended, the oldest first, each with a number that the next page comes after."""
+    async def turns(self, *, after: TurnId | None = None, limit: int = 256) -> tuple[Turn, ...]:
+        """Read turns in any phase, the oldest first; ``after``: those that were said after that one.
+
+        All of them, page by page, given to ``replace``, make the index anew.
+        """
         ...
 
     async def fill(self, cut: Sequence[CutTurn]) -> None:
-        """Add the chunks of such turns; a turn in which nothing was said is given without any, and is done."""
+        """Add the chunks of such turns; a turn in which nothing was said is given without any, and is done.
+
+        Words that are missing come with them. ``WrongPhase`` for a turn that has not ended.
+        """
         ...
 
     async def replace(self, cut: Sequence[CutTurn]) -> None:
-        """Make words, chunks and vectors of those turns anew, in one transaction: they are found all the while."""
+        """Make words, chunks and vectors of those turns anew, in one transaction: they are found all the while.
+
+        A turn that has not ended is given without chunks: only its words are made anew.
+        """
         ...
 
     async def state(self) -> IndexState:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from math import isfinite
 from typing import get_args
 
-from contextinfinity.domain.chunk import Embedding
+from contextinfinity.domain.chunk import ChunkSide, Embedding
 from contextinfinity.domain.ids import is_id, new_id, now
 from contextinfinity.domain.message import (
     AssistantItem,
@@ -30,6 +30,7 @@ from contextinfinity.domain.message import (
     TranscriptItem,
 )
 from contextinfinity.domain.session import Branch, NewSession, SessionKind
+from contextinfinity.domain.sides import side_text
 from contextinfinity.domain.state import FoldCandidate, FoldCase, State, StateDraft, StateReason
 from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, Turn, TurnEnd
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
@@ -37,6 +38,7 @@ from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder
 LONGEST_NAME = 128
 STEPLESS = frozenset({"clarification", "cancelled"})
 INDEXABLE = frozenset({Phase.STATE_COMMITTED, Phase.INDEXED, Phase.DONE, Phase.FAILED})
+ENDED = frozenset({Phase.INDEXED, Phase.DONE, Phase.FAILED})
 MOST_ROWS = 2**31 - 1
 LAST_PLACE = 2**62
 DEEPEST_JSON = 100
@@ -301,10 +303,16 @@ def check_finalising(turn_id: str, phase: Phase, end: TurnEnd) -> None:
         raise InvalidInput(f"Turn {turn_id} is {phase}: its last step has to be closed with it.")
 
 
+def texts_of(turn: Turn) -> dict[ChunkSide, str | None]:
+    """Give the texts that the offsets of chunks count in; None for a side that the turn does not have."""
+    answer = None if turn.answer is None else turn.answer.rendered_text
+    return {"user": turn.user_message.rendered_text, "tool": side_text(turn, "tool") or None, "assistant": answer}
+
+
 def check_span(start: int, end: int, text: str | None) -> None:
     """Refuse a span that does not lie within its message."""
     if text is None:
-        raise InvalidInput("The turn has no answer to take a chunk from.")
+        raise InvalidInput("The turn has nothing on that side to take a chunk from.")
     if not 0 <= start < end <= len(text):
         raise InvalidInput(f"The span {start} to {end} does not lie within a message of {len(text)} characters.")
 

@@ -12,12 +12,14 @@ from contextinfinity.storage.in_memory.arrivals import InMemoryArrivals
 from contextinfinity.storage.in_memory.branches import InMemoryBranches
 from contextinfinity.storage.in_memory.chunks import InMemoryChunks
 from contextinfinity.storage.in_memory.contents import InMemoryContents
+from contextinfinity.storage.in_memory.index import InMemoryIndex
 from contextinfinity.storage.in_memory.jobs import InMemoryJobs
 from contextinfinity.storage.in_memory.sessions import InMemorySessions
 from contextinfinity.storage.in_memory.states import InMemoryStates
 from contextinfinity.storage.in_memory.tables import Tables
 from contextinfinity.storage.in_memory.turns import InMemoryTurns
 from contextinfinity.storage.in_memory.workers import InMemoryWorkers
+from contextinfinity.storage.index import Index
 
 
 class InMemoryStore:
@@ -29,6 +31,7 @@ class InMemoryStore:
     arrivals: Arrivals
     states: States
     chunks: Chunks
+    index: Index
     contents: Contents
     jobs: Jobs
     workers: Workers
@@ -41,6 +44,7 @@ class InMemoryStore:
         self.arrivals = InMemoryArrivals(self._tables)
         self.states = InMemoryStates(self._tables)
         self.chunks = InMemoryChunks(self._tables)
+        self.index = InMemoryIndex(self._tables)
         self.contents = InMemoryContents(self._tables)
         self.jobs = InMemoryJobs(self._tables)
         self.workers = InMemoryWorkers(self._tables)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from msgspec.structs import replace
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk, ChunkSide, NewChunk
-from contextinfinity.domain.ids import ChunkId, TurnId, new_id, now
+from contextinfinity.domain.chunk import chunk_id as id_of
+from contextinfinity.domain.ids import ChunkId, TurnId, now
+from contextinfinity.domain.search import Place
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.storage.in_memory.tables import Tables, check_text
-from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, check_vector
+from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, check_vector, texts_of
+from contextinfinity.text.keywords import terms
 
 
 class InMemoryChunks:
@@ -26,13 +30,11 @@ class InMemoryChunks:
         with self._tables.transaction() as tables:
             turn = tables.turn(turn_id)
             check_phase(turn_id, turn.phase, INDEXABLE)
-            cut = [(new, _words(turn, new)) for new in chunks]  # raises before anything is written
-            tables.vector_sizes = _sizes(tables, chunks)
-            for new, words in cut:
-                _put(tables, turn, new, words)
+            check_chunks(tables, [(turn, chunks)])  # raises before anything is written
+            add_chunks(tables, turn, chunks)
             if turn.phase is Phase.STATE_COMMITTED:
                 tables.put_turn(replace(turn, phase=Phase.INDEXED, degraded=False, updated_at=now()))
-            return _in_order(tables, turn_id)
+            return chunks_of_turn(tables, turn_id)
 
     async def get(self, chunk_id: ChunkId) -> Chunk | None:
         """Read one."""
@@ -42,15 +44,42 @@ class InMemoryChunks:
     async def of_turn(self, turn_id: TurnId) -> tuple[Chunk, ...]:
         """Read a turn's chunks in the order of their place."""
         with self._tables.transaction() as tables:
-            return _in_order(tables, turn_id)
+            return chunks_of_turn(tables, turn_id)
 
 
-def _words(turn: Turn, new: NewChunk) -> str:
-    """Cut a span out of its message."""
-    message = turn.user_message if new.side == "user" else turn.answer
-    text = None if message is None else message.rendered_text
-    check_span(new.start, new.end, text)
-    return (text or "")[new.start : new.end]
+def check_chunks(tables: Tables, cut: Sequence[tuple[Turn, Sequence[NewChunk]]]) -> None:
+    """Refuse spans outside their texts, and vectors of another size than their model's others."""
+    for turn, chunks in cut:
+        texts = texts_of(turn)
+        for new in chunks:
+            check_span(new.start, new.end, texts[new.side])
+    tables.vector_sizes = _sizes(tables, [new for _, chunks in cut for new in chunks])
+
+
+def add_chunks(tables: Tables, turn: Turn, chunks: Sequence[NewChunk]) -> None:
+    """Add chunks that were checked, and the words that come with them."""
+    texts = texts_of(turn)
+    for new in chunks:
+        _put(tables, turn, new, (texts[new.side] or "")[new.start : new.end])
+    if tool := texts["tool"]:
+        place = Place(turn.id, "tool")
+        tables.numbers[place] = tables.numbers[Place(turn.id, "user")] + 1
+        tables.own[place] = frozenset(terms(tool))
+    for side in {new.side for new in chunks}:
+        borrowed = " ".join(new.borrowed for new in chunks if new.side == side)
+        tables.lent[Place(turn.id, side)] = frozenset(terms(borrowed))
+    tables.uncut.discard(turn.id)
+
+
+def replace_chunks(tables: Tables, turn: Turn, chunks: Sequence[NewChunk]) -> None:
+    """Make the chunks of a turn anew."""
+    for chunk_id in tables.chunks_of.pop(turn.id, {}).values():
+        gone = tables.chunks.pop(chunk_id)
+        if gone.embedding is not None:
+            tables.vectors.discard((chunk_id, gone.embedding.model))
+    for side in get_args(ChunkSide):
+        tables.lent.pop(Place(turn.id, side), None)
+    add_chunks(tables, turn, chunks)
 
 
 def _sizes(tables: Tables, chunks: Sequence[NewChunk]) -> dict[str, int]:
@@ -66,7 +95,7 @@ def _put(tables: Tables, turn: Turn, new: NewChunk, words: str) -> None:
     """Store a chunk unless its words are there, and its vector unless its model has one."""
     known = tables.chunks_of.setdefault(turn.id, {})
     content_hash = wire.text_hash(words).hex()
-    chunk_id = known.setdefault((new.chunk_type, content_hash), new_id())
+    chunk_id = known.setdefault((new.chunk_type, content_hash), id_of(turn.id, new.chunk_type, content_hash))
     if chunk_id not in tables.chunks:
         tables.chunks[chunk_id] = _chunk(turn, new, words, chunk_id)
     vector = new.embedding
@@ -93,9 +122,10 @@ def _chunk(turn: Turn, new: NewChunk, words: str, chunk_id: ChunkId) -> Chunk:
     )
 
 
-_SIDES: dict[ChunkSide, int] = {"user": 0, "assistant": 1}
+_SIDES: dict[ChunkSide, int] = {"user": 0, "tool": 1, "assistant": 2}
 
 
-def _in_order(tables: Tables, turn_id: TurnId) -> tuple[Chunk, ...]:
+def chunks_of_turn(tables: Tables, turn_id: TurnId) -> tuple[Chunk, ...]:
+    """Give a turn's chunks in the order of their place."""
     chunks = (tables.chunks[chunk_id] for chunk_id in tables.chunks_of.get(turn_id, {}).values())
     return tuple(sorted(chunks, key=lambda chunk: (_SIDES[chunk.side], chunk.start, chunk.id)))

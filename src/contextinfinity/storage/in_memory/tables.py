@@ -16,12 +16,15 @@ from contextinfinity.domain import wire
 from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, WorkerId
+from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import Place
 from contextinfinity.domain.session import Branch, Lineage, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State
 from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
 from contextinfinity.domain.work import Job, JobType, Worker
 from contextinfinity.errors import LedgerClosed, NotFound
+from contextinfinity.text.keywords import terms
 
 
 class Tables:
@@ -44,6 +47,11 @@ class Tables:
         self.questions: dict[TurnId, Plan] = {}
         self.chunks: dict[ChunkId, Chunk] = {}
         self.chunks_of: dict[TurnId, dict[tuple[str, str], ChunkId]] = {}
+        self.message_keys = count(1)
+        self.numbers: dict[Place, int] = {}
+        self.own: dict[Place, frozenset[str]] = {}
+        self.lent: dict[Place, frozenset[str]] = {}
+        self.uncut: set[TurnId] = set()
         self.vectors: set[tuple[ChunkId, str]] = set()
         self.vector_sizes: dict[str, int] = {}
         self.texts: dict[str, tuple[str, datetime]] = {}
@@ -125,14 +133,35 @@ class Tables:
         self.branches[branch.id] = branch
 
     def put_turn(self, turn: Turn) -> None:
-        """Add a turn at the end of its branch, or replace it by its next form."""
-        if turn.id not in self.turns:
+        """Add a turn at the end of its branch, or replace it by its next form; what it says is found from then on."""
+        before = self.turns.get(turn.id)
+        if before is None:
             self.turns_of[turn.branch_id].append(turn.id)
+            self._hear(Place(turn.id, "user"), turn.user_message)
+        if turn.answer is not None and (before is None or before.answer is None):
+            self._hear(Place(turn.id, "assistant"), turn.answer)
+        if _is_to_be_cut(before, turn):
+            self.uncut.add(turn.id)
         self.turns[turn.id] = turn
         if turn.phase in UNSETTLED_PHASES:
             self.unsettled_of[turn.branch_id][turn.id] = None
         else:
             self.unsettled_of[turn.branch_id].pop(turn.id, None)
+
+    def _hear(self, place: Place, message: Message) -> None:
+        """Number a message, and know its words."""
+        self.numbers[place] = 2 * next(self.message_keys)
+        if message.rendered_text.strip():
+            self.own[place] = frozenset(terms(message.rendered_text))
+
+
+def _is_to_be_cut(before: Turn | None, turn: Turn) -> bool:
+    """Tell whether a turn has just ended without being cut, or got an answer after its end."""
+    if turn.phase is Phase.DONE:
+        return before is None or before.answer is not turn.answer
+    if turn.phase is Phase.INDEXED:
+        return turn.degraded
+    return turn.phase is Phase.FAILED and (before is None or before.phase is not Phase.FAILED)
 
 
 def waiting(turns: Iterator[Turn]) -> list[Turn]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, get_args
 
 import apsw
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.chunk import Chunk, Embedding, NewChunk
-from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, new_id, now, to_millis
-from contextinfinity.domain.turn import Phase
+from contextinfinity.domain.chunk import Chunk, ChunkSide, Embedding, NewChunk
+from contextinfinity.domain.chunk import chunk_id as id_of
+from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_millis
+from contextinfinity.domain.sides import side_text
+from contextinfinity.domain.turn import Turn
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, check_vector
+from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, check_vector, texts_of
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.rows import Row, many, must, one, pack, to_message, unpack
+from contextinfinity.storage.sqlite.keywords import LENT, TOOL, index_again, index_missing, put_words
+from contextinfinity.storage.sqlite.rows import Row, many, one, pack, to_message, unpack
+from contextinfinity.storage.sqlite.turns import existing_turn
 
 SQL = sql_files.load(__package__, "chunks.sql")
 
@@ -32,53 +37,131 @@ class SqliteChunks:
         """Read one."""
 
         def read(connection: apsw.Connection) -> Chunk | None:
-            row = one(connection, SQL["select_chunk"], (pack(chunk_id),))
-            return None if row is None else _to_chunk(row)
+            rows = many(connection, SQL["select_chunk"], (pack(chunk_id),))
+            return next(iter(_to_chunks(connection, rows)), None)
 
         return await self._database.read(read)
 
     async def of_turn(self, turn_id: TurnId) -> tuple[Chunk, ...]:
         """Read a turn's chunks in the order of their place."""
-        return await self._database.read(lambda connection: _of_turn(connection, turn_id))
+        return await self._database.read(lambda connection: chunks_of_turn(connection, turn_id))
 
 
-def _of_turn(connection: apsw.Connection, turn_id: TurnId) -> tuple[Chunk, ...]:
-    return tuple(map(_to_chunk, many(connection, SQL["select_chunks"], (pack(turn_id),))))
+def chunks_of_turn(connection: apsw.Connection, turn_id: TurnId) -> tuple[Chunk, ...]:
+    """Read a turn's chunks in the order of their place."""
+    return _to_chunks(connection, many(connection, SQL["select_chunks"], (pack(turn_id),)))
 
 
 def _index(connection: apsw.Connection, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
-    row = must(one(connection, SQL["select_turn_texts"], (pack(turn_id),)), "turn", turn_id)
-    check_phase(turn_id, Phase(row[0]), INDEXABLE)
-    texts = {
-        "user": to_message(*row[3:6]).rendered_text,
-        "assistant": None if row[6] is None else to_message(*row[6:9]).rendered_text,
-    }
-    place = {"turn_id": pack(turn_id), "session_id": row[1], "branch_id": row[2], "now": to_millis(now())}
+    turn = existing_turn(connection, turn_id)
+    check_phase(turn_id, turn.phase, INDEXABLE)
+    add_chunks(connection, turn, chunks)
+    connection.execute(SQL["mark_indexed"], {"id": pack(turn_id), "now": to_millis(now())})
+    return chunks_of_turn(connection, turn_id)
+
+
+def add_chunks(connection: apsw.Connection, turn: Turn, chunks: Sequence[NewChunk]) -> None:
+    """Add chunks, vectors and the words that come with them, and those of the messages where they are missing."""
+    of = _messages(connection, turn)
+    _add(connection, turn, of, chunks, {})
+    index_missing(connection, of.session_id, of.said)
+    _lend(connection, of, chunks, {chunk.side for chunk in chunks})
+
+
+def replace_chunks(connection: apsw.Connection, turn: Turn, chunks: Sequence[NewChunk], *, other: bool) -> None:
+    """Make all of it anew; a chunk that was there keeps its key. ``other``: the words are of another version."""
+    of = _messages(connection, turn)
+    _add(connection, turn, of, chunks, _removed(connection, turn.id))
+    index_again(connection, of.session_id, of.said, other=other)
+    _lend(connection, of, chunks, set(get_args(ChunkSide)))
+
+
+class _Messages(NamedTuple):
+    """The messages of a turn: their keys, their texts, and the text of each side."""
+
+    session_id: bytes
+    question: int
+    answer: int | None
+    texts: dict[ChunkSide, str | None]
+
+    @property
+    def said(self) -> list[tuple[int, str]]:
+        """Keys and texts of the messages."""
+        keys = ((self.question, self.texts["user"]), (self.answer, self.texts["assistant"]))
+        return [(key, text or "") for key, text in keys if key is not None]
+
+
+def _messages(connection: apsw.Connection, turn: Turn) -> _Messages:
+    question, answer, session_id = one(connection, SQL["select_turn_keys"], (pack(turn.id),))  # type: ignore[misc]
+    return _Messages(session_id, question, answer, texts_of(turn))
+
+
+def _add(
+    connection: apsw.Connection, turn: Turn, of: _Messages, chunks: Sequence[NewChunk], keys: dict[bytes, int]
+) -> None:
+    """Add chunks, each under the key it had, and count them; the turn is cut."""
+    place = {"turn_id": pack(turn.id), "session_id": of.session_id, "branch_id": pack(turn.branch_id)}
+    added = -len(keys)
     for chunk in chunks:
-        text = texts[chunk.side]
+        text = of.texts[chunk.side]
         check_span(chunk.start, chunk.end, text)
-        _insert(connection, chunk, (text or "")[chunk.start : chunk.end], place)
-    connection.execute(SQL["mark_indexed"], {"id": pack(turn_id), "now": place["now"]})
-    return _of_turn(connection, turn_id)
+        added += _insert(connection, chunk, (text or "")[chunk.start : chunk.end], place, keys)
+    if added:
+        connection.execute(SQL["count_chunks"], (added,))
+    connection.execute(SQL["delete_uncut"], (of.question,))
 
 
-def _insert(connection: apsw.Connection, chunk: NewChunk, words: str, place: dict[str, bytes | int]) -> None:
+def _removed(connection: apsw.Connection, turn_id: TurnId) -> dict[bytes, int]:
+    """Remove the chunks of a turn; give the keys they had."""
+    keys: dict[bytes, int] = dict(many(connection, SQL["select_chunk_keys"], (pack(turn_id),)))
+    for key in keys.values():
+        connection.execute(SQL["delete_vectors"], (key,))
+    connection.execute(SQL["delete_chunks"], (pack(turn_id),))
+    return keys
+
+
+def _lend(connection: apsw.Connection, of: _Messages, chunks: Sequence[NewChunk], sides: Collection[ChunkSide]) -> None:
+    """Write the words of the tool side, and those that the sides borrow."""
+    rows: dict[ChunkSide, int] = {"user": 4 * of.question, "tool": 4 * of.question + TOOL}
+    rows |= {} if of.answer is None else {"assistant": 4 * of.answer}
+    put_words(connection, of.session_id, rows["tool"], of.texts["tool"] or "")
+    for side in rows.keys() & sides:
+        borrowed = " ".join(chunk.borrowed for chunk in chunks if chunk.side == side)
+        put_words(connection, of.session_id, rows[side] + LENT, borrowed)
+
+
+def _insert(
+    connection: apsw.Connection, chunk: NewChunk, words: str, place: dict[str, bytes], keys: dict[bytes, int]
+) -> int:
+    """Add a chunk unless it is there, and its vector; tell how many chunks that makes."""
+    digest = wire.text_hash(words)
+    chunk_key = pack(id_of(unpack(place["turn_id"]), chunk.chunk_type, digest.hex()))
     values = {
-        "id": pack(new_id()),
+        "key": keys.get(chunk_key),
+        "id": chunk_key,
         "side": chunk.side,
         "start": chunk.start,
         "end": chunk.end,
         "summary": chunk.summary,
         "chunk_type": chunk.chunk_type,
         "token_est": chunk.token_est,
-        "content_hash": wire.text_hash(words),
+        "content_hash": digest,
+        "now": to_millis(now()),
         **place,
     }
+    before = connection.total_changes()
     connection.execute(SQL["insert_chunk"], values)
+    added = connection.total_changes() - before
     if chunk.embedding is not None:
-        key = one(connection, SQL["select_chunk_key"], values)[0]  # type: ignore[index]
-        vector = (key, _model(connection, chunk.embedding), place["session_id"], chunk.embedding.values)
-        connection.execute(SQL["insert_vector"], vector)
+        _place(connection, chunk_key, place["session_id"], chunk.embedding)
+    return added
+
+
+def _place(connection: apsw.Connection, chunk_key: bytes, session_id: bytes, embedding: Embedding) -> None:
+    """Keep the vector of a chunk, unless its model has one."""
+    (key,) = one(connection, SQL["select_chunk_key"], (chunk_key,))  # type: ignore[misc]
+    model = _model(connection, embedding)
+    connection.execute(SQL["insert_vector"], (key, model, session_id, embedding.values))
 
 
 def _model(connection: apsw.Connection, embedding: Embedding) -> int:
@@ -89,8 +172,17 @@ def _model(connection: apsw.Connection, embedding: Embedding) -> int:
     return int(key)
 
 
-def _to_chunk(row: Row) -> Chunk:
-    text = to_message(*row[12:15]).rendered_text
+def _to_chunks(connection: apsw.Connection, rows: Sequence[Row]) -> tuple[Chunk, ...]:
+    """Read rows of ``select_chunk*``; what was said with tools is put together from the steps of its turn."""
+    tools: dict[bytes, str] = {}
+    for row in rows:
+        if row[4] == "tool" and row[3] not in tools:
+            tools[row[3]] = side_text(existing_turn(connection, unpack(row[3])), "tool")
+    texts = (tools[row[3]] if row[4] == "tool" else to_message(*row[12:15]).rendered_text for row in rows)
+    return tuple(_to_chunk(row, text) for row, text in zip(rows, texts, strict=True))
+
+
+def _to_chunk(row: Row, text: str) -> Chunk:
     return Chunk(
         id=unpack(row[0]),
         session_id=unpack(row[1]),

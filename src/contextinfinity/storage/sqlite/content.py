@@ -22,6 +22,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.keywords import index_messages
 from contextinfinity.storage.sqlite.rows import many, message_columns, one, pack, pack_hash
 
 SQL = sql_files.load(__package__, "content.sql")
@@ -73,11 +74,12 @@ class SqliteContents:
 
 
 def insert_message(connection: apsw.Connection, session_id: bytes, message: Message, columns: MessageColumns) -> int:
-    """Keep what was said, note the blobs it shows, and give its key."""
+    """Keep what was said and the words it is found by, note the blobs it shows, and give its key."""
     text, blocks, content_hash = columns
     values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
     key = _key(one(connection, SQL["insert_message"], {**values, "content_hash": content_hash}))
     _use_blobs(connection, session_id, message, key)
+    index_messages(connection, session_id, [(key, message.rendered_text)])
     return key
 
 
@@ -91,6 +93,8 @@ def insert_messages(connection: apsw.Connection, session_id: bytes, messages: Se
     connection.executemany(SQL["insert_numbered_message"], rows)
     for key, message in zip(keys, messages, strict=True):
         _use_blobs(connection, session_id, message, key)
+    said = [(key, message.rendered_text) for key, message in zip(keys, messages, strict=True)]
+    index_messages(connection, session_id, said)
     return keys
 
 

@@ -73,3 +73,7 @@ WHERE kept_at < :before AND NOT EXISTS (SELECT 1 FROM blob_use AS u WHERE u.hash
 -- Remove a blob, unless somebody kept it or showed it since it was found idle.
 DELETE FROM blob WHERE hash = ?1 AND kept_at = ?2 AND NOT EXISTS (SELECT 1 FROM blob_use WHERE hash = ?1)
 RETURNING hash
+
+-- name: select_messages
+-- What some messages say.
+SELECT m.key, m.role, m.text, m.blocks FROM json_each(?) AS k JOIN message AS m ON m.key = k.value

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
+from contextinfinity.storage.index import Index
 from contextinfinity.storage.sqlite.arrivals import SqliteArrivals
 from contextinfinity.storage.sqlite.chunks import SqliteChunks
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from contextinfinity.storage.sqlite.content import SqliteContents
 from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.index import SqliteIndex
 from contextinfinity.storage.sqlite.jobs import SqliteJobs
 from contextinfinity.storage.sqlite.sessions import SqliteBranches, SqliteSessions
 from contextinfinity.storage.sqlite.states import SqliteStates
@@ -33,6 +35,7 @@ class SqliteStore:
     arrivals: Arrivals
     states: States
     chunks: Chunks
+    index: Index
     contents: Contents
     jobs: Jobs
     workers: Workers
@@ -45,6 +48,7 @@ class SqliteStore:
         self.arrivals = SqliteArrivals(self.database)
         self.states = SqliteStates(self.database)
         self.chunks = SqliteChunks(self.database)
+        self.index = SqliteIndex(self.database)
         self.contents = SqliteContents(self.database)
         self.jobs = SqliteJobs(self.database)
         self._locks = WorkerLocks(path.parent / "workers")

@@ -122,7 +122,7 @@ class SqliteTurns:
 
         def write(connection: apsw.Connection) -> Turn:
             connection.execute(SQL["ask_to_stop"], (pack(turn_id),))
-            return _existing(connection, turn_id)
+            return existing_turn(connection, turn_id)
 
         return await self._database.write(write)
 
@@ -139,7 +139,7 @@ class SqliteTurns:
 
     async def get(self, turn_id: TurnId) -> Turn | None:
         """Read one."""
-        return await self._database.read(lambda connection: _find(connection, turn_id))
+        return await self._database.read(lambda connection: find_turn(connection, turn_id))
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
         """Read the newest turns of the lineage, oldest first."""
@@ -162,12 +162,14 @@ class SqliteTurns:
         return await self._database.read(read)
 
 
-def _find(connection: apsw.Connection, turn_id: TurnId) -> Turn | None:
+def find_turn(connection: apsw.Connection, turn_id: TurnId) -> Turn | None:
+    """Read a turn, if it is there."""
     row = one(connection, SQL["select_turn"], (pack(turn_id),))
     return None if row is None else _to_turn(connection, row)
 
 
-def _existing(connection: apsw.Connection, turn_id: TurnId) -> Turn:
+def existing_turn(connection: apsw.Connection, turn_id: TurnId) -> Turn:
+    """Read a turn, or say that there is none."""
     return _to_turn(connection, must(one(connection, SQL["select_turn"], (pack(turn_id),)), "turn", turn_id))
 
 
@@ -182,7 +184,7 @@ def _rounds(connection: apsw.Connection, turn_id: TurnId) -> tuple[TranscriptIte
 
 
 def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) -> Turn:
-    if new.id is not None and (there := _find(connection, new.id)) is not None:
+    if new.id is not None and (there := find_turn(connection, new.id)) is not None:
         if (there.branch_id, there.user_message) == (new.branch_id, new.message):
             return there
         raise AlreadyExists(f"There is a turn {new.id} already, and it says something else.")
@@ -237,7 +239,7 @@ def _refuse_long_queue(connection: apsw.Connection, branch_id: BranchId, limit: 
 
 def _owned(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
     """Read a turn for its owner only."""
-    turn = _existing(connection, turn_id)
+    turn = existing_turn(connection, turn_id)
     check_owner(turn_id, turn.owner, owner)
     return turn
 

@@ -23,6 +23,7 @@ from contextinfinity.testing.stores.concurrency import ConcurrencySuite
 from contextinfinity.testing.stores.content import ContentSuite
 from contextinfinity.testing.stores.endings import EndingSuite
 from contextinfinity.testing.stores.folds import FoldSuite
+from contextinfinity.testing.stores.index import IndexSuite
 from contextinfinity.testing.stores.lanes import LaneSuite
 from contextinfinity.testing.stores.logs import LogSuite
 from contextinfinity.testing.stores.phases import PhaseSuite
@@ -50,6 +51,7 @@ class StoreSuite(
     FoldSuite,
     PinSuite,
     ChunkSuite,
+    IndexSuite,
     WorkSuite,
     LaneSuite,
     ContentSuite,
@@ -69,6 +71,7 @@ __all__ = [
     "ContentSuite",
     "EndingSuite",
     "FoldSuite",
+    "IndexSuite",
     "LaneSuite",
     "LogSuite",
     "PhaseSuite",

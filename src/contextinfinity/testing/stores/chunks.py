@@ -59,7 +59,7 @@ class ChunkSuite:
         (chunk,) = await store.chunks.index(turn_id, [new])
         assert await store.chunks.get(chunk.id) == chunk
         assert await store.chunks.of_turn(turn_id) == (chunk,)
-        assert UUID(chunk.id).version == 7
+        assert UUID(chunk.id).version == 8
         assert chunk.rendered_text == "café? 🙂 Where" == QUESTION[chunk.start : chunk.end]
         assert chunk.content_hash == hashlib.sha256("café? 🙂 Where".encode()).hexdigest()
         assert (chunk.session_id, chunk.branch_id, chunk.source_turn) == (turn.session_id, turn.branch_id, turn_id)

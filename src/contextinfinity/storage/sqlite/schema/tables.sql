@@ -31,7 +31,7 @@ CREATE TABLE branch (
 CREATE INDEX branch_by_parent ON branch (parent_id, fork_seq) WHERE parent_id IS NOT NULL;
 CREATE INDEX branch_by_session ON branch (session_id);
 
-CREATE TABLE chunk (
+CREATE TABLE chunk (                    -- its id is made of its turn, its type and its words
   key INTEGER PRIMARY KEY,
   id BLOB NOT NULL UNIQUE,
   uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'
@@ -39,7 +39,7 @@ CREATE TABLE chunk (
   session_id BLOB NOT NULL,
   branch_id BLOB NOT NULL,
   turn_id BLOB NOT NULL REFERENCES turn (id),
-  side TEXT NOT NULL CHECK (side IN ('user', 'assistant')),
+  side TEXT NOT NULL CHECK (side IN ('user', 'assistant', 'tool')),
   start INTEGER NOT NULL CHECK (start >= 0),
   end INTEGER NOT NULL CHECK (end > start),
   summary TEXT NOT NULL,
@@ -49,7 +49,7 @@ CREATE TABLE chunk (
   content_hash BLOB NOT NULL,
   created_at INTEGER NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX chunk_once ON chunk (turn_id, chunk_type, content_hash);
+CREATE INDEX chunk_by_turn ON chunk (turn_id);
 
 CREATE TABLE deletion (                 -- sessions that may be deleted from, while the row stands
   session_id BLOB PRIMARY KEY,
@@ -92,6 +92,17 @@ CREATE INDEX job_by_state ON job (state, run_at);
 CREATE UNIQUE INDEX job_once ON job (turn_id, job_type) WHERE turn_id IS NOT NULL;
 CREATE UNIQUE INDEX job_once_a_branch ON job (branch_id, job_type) WHERE turn_id IS NULL;
 CREATE UNIQUE INDEX one_running_job ON job (branch_id, job_type = 'fold_branch') WHERE state = 'running';
+
+CREATE VIRTUAL TABLE keyword USING fts5 (
+  words, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii');
+
+CREATE TABLE 'keyword_config'(k PRIMARY KEY, v) WITHOUT ROWID;
+
+CREATE TABLE 'keyword_data'(id INTEGER PRIMARY KEY, block BLOB);
+
+CREATE TABLE 'keyword_docsize'(id INTEGER PRIMARY KEY, sz BLOB, origin INTEGER);
+
+CREATE TABLE 'keyword_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
 
 CREATE TABLE message (                  -- what was said, once: plain text as it is, anything richer as blocks
   key INTEGER PRIMARY KEY,
@@ -258,8 +269,14 @@ CREATE TABLE turn (
   PRIMARY KEY (branch_id, turn_seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX one_open_turn ON turn (branch_id) WHERE phase IN ('ContextPrepared', 'Responding');
+CREATE INDEX turn_by_answer ON turn (answer) WHERE answer IS NOT NULL;
 CREATE INDEX turn_by_created_at ON turn (created_at);
+CREATE INDEX turn_by_question ON turn (user_message);
 CREATE INDEX turn_unfinished ON turn (branch_id, phase, turn_seq) WHERE phase NOT IN ('Done', 'Failed');
+
+CREATE TABLE uncut (                    -- turns that have ended and are to be cut, by the key of their question
+  question INTEGER PRIMARY KEY
+) STRICT;
 
 CREATE TABLE vector (                   -- 16-bit floats; with a rowid, because the bodies are too long for an index
   chunk_key INTEGER NOT NULL REFERENCES chunk (key),
@@ -269,6 +286,31 @@ CREATE TABLE vector (                   -- 16-bit floats; with a rowid, because 
 ) STRICT;
 CREATE INDEX vector_by_model ON vector (model_key);
 CREATE UNIQUE INDEX vector_once ON vector (chunk_key, model_key);
+
+CREATE TABLE word_sample (              -- how common words are: counted in one message of many
+  word TEXT PRIMARY KEY,
+  places INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE word_scope (               -- how much a session or an owner has said
+  token TEXT PRIMARY KEY,               -- as it stands among the words
+  messages INTEGER NOT NULL,
+  places INTEGER NOT NULL,
+  first INTEGER NOT NULL,               -- message.key; a session that has all of its keys is searched by them
+  last INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE word_state (               -- one row: how far the index goes
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  messages INTEGER NOT NULL,
+  indexed INTEGER NOT NULL,             -- messages whose words are there
+  places INTEGER NOT NULL,
+  chunks INTEGER NOT NULL,
+  version INTEGER,                      -- of the words; NULL before the first
+  renewing INTEGER,                     -- the version they are being made anew in
+  made INTEGER NOT NULL,                -- done for turns whose question has a key up to this
+  upto INTEGER NOT NULL                 -- needed up to this one
+) STRICT;
 
 CREATE TABLE worker (                   -- processes at work; on this host each also holds a file lock
   id TEXT PRIMARY KEY,

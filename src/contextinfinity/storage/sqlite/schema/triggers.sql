@@ -37,14 +37,8 @@ CREATE TRIGGER chunk_is_immutable BEFORE UPDATE ON chunk
 BEGIN SELECT raise(ABORT, 'immutable: a chunk never changes; index the turn again'); END;
 
 CREATE TRIGGER chunk_is_indexed_once BEFORE INSERT ON chunk
-WHEN EXISTS (SELECT 1 FROM chunk
-  WHERE turn_id = NEW.turn_id AND chunk_type = NEW.chunk_type AND content_hash = NEW.content_hash)
-  OR EXISTS (SELECT 1 FROM chunk WHERE id = NEW.id) OR EXISTS (SELECT 1 FROM chunk WHERE key = NEW.key)
+WHEN EXISTS (SELECT 1 FROM chunk WHERE id = NEW.id) OR EXISTS (SELECT 1 FROM chunk WHERE key = NEW.key)
 BEGIN SELECT raise(IGNORE); END;
-
-CREATE TRIGGER chunk_stays BEFORE DELETE ON chunk
-WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
-BEGIN SELECT raise(ABORT, 'immutable: a chunk is deleted only with a deletion of its session'); END;
 
 CREATE TRIGGER message_is_immutable BEFORE UPDATE ON message
 BEGIN SELECT raise(ABORT, 'immutable: a message never changes; record a new one'); END;
@@ -127,6 +121,16 @@ BEGIN SELECT raise(ABORT, 'immutable: a shared text never changes'); END;
 CREATE TRIGGER text_is_kept_once BEFORE INSERT ON text
 WHEN EXISTS (SELECT 1 FROM text WHERE hash = NEW.hash) OR EXISTS (SELECT 1 FROM text WHERE key = NEW.key)
 BEGIN SELECT raise(ABORT, 'immutable: that text is there already'); END;
+
+CREATE TRIGGER ended_turn_is_to_be_cut AFTER UPDATE OF phase, answer ON turn
+WHEN (NEW.phase = 'Failed' AND OLD.phase <> 'Failed')
+  OR (NEW.phase = 'Indexed' AND OLD.phase = 'StateCommitted' AND NEW.degraded)
+  OR (NEW.phase = 'Done' AND NEW.answer IS NOT OLD.answer)
+BEGIN INSERT INTO uncut VALUES (NEW.user_message) ON CONFLICT DO NOTHING; END;
+
+CREATE TRIGGER recorded_turn_is_to_be_cut AFTER INSERT ON turn
+WHEN NEW.phase = 'Done'
+BEGIN INSERT INTO uncut VALUES (NEW.user_message) ON CONFLICT DO NOTHING; END;
 
 CREATE TRIGGER turn_answer_is_set_once BEFORE UPDATE OF answer ON turn
 WHEN NEW.answer IS NOT OLD.answer AND (OLD.answer IS NOT NULL

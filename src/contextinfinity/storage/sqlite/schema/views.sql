@@ -11,16 +11,16 @@ FROM branch AS b JOIN session AS s ON s.id = b.session_id
 
 CREATE VIEW chunks AS
 SELECT c.uuid AS id, s.uuid AS session_id, br.uuid AS branch_id, t.uuid AS source_turn,
-  substr(coalesce(m.text, (SELECT group_concat(piece, '') FROM (
+  CASE c.side WHEN 'tool' THEN '' ELSE substr(coalesce(m.text, (SELECT group_concat(piece, '') FROM (
     SELECT json_extract(b.value, '$.text') AS piece FROM json_each(m.blocks, '$.is.blocks') AS b
     WHERE json_extract(b.value, '$.type') = 'text' ORDER BY b.key)), ''),
-    c.start + 1, c.end - c.start) AS rendered_text, c.summary,
+    c.start + 1, c.end - c.start) END AS rendered_text, c.summary,
   coalesce(em.name, '') AS embedding_model, coalesce(em.dim, 0) AS embedding_dim, coalesce(v.body, x'') AS embedding,
   c.chunk_type, c.token_est, c.content_hash,
   strftime('%Y-%m-%dT%H:%M:%fZ', c.created_at / 1000.0, 'unixepoch') AS created_at, c.side, c.start, c.end
 FROM session AS s JOIN branch AS br ON br.session_id = s.id JOIN turn AS t ON t.branch_id = br.id
   JOIN chunk AS c ON c.turn_id = t.id
-  JOIN message AS m ON m.key = CASE c.side WHEN 'user' THEN t.user_message ELSE t.answer END
+  JOIN message AS m ON m.key = CASE c.side WHEN 'assistant' THEN t.answer ELSE t.user_message END
   LEFT JOIN vector AS v ON v.chunk_key = c.key
     AND v.model_key = (SELECT max(model_key) FROM vector WHERE chunk_key = c.key)
   LEFT JOIN embedding_model AS em ON em.key = v.model_key;

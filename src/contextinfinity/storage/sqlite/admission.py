@@ -1,0 +1,101 @@
+"""Which of the places that words or vectors found lie where the search looks.
+
+Whatever led to a place, here its turn is read and asked: whose it is, in which session, on which branch, how far back,
+when it was said, what its chunks are. A place that is not admitted here is never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import apsw
+import msgspec
+
+from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.ids import to_millis
+from contextinfinity.domain.search import Place, Scope
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.rules import end_place
+from contextinfinity.storage.sqlite.rows import Row, many, one, pack, unpack
+from contextinfinity.storage.sqlite.sessions import lineage_of
+
+SQL = sql_files.load(__package__, "keywords.sql")
+
+Number: TypeAlias = int
+"""A place: 2 * message.key, and 1 more for the tool side of the turn that the message asks."""
+
+
+class Admission:
+    """A scope, asked of one place after another."""
+
+    def __init__(self, connection: apsw.Connection, scope: Scope) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._session = None if scope.session_id is None else pack(scope.session_id)
+        self._stretches = self._lineage()
+        self._ours: dict[bytes, bool] = {}
+        self._since = None if scope.since is None else to_millis(scope.since)
+        self._until = None if scope.until is None else to_millis(scope.until)
+
+    def admitted(self, numbers: Sequence[Number]) -> dict[Number, Place]:
+        """Give those of the places that the scope admits."""
+        keys = msgspec.json.encode(sorted({number >> 1 for number in numbers})).decode()
+        asked = {row[0]: row for row in many(self._connection, SQL["select_asked"], (keys,))}
+        answered = {row[0]: row for row in many(self._connection, SQL["select_answered"], (keys,))}
+        found: dict[Number, Place] = {}
+        for number in numbers:
+            key = number >> 1
+            row = asked.get(key) or answered.get(key)
+            side: ChunkSide = "tool" if number & 1 else "user" if key in asked else "assistant"
+            if row is not None and self._admits(row, side):
+                found[number] = Place(unpack(row[1]), side)
+        return found
+
+    def _admits(self, row: Row, side: ChunkSide) -> bool:
+        """Ask what costs least first."""
+        key, turn_id, session_id, branch_id, turn_seq, created_at = row
+        scope = self._scope
+        return (
+            (self._session is None or session_id == self._session)
+            and (not scope.sides or side in scope.sides)
+            and self._is_seen(branch_id, turn_seq)
+            and self._is_ours(session_id)
+            and self._is_of_that_time(key, created_at)
+            and self._is_of_those_types(turn_id, side)
+        )
+
+    def _lineage(self) -> dict[bytes, tuple[int, int]] | None:
+        branch, before = self._scope.branch_id, end_place(self._scope.before)
+        if branch is None:
+            return None
+        line = lineage_of(self._connection, branch).backwards(before)
+        return {pack(owner): (first, last) for owner, first, last in line}
+
+    def _is_seen(self, branch_id: bytes, turn_seq: int) -> bool:
+        if self._stretches is None:
+            return True
+        first, last = self._stretches.get(branch_id, (1, 0))
+        return first <= turn_seq <= last
+
+    def _is_ours(self, session_id: bytes) -> bool:
+        owner = self._scope.owner
+        if owner is None:
+            return True
+        if session_id not in self._ours:
+            row = one(self._connection, SQL["select_owner"], (session_id,))
+            self._ours[session_id] = row == (owner.org_id, owner.user_id)
+        return self._ours[session_id]
+
+    def _is_of_that_time(self, key: int, created_at: int) -> bool:
+        if self._since is None and self._until is None:
+            return True
+        (elsewhere,) = many(self._connection, SQL["select_said_at"], (key,))[0]
+        said_at = created_at if elsewhere is None else elsewhere
+        return (self._since is None or said_at >= self._since) and (self._until is None or said_at < self._until)
+
+    def _is_of_those_types(self, turn_id: bytes, side: ChunkSide) -> bool:
+        types = self._scope.types
+        return not types or any(
+            name in types for (name,) in many(self._connection, SQL["select_types"], (turn_id, side))
+        )

@@ -1,0 +1,133 @@
+"""Words in SQLite: the rows a search looks them up in, written with what they are of.
+
+A row is 4 * message.key + its kind. Beside the words stand two tokens, of the session and of its owner, so that a
+search within one of them is an intersection. No word can be taken for a token: those begin with a sign that no word
+has. The same transaction counts what is there, so that nobody ever has to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+
+import apsw
+
+from contextinfinity.domain.session import Owner
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.sqlite.rows import must, one
+from contextinfinity.text.keywords import VERSION, terms
+
+SQL = sql_files.load(__package__, "keywords.sql")
+
+OWN, LENT, TOOL = 0, 1, 2
+"""Kinds of rows: a message's own words, those it borrows; with ``TOOL`` added, the same of its turn's tool side."""
+
+SAMPLED = 64
+"""Of so many messages one is counted to know how common words are: cheap to keep, and near enough."""
+
+_SAFE = {code: 0xE000 + code for code in range(128) if not chr(code).isalnum()}
+"""Signs that SQLite would split a word at, and what stands for them."""
+
+
+def token_of(term: str) -> str:
+    """Write a word so that SQLite takes it as one."""
+    return term if term.isalnum() else term.translate(_SAFE)
+
+
+def session_token(session_id: bytes) -> str:
+    """Give the token of a session."""
+    return f"\ue100{session_id.hex()}"
+
+
+def owner_token(owner: Owner) -> str:
+    """Give the token of an owner: of another length than a name, and whoever is found is asked again whose he is."""
+    digest = hashlib.blake2b(f"{len(owner.org_id)} {owner.org_id} {owner.user_id}".encode(), digest_size=8)
+    return f"\ue101{digest.hexdigest()}"
+
+
+def index_messages(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
+    """Write the words of new messages: (key, text)."""
+    if said:
+        _write(connection, session_id, said, new=True)
+
+
+def index_again(
+    connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, other: bool
+) -> None:
+    """Write the words of messages anew, whether there were any or not; ``other``: they are of another version."""
+    there = [(key, text) for key, text in said if _is_there(connection, 4 * key)]
+    index_missing(connection, session_id, said)
+    tokens = _tokens(connection, session_id)
+    connection.executemany(SQL["replace_words"], [(4 * key, _line(_words(text), tokens)) for key, text in there])
+    if other:
+        _count_samples(connection, there)
+
+
+def clear_samples(connection: apsw.Connection) -> None:
+    """Forget how common words are: it is counted anew."""
+    connection.execute(SQL["clear_sample"])
+
+
+def index_missing(connection: apsw.Connection, session_id: bytes, said: Iterable[tuple[int, str]]) -> None:
+    """Write the words of those messages that have none yet: they are older than the index."""
+    missing = [(key, text) for key, text in said if not _is_there(connection, 4 * key)]
+    if missing:
+        _write(connection, session_id, missing, new=False)
+
+
+def put_words(connection: apsw.Connection, session_id: bytes, row: int, text: str) -> None:
+    """Write what a message borrows, or what its turn said with tools, in the place of what was there."""
+    there = _is_there(connection, row)
+    if not text.strip():
+        if there:
+            connection.execute(SQL["delete_words"], (row,))
+        added = -int(there)
+    else:
+        line = _line(_words(text), _tokens(connection, session_id))
+        connection.execute(SQL["replace_words" if there else "insert_words"], (row, line))
+        added = 1 - int(there)
+    if added and not row & LENT:
+        _count(connection, session_id, [row // 4], said=0, messages=0, places=added)
+
+
+def _write(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, new: bool) -> None:
+    tokens = _tokens(connection, session_id)
+    connection.executemany(SQL["insert_words"], [(4 * key, _line(_words(text), tokens)) for key, text in said])
+    _count_samples(connection, said)
+    places = sum(1 for _, text in said if text.strip())
+    keys = [key for key, _ in said]
+    _count(connection, session_id, keys, said=len(said) if new else 0, messages=len(said), places=places)
+
+
+def _count(
+    connection: apsw.Connection, session_id: bytes, keys: Collection[int], *, said: int, messages: int, places: int
+) -> None:
+    values = {"said": said, "messages": messages, "places": places, "version": VERSION}
+    connection.execute(SQL["count_words"], values)
+    ends = {"first": min(keys), "last": max(keys)}
+    for token in _tokens(connection, session_id):
+        connection.execute(SQL["count_scope"], {**values, **ends, "token": token})
+
+
+def _tokens(connection: apsw.Connection, session_id: bytes) -> tuple[str, str]:
+    org_id, user_id = must(one(connection, SQL["select_owner"], (session_id,)), "session", session_id.hex())
+    return session_token(session_id), owner_token(Owner(org_id=org_id, user_id=user_id))
+
+
+def _count_samples(connection: apsw.Connection, said: Iterable[tuple[int, str]]) -> None:
+    """Count the words of those messages that are counted."""
+    words = [(word,) for key, text in said if key % SAMPLED == 0 for word in _words(text)]
+    connection.executemany(SQL["count_sample"], words)
+
+
+def _words(text: str) -> list[str]:
+    """Give the words of a text as they are written, each once."""
+    return [token_of(term) for term in dict.fromkeys(terms(text))]
+
+
+def _line(words: list[str], tokens: tuple[str, str]) -> str:
+    return " ".join((*tokens, *words))
+
+
+def _is_there(connection: apsw.Connection, row: int) -> bool:
+    return one(connection, SQL["select_row"], (row,)) is not None
