@@ -1,7 +1,7 @@
 """What one exchange of 1 KB brings into the ledger, and the verbs that carry it there.
 
 240 characters asked, 760 answered; a raw reply of about 1.5 KB; a plan of about 0.5 KB; two chunks, each
-with a vector of 256 16-bit floats. ``lean`` leaves out reply, plan and vectors.
+with a vector of 256 numbers, a byte each. ``lean`` leaves out reply, plan and vectors.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def content(rng: random.Random, *, lean: bool = False) -> Content:
 
 
 def _chunk(rng: random.Random, side: str, length: int, lean: bool) -> NewChunk:
-    vector = struct.pack(f"<{DIMENSIONS}e", *(rng.gauss(0, 0.0625) for _ in range(DIMENSIONS)))
+    vector = struct.pack("<f", 1 / 127) + rng.randbytes(DIMENSIONS)
     return NewChunk(
         side="user" if side == "user" else "assistant",
         start=0,

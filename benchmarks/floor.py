@@ -45,7 +45,9 @@ _STATE = """INSERT INTO state (id, session_id, branch_id, state_seq, parent_id, 
   token_count_est, created_at, schema_version) VALUES (?, ?, ?, ?, ?, ?, 0, ?, 0, ?, 1)"""
 _CHUNK = """INSERT INTO chunk (id, session_id, branch_id, turn_id, side, start, end, summary, chunk_type, token_est,
   content_hash, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-
+_NAMESPACE = "INSERT OR IGNORE INTO namespace (key, name, dim, state) VALUES (1, ?, 256, 'current')"
+_VECTOR = "INSERT INTO vector (key, namespace_key, chunk_key) VALUES (?, 1, ?)"
+_BODY = "INSERT INTO loose_vector (key, namespace_key, session_id, body) VALUES (?, 1, ?, ?)"
 _BRANCH = "UPDATE branch SET last_turn_seq = ?, head_state = ?, head_seq = ? WHERE id = ?"
 _RECORDED = """INSERT INTO turn (id, session_id, branch_id, turn_seq, state_before, state_after, phase, outcome,
   user_message, answer, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, 'Done', 'completed', ?, ?, ?, ?)"""
@@ -77,7 +79,8 @@ class Floor:
             self.connection.execute(f"DROP TRIGGER {name}")
         self._messages: int = self.connection.execute("SELECT coalesce(max(key), 0) FROM message").get
         self._chunks: int = self.connection.execute("SELECT coalesce(max(key), 0) FROM chunk").get
-        self.connection.execute("INSERT OR IGNORE INTO embedding_model (key, name, dim) VALUES (1, ?, 256)", (MODEL,))
+        self.connection.execute(_NAMESPACE, (MODEL,))
+        self._vectors: int = self.connection.execute("SELECT coalesce(max(key), 0) FROM vector").get
 
     def write(self, *transactions: Transaction) -> None:
         """Run transactions in one commit."""
@@ -185,8 +188,9 @@ class Floor:
         row: Statement = (_CHUNK, (*owner, *span, digest, _now()))
         if chunk.embedding is None:
             return (row,)
-        vector = (self._chunks, 1, place.session_id, chunk.embedding.values)
-        return row, ("INSERT INTO vector (chunk_key, model_key, session_id, body) VALUES (?, ?, ?, ?)", vector)
+        self._vectors += 1
+        vector = (self._vectors, place.session_id, chunk.embedding.values)
+        return row, (_VECTOR, (self._vectors, self._chunks)), (_BODY, vector)
 
 
 def connect(path: Path) -> apsw.Connection:

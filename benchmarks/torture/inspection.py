@@ -54,7 +54,7 @@ UNION ALL
 SELECT 'the commit of turn ' || turn_seq FROM state WHERE reason = 'turn' GROUP BY branch_id, turn_seq
   HAVING count(*) > 1
 UNION ALL SELECT 'the chunk at ' || start FROM chunk GROUP BY turn_id, side, start HAVING count(*) > 1
-UNION ALL SELECT 'a vector' FROM vector GROUP BY chunk_key, model_key HAVING count(*) > 1
+UNION ALL SELECT 'a vector' FROM vector GROUP BY chunk_key, namespace_key HAVING count(*) > 1
 """
 LEFT_OVER = """
 SELECT 'job ' || job_type || ' ' || state || ': ' || coalesce(last_error, '') FROM job

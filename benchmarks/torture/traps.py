@@ -141,7 +141,7 @@ def slices(texts: dict[str, str]) -> list[NewChunk]:
             summary=f"from {start}",
             chunk_type="Other",
             token_est=len(words) // 4,
-            embedding=Embedding(model="torture", dim=2, values=bytes(4)),
+            embedding=Embedding(model="torture", dim=2, values=bytes(6)),
         )
         for words, (side, start) in first.items()
     ]

@@ -381,7 +381,9 @@ class LedgerMachine(SpeakingMachine):
                 summary=f"{start}-{end}",
                 chunk_type=kind,
                 token_est=end,
-                embedding=None if model is None else Embedding(model=model, dim=1, values=bytes([start % 256, 0])),
+                embedding=None
+                if model is None
+                else Embedding(model=model, dim=1, values=bytes([0, 0, 128, 63, start % 256])),
             )
             for start, end in spans
         ]

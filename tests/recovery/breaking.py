@@ -45,7 +45,7 @@ async def healthy(folder: Path) -> None:
     branch = await new_branch(store, NewSession(title="A talk", system="Be brief."))
     await store.turns.record(branch.id, [exchange(f"old {number}", "yes") for number in range(5)])
     turn = await answer_turn(store, branch.id, "What is the code word?", "The code word is heron.")
-    vector = Embedding(model="tiny", dim=2, values=bytes(4))
+    vector = Embedding(model="tiny", dim=2, values=bytes(6))
     await store.chunks.index(turn.id, [slice_of("What is the code word?", "code word", embedding=vector)])
     head = await store.states.pin(branch.id, "The lake is deep.")
     fold = StateDraft(branch_id=branch.id, reason="fold", summary="They spoke of herons.", covers_turn_seq=3)
@@ -462,7 +462,7 @@ BREAKS = [
     ),
     Break("chunk_orphan", "A chunk has lost its message", sql(f"UPDATE chunk SET turn_id = {OTHER}")),
     Break("vector_orphan", "A vector has lost its chunk", sql("UPDATE vector SET chunk_key = 99")),
-    Break("vector_size", "A vector has the wrong size", sql("UPDATE vector SET body = x'00'")),
+    Break("vector_size", "A vector has the wrong size", sql("UPDATE loose_vector SET body = x'00'")),
     Break("deletion_left", "A deletion was begun", sql(f"INSERT INTO deletion VALUES ({OTHER}, 'asked for', 0)")),
     Break(
         "blob_use_orphan",

@@ -71,7 +71,7 @@ def _contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
         "head_seq, last_turn_seq FROM branch",
         "body FROM plan",
         "body FROM response",
-        "body FROM vector",
+        "body FROM loose_vector",
         "side, start, end, summary, content_hash FROM chunk",
     ):
         found[columns] = sorted(connection.execute(f"SELECT {columns}").fetchall(), key=repr)

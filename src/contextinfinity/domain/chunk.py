@@ -65,4 +65,3 @@ class Chunk(Struct, frozen=True, kw_only=True):
     token_est: int
     content_hash: str
     created_at: datetime
-    embedding: Embedding | None = None

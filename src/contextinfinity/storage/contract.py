@@ -230,8 +230,8 @@ class Chunks(Protocol):
         """TX-C: chunks, vectors and phase Indexed together; gives all chunks of the turn.
 
         The same words of one type are stored once a turn, wherever they stand (the span does not count) and however
-        often this runs; a vector of the same model replaces nothing. ``WrongPhase`` before the turn is committed;
-        ``InvalidInput`` for a span outside its message, or a vector of another size than its model's others.
+        often this runs; a vector of the same namespace replaces nothing. ``WrongPhase`` before the turn is committed;
+        ``InvalidInput`` for a span outside its message, or a vector of another size than its namespace's others.
         """
         ...
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from math import isfinite
 from typing import get_args
 
-from contextinfinity.domain.chunk import ChunkSide, Embedding
+from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import is_id, new_id, now
 from contextinfinity.domain.message import (
     AssistantItem,
@@ -33,6 +33,7 @@ from contextinfinity.domain.session import Branch, NewSession, SessionKind
 from contextinfinity.domain.sides import side_text
 from contextinfinity.domain.state import FoldCandidate, FoldCase, State, StateDraft, StateReason
 from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, Turn, TurnEnd
+from contextinfinity.domain.vectors import HEAD, dim_of
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
 
 LONGEST_NAME = 128
@@ -44,6 +45,7 @@ LAST_PLACE = 2**62
 DEEPEST_JSON = 100
 WIDEST_INT = 4096
 LARGEST_COUNT = 2**53
+LARGEST_VECTOR = 16_384
 LONGEST_WAIT = timedelta(minutes=1)
 _KINDS, _REASONS, _ROLES, _CASES = get_args(SessionKind), get_args(StateReason), get_args(Role), get_args(FoldCase)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -317,12 +319,20 @@ def check_span(start: int, end: int, text: str | None) -> None:
         raise InvalidInput(f"The span {start} to {end} does not lie within a message of {len(text)} characters.")
 
 
-def check_vector(embedding: Embedding, dim: int) -> None:
-    """Refuse a vector of another size than its model's others."""
-    if embedding.dim != dim or len(embedding.values) != 2 * dim:
+def check_namespace(name: str, dim: int, known: int | None) -> None:
+    """Refuse vectors that cannot be kept together: of no name, of no size, or of another size than is known."""
+    _check_name("A namespace's name", name, least=1)
+    if not 0 < dim <= LARGEST_VECTOR:
+        raise InvalidInput(f"A vector of {name} has {dim} numbers; it may have 1 to {LARGEST_VECTOR}.")
+    if known not in (None, dim):
+        raise InvalidInput(f"The vectors of {name} have {known} numbers, not {dim}.")
+
+
+def check_vector(name: str, dim: int, body: bytes) -> None:
+    """Refuse a vector of another size than its namespace's others."""
+    if dim_of(body) != dim:
         raise InvalidInput(
-            f"A vector of {embedding.model} has {dim} dimensions of 2 bytes each; "
-            f"this one has {embedding.dim} in {len(embedding.values)} bytes."
+            f"A vector of {name} has {dim} numbers in {HEAD + dim} bytes; this one has {len(body)} bytes."
         )
 
 

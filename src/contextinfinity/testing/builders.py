@@ -27,6 +27,7 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     Usage,
 )
+from contextinfinity.domain.vectors import packed
 from contextinfinity.storage.contract import Store
 
 WORKER: WorkerId = "worker"
@@ -96,6 +97,14 @@ def slice_of(
         token_est=len(words) // 4,
         embedding=embedding,
     )
+
+
+def embedding(namespace: str, *numbers: float) -> Embedding:
+    """Make a vector of these numbers."""
+    import numpy as np
+
+    row = np.array(numbers, np.float32)
+    return Embedding(model=namespace, dim=len(numbers), values=packed(row))
 
 
 async def new_branch(store: Store, new: NewSession | None = None) -> Branch:

@@ -18,8 +18,10 @@ from contextinfinity.storage.in_memory.sessions import InMemorySessions
 from contextinfinity.storage.in_memory.states import InMemoryStates
 from contextinfinity.storage.in_memory.tables import Tables
 from contextinfinity.storage.in_memory.turns import InMemoryTurns
+from contextinfinity.storage.in_memory.vectors import InMemoryVectors
 from contextinfinity.storage.in_memory.workers import InMemoryWorkers
 from contextinfinity.storage.index import Index
+from contextinfinity.storage.vectors import Vectors
 
 
 class InMemoryStore:
@@ -32,6 +34,7 @@ class InMemoryStore:
     states: States
     chunks: Chunks
     index: Index
+    vectors: Vectors
     contents: Contents
     jobs: Jobs
     workers: Workers
@@ -45,6 +48,7 @@ class InMemoryStore:
         self.states = InMemoryStates(self._tables)
         self.chunks = InMemoryChunks(self._tables)
         self.index = InMemoryIndex(self._tables)
+        self.vectors = InMemoryVectors(self._tables)
         self.contents = InMemoryContents(self._tables)
         self.jobs = InMemoryJobs(self._tables)
         self.workers = InMemoryWorkers(self._tables)

@@ -14,7 +14,8 @@ from contextinfinity.domain.ids import ChunkId, TurnId, now
 from contextinfinity.domain.search import Place
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.storage.in_memory.tables import Tables, check_text
-from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, check_vector, texts_of
+from contextinfinity.storage.in_memory.vectors import check_embeddings, opened
+from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, texts_of
 from contextinfinity.text.keywords import terms
 
 
@@ -53,7 +54,7 @@ def check_chunks(tables: Tables, cut: Sequence[tuple[Turn, Sequence[NewChunk]]])
         texts = texts_of(turn)
         for new in chunks:
             check_span(new.start, new.end, texts[new.side])
-    tables.vector_sizes = _sizes(tables, [new for _, chunks in cut for new in chunks])
+    check_embeddings(tables, [new.embedding for _, chunks in cut for new in chunks if new.embedding is not None])
 
 
 def add_chunks(tables: Tables, turn: Turn, chunks: Sequence[NewChunk]) -> None:
@@ -73,35 +74,27 @@ def add_chunks(tables: Tables, turn: Turn, chunks: Sequence[NewChunk]) -> None:
 
 def replace_chunks(tables: Tables, turn: Turn, chunks: Sequence[NewChunk]) -> None:
     """Make the chunks of a turn anew."""
-    for chunk_id in tables.chunks_of.pop(turn.id, {}).values():
-        gone = tables.chunks.pop(chunk_id)
-        if gone.embedding is not None:
-            tables.vectors.discard((chunk_id, gone.embedding.model))
+    there = set(tables.chunks_of.pop(turn.id, {}).values())
+    for chunk_id in there:
+        del tables.chunks[chunk_id]
     for side in get_args(ChunkSide):
         tables.lent.pop(Place(turn.id, side), None)
     add_chunks(tables, turn, chunks)
-
-
-def _sizes(tables: Tables, chunks: Sequence[NewChunk]) -> dict[str, int]:
-    """Tell the size of every model's vectors, those of new ones too; refuse a vector of another size."""
-    sizes = dict(tables.vector_sizes)
-    for vector in (new.embedding for new in chunks if new.embedding is not None):
-        size = sizes.setdefault(vector.model, vector.dim)
-        check_vector(vector, size)
-    return sizes
+    for chunk_id in there - set(tables.chunks_of.get(turn.id, {}).values()):
+        for space in tables.spaces.values():
+            space.vectors.pop(chunk_id, None)
 
 
 def _put(tables: Tables, turn: Turn, new: NewChunk, words: str) -> None:
-    """Store a chunk unless its words are there, and its vector unless its model has one."""
+    """Store a chunk unless its words are there, and its vector unless it has one in its namespace."""
     known = tables.chunks_of.setdefault(turn.id, {})
     content_hash = wire.text_hash(words).hex()
     chunk_id = known.setdefault((new.chunk_type, content_hash), id_of(turn.id, new.chunk_type, content_hash))
     if chunk_id not in tables.chunks:
         tables.chunks[chunk_id] = _chunk(turn, new, words, chunk_id)
     vector = new.embedding
-    if vector is not None and (chunk_id, vector.model) not in tables.vectors:
-        tables.vectors.add((chunk_id, vector.model))
-        tables.chunks[chunk_id] = replace(tables.chunks[chunk_id], embedding=vector)
+    if vector is not None:
+        opened(tables, vector.model, vector.dim).vectors.setdefault(chunk_id, vector.values)
 
 
 def _chunk(turn: Turn, new: NewChunk, words: str, chunk_id: ChunkId) -> Chunk:

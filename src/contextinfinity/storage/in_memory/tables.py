@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
+from typing import TYPE_CHECKING
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.arrival import Origin
@@ -25,6 +26,9 @@ from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
 from contextinfinity.domain.work import Job, JobType, Worker
 from contextinfinity.errors import LedgerClosed, NotFound
 from contextinfinity.text.keywords import terms
+
+if TYPE_CHECKING:
+    from contextinfinity.storage.in_memory.vectors import Space
 
 
 class Tables:
@@ -52,8 +56,7 @@ class Tables:
         self.own: dict[Place, frozenset[str]] = {}
         self.lent: dict[Place, frozenset[str]] = {}
         self.uncut: set[TurnId] = set()
-        self.vectors: set[tuple[ChunkId, str]] = set()
-        self.vector_sizes: dict[str, int] = {}
+        self.spaces: dict[str, Space] = {}
         self.texts: dict[str, tuple[str, datetime]] = {}
         self.blobs: dict[str, tuple[bytes, str, datetime]] = {}
         self.blobs_shown: set[str] = set()

@@ -8,15 +8,16 @@ from typing import NamedTuple, get_args
 import apsw
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.chunk import Chunk, ChunkSide, Embedding, NewChunk
+from contextinfinity.domain.chunk import Chunk, ChunkSide, NewChunk
 from contextinfinity.domain.chunk import chunk_id as id_of
 from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_millis
 from contextinfinity.domain.sides import side_text
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, check_vector, texts_of
+from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, texts_of
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.keywords import LENT, TOOL, index_again, index_missing, put_words
+from contextinfinity.storage.sqlite.placing import Placed, drop_vectors, put_embeddings
 from contextinfinity.storage.sqlite.rows import Row, many, one, pack, to_message, unpack
 from contextinfinity.storage.sqlite.turns import existing_turn
 
@@ -35,16 +36,16 @@ class SqliteChunks:
 
     async def get(self, chunk_id: ChunkId) -> Chunk | None:
         """Read one."""
-
-        def read(connection: apsw.Connection) -> Chunk | None:
-            rows = many(connection, SQL["select_chunk"], (pack(chunk_id),))
-            return next(iter(_to_chunks(connection, rows)), None)
-
-        return await self._database.read(read)
+        return await self._database.read(lambda connection: chunk_of(connection, pack(chunk_id)))
 
     async def of_turn(self, turn_id: TurnId) -> tuple[Chunk, ...]:
         """Read a turn's chunks in the order of their place."""
         return await self._database.read(lambda connection: chunks_of_turn(connection, turn_id))
+
+
+def chunk_of(connection: apsw.Connection, chunk_id: bytes) -> Chunk | None:
+    """Read one by its packed id."""
+    return next(iter(_to_chunks(connection, many(connection, SQL["select_chunk"], (chunk_id,)))), None)
 
 
 def chunks_of_turn(connection: apsw.Connection, turn_id: TurnId) -> tuple[Chunk, ...]:
@@ -71,7 +72,7 @@ def add_chunks(connection: apsw.Connection, turn: Turn, chunks: Sequence[NewChun
 def replace_chunks(connection: apsw.Connection, turn: Turn, chunks: Sequence[NewChunk], *, other: bool) -> None:
     """Make all of it anew; a chunk that was there keeps its key. ``other``: the words are of another version."""
     of = _messages(connection, turn)
-    _add(connection, turn, of, chunks, _removed(connection, turn.id))
+    _add(connection, turn, of, chunks, _removed(connection, turn, of, chunks))
     index_again(connection, of.session_id, of.said, other=other)
     _lend(connection, of, chunks, set(get_args(ChunkSide)))
 
@@ -99,24 +100,28 @@ def _messages(connection: apsw.Connection, turn: Turn) -> _Messages:
 def _add(
     connection: apsw.Connection, turn: Turn, of: _Messages, chunks: Sequence[NewChunk], keys: dict[bytes, int]
 ) -> None:
-    """Add chunks, each under the key it had, and count them; the turn is cut."""
+    """Add chunks, each under the key it had, and their vectors; count them; the turn is cut."""
     place = {"turn_id": pack(turn.id), "session_id": of.session_id, "branch_id": pack(turn.branch_id)}
-    added = -len(keys)
+    before, placed = connection.total_changes(), list[Placed]()
     for chunk in chunks:
         text = of.texts[chunk.side]
         check_span(chunk.start, chunk.end, text)
-        added += _insert(connection, chunk, (text or "")[chunk.start : chunk.end], place, keys)
-    if added:
+        key = _insert(connection, chunk, (text or "")[chunk.start : chunk.end], place, keys)
+        if chunk.embedding is not None:
+            placed.append((key, chunk.embedding))
+    if added := connection.total_changes() - before - len(keys):
         connection.execute(SQL["count_chunks"], (added,))
+    put_embeddings(connection, of.session_id, placed)
     connection.execute(SQL["delete_uncut"], (of.question,))
 
 
-def _removed(connection: apsw.Connection, turn_id: TurnId) -> dict[bytes, int]:
-    """Remove the chunks of a turn; give the keys they had."""
-    keys: dict[bytes, int] = dict(many(connection, SQL["select_chunk_keys"], (pack(turn_id),)))
-    for key in keys.values():
-        connection.execute(SQL["delete_vectors"], (key,))
-    connection.execute(SQL["delete_chunks"], (pack(turn_id),))
+def _removed(connection: apsw.Connection, turn: Turn, of: _Messages, chunks: Sequence[NewChunk]) -> dict[bytes, int]:
+    """Remove the chunks of a turn, and the vectors of those that do not come back; give the keys they had."""
+    keys: dict[bytes, int] = dict(many(connection, SQL["select_chunk_keys"], (pack(turn.id),)))
+    back = {_id(turn, chunk, (of.texts[chunk.side] or "")[chunk.start : chunk.end]) for chunk in chunks}
+    drop_vectors(connection, (key for chunk_id, key in keys.items() if chunk_id not in back))
+    connection.execute("PRAGMA defer_foreign_keys = ON")  # the others' vectors wait for them, to the end of all this
+    connection.execute(SQL["delete_chunks"], (pack(turn.id),))
     return keys
 
 
@@ -130,15 +135,19 @@ def _lend(connection: apsw.Connection, of: _Messages, chunks: Sequence[NewChunk]
         put_words(connection, of.session_id, rows[side] + LENT, borrowed)
 
 
+def _id(turn: Turn, chunk: NewChunk, words: str) -> bytes:
+    return pack(id_of(turn.id, chunk.chunk_type, wire.text_hash(words).hex()))
+
+
 def _insert(
     connection: apsw.Connection, chunk: NewChunk, words: str, place: dict[str, bytes], keys: dict[bytes, int]
 ) -> int:
-    """Add a chunk unless it is there, and its vector; tell how many chunks that makes."""
+    """Add a chunk unless it is there; give its key."""
     digest = wire.text_hash(words)
-    chunk_key = pack(id_of(unpack(place["turn_id"]), chunk.chunk_type, digest.hex()))
+    chunk_id = pack(id_of(unpack(place["turn_id"]), chunk.chunk_type, digest.hex()))
     values = {
-        "key": keys.get(chunk_key),
-        "id": chunk_key,
+        "key": keys.get(chunk_id),
+        "id": chunk_id,
         "side": chunk.side,
         "start": chunk.start,
         "end": chunk.end,
@@ -149,27 +158,8 @@ def _insert(
         "now": to_millis(now()),
         **place,
     }
-    before = connection.total_changes()
     connection.execute(SQL["insert_chunk"], values)
-    added = connection.total_changes() - before
-    if chunk.embedding is not None:
-        _place(connection, chunk_key, place["session_id"], chunk.embedding)
-    return added
-
-
-def _place(connection: apsw.Connection, chunk_key: bytes, session_id: bytes, embedding: Embedding) -> None:
-    """Keep the vector of a chunk, unless its model has one."""
-    (key,) = one(connection, SQL["select_chunk_key"], (chunk_key,))  # type: ignore[misc]
-    model = _model(connection, embedding)
-    connection.execute(SQL["insert_vector"], (key, model, session_id, embedding.values))
-
-
-def _model(connection: apsw.Connection, embedding: Embedding) -> int:
-    """Give the number of the vector's model; all vectors of a model have one size."""
-    connection.execute(SQL["insert_embedding_model"], {"name": embedding.model, "dim": embedding.dim})
-    key, dim = one(connection, SQL["select_embedding_model"], (embedding.model,))  # type: ignore[misc]
-    check_vector(embedding, dim)
-    return int(key)
+    return int(one(connection, SQL["select_chunk_key"], (chunk_id,))[0])  # type: ignore[index]
 
 
 def _to_chunks(connection: apsw.Connection, rows: Sequence[Row]) -> tuple[Chunk, ...]:
@@ -197,5 +187,4 @@ def _to_chunk(row: Row, text: str) -> Chunk:
         token_est=row[9],
         content_hash=row[10].hex(),
         created_at=from_millis(row[11]),
-        embedding=None if row[15] is None else Embedding(model=row[15], dim=row[16], values=row[17]),
     )

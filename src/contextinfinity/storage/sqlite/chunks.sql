@@ -1,4 +1,4 @@
--- Chunks and their vectors.
+-- Chunks.
 
 -- name: select_turn_keys
 -- The messages of a turn, and its session.
@@ -20,10 +20,6 @@ SELECT key FROM chunk WHERE id = ?
 -- The chunks of a turn, by where they are kept.
 SELECT id, key FROM chunk WHERE turn_id = ?
 
--- name: delete_vectors
--- The vectors of a chunk that is made anew.
-DELETE FROM vector WHERE chunk_key = ?
-
 -- name: delete_chunks
 -- The chunks of a turn that is cut anew.
 DELETE FROM chunk WHERE turn_id = ?
@@ -36,19 +32,6 @@ UPDATE word_state SET chunks = chunks + ?
 -- A turn is cut.
 DELETE FROM uncut WHERE question = ?
 
--- name: insert_embedding_model
--- A model vectors come from.
-INSERT INTO embedding_model (name, dim) VALUES (:name, :dim) ON CONFLICT (name) DO NOTHING
-
--- name: select_embedding_model
--- The number and size of a model's vectors.
-SELECT key, dim FROM embedding_model WHERE name = ?
-
--- name: insert_vector
--- TX-C: one vector a chunk and model.
-INSERT INTO vector (chunk_key, model_key, session_id, body) VALUES (?, ?, ?, ?)
-ON CONFLICT (chunk_key, model_key) DO NOTHING
-
 -- name: mark_indexed
 -- TX-C: the turn can be found.
 UPDATE turn SET phase = 'Indexed', degraded = 0, updated_at = :now WHERE id = :id AND phase = 'StateCommitted'
@@ -56,21 +39,15 @@ UPDATE turn SET phase = 'Indexed', degraded = 0, updated_at = :now WHERE id = :i
 -- name: select_chunks
 -- The chunks of a turn in the order of their place.
 SELECT c.id, c.session_id, c.branch_id, c.turn_id, c.side, c.start, c.end, c.summary, c.chunk_type, c.token_est,
-  c.content_hash, c.created_at, m.role, m.text, m.blocks, em.name, em.dim, v.body
+  c.content_hash, c.created_at, m.role, m.text, m.blocks
 FROM chunk AS c JOIN turn AS t ON t.id = c.turn_id
   JOIN message AS m ON m.key = CASE c.side WHEN 'assistant' THEN t.answer ELSE t.user_message END
-  LEFT JOIN vector AS v ON v.chunk_key = c.key
-    AND v.model_key = (SELECT max(model_key) FROM vector WHERE chunk_key = c.key)
-  LEFT JOIN embedding_model AS em ON em.key = v.model_key
 WHERE c.turn_id = ? ORDER BY CASE c.side WHEN 'user' THEN 0 WHEN 'tool' THEN 1 ELSE 2 END, c.start, c.id
 
 -- name: select_chunk
 -- One chunk by its id.
 SELECT c.id, c.session_id, c.branch_id, c.turn_id, c.side, c.start, c.end, c.summary, c.chunk_type, c.token_est,
-  c.content_hash, c.created_at, m.role, m.text, m.blocks, em.name, em.dim, v.body
+  c.content_hash, c.created_at, m.role, m.text, m.blocks
 FROM chunk AS c JOIN turn AS t ON t.id = c.turn_id
   JOIN message AS m ON m.key = CASE c.side WHEN 'assistant' THEN t.answer ELSE t.user_message END
-  LEFT JOIN vector AS v ON v.chunk_key = c.key
-    AND v.model_key = (SELECT max(model_key) FROM vector WHERE chunk_key = c.key)
-  LEFT JOIN embedding_model AS em ON em.key = v.model_key
 WHERE c.id = ?

@@ -227,9 +227,13 @@ SELECT 'vector of chunk number ' || v.chunk_key FROM vector AS v
 WHERE NOT EXISTS (SELECT 1 FROM chunk AS c WHERE c.key = v.chunk_key)
 
 -- name: vector_size
--- Vectors that are longer or shorter than their model's dimensions, of 2 bytes each.
-SELECT 'vector of chunk number ' || v.chunk_key || ': ' || length(v.body) || ' bytes for ' || m.dim || ' dimensions'
-FROM vector AS v JOIN embedding_model AS m ON m.key = v.model_key WHERE length(v.body) <> 2 * m.dim
+-- Vectors, or packs of them, that are longer or shorter than their namespace says: 4 bytes and one a number.
+SELECT 'vector number ' || l.key || ': ' || length(l.body) || ' bytes for ' || n.dim || ' numbers'
+FROM loose_vector AS l JOIN namespace AS n ON n.key = l.namespace_key WHERE length(l.body) <> n.dim + 4
+UNION ALL
+SELECT 'pack number ' || p.key || ': ' || length(p.bodies) || ' bytes' FROM vector_pack AS p
+  JOIN namespace AS n ON n.key = p.namespace_key
+WHERE length(p.bodies) <> (n.dim + 4) * CASE WHEN json_valid(p.keys) THEN json_array_length(p.keys) ELSE 0 END
 
 -- name: blob_use_orphan
 -- Notes that a message shows a blob, without the message.

@@ -18,7 +18,9 @@ from contextinfinity.storage.sqlite.jobs import SqliteJobs
 from contextinfinity.storage.sqlite.sessions import SqliteBranches, SqliteSessions
 from contextinfinity.storage.sqlite.states import SqliteStates
 from contextinfinity.storage.sqlite.turns import SqliteTurns
+from contextinfinity.storage.sqlite.vectors import SqliteVectors
 from contextinfinity.storage.sqlite.workers import SqliteWorkers
+from contextinfinity.storage.vectors import Vectors
 from contextinfinity.storage.worker_locks import WorkerLocks
 
 
@@ -36,6 +38,7 @@ class SqliteStore:
     states: States
     chunks: Chunks
     index: Index
+    vectors: Vectors
     contents: Contents
     jobs: Jobs
     workers: Workers
@@ -49,6 +52,7 @@ class SqliteStore:
         self.states = SqliteStates(self.database)
         self.chunks = SqliteChunks(self.database)
         self.index = SqliteIndex(self.database)
+        self.vectors = SqliteVectors(self.database, path.parent / "vectors")
         self.contents = SqliteContents(self.database)
         self.jobs = SqliteJobs(self.database)
         self._locks = WorkerLocks(path.parent / "workers")

@@ -34,6 +34,7 @@ from contextinfinity.testing.stores.rollbacks import RollbackSuite
 from contextinfinity.testing.stores.sessions import SessionSuite
 from contextinfinity.testing.stores.states import StateSuite
 from contextinfinity.testing.stores.turns import TurnSuite
+from contextinfinity.testing.stores.vectors import VectorSuite
 from contextinfinity.testing.stores.work import WorkSuite
 
 
@@ -52,6 +53,7 @@ class StoreSuite(
     PinSuite,
     ChunkSuite,
     IndexSuite,
+    VectorSuite,
     WorkSuite,
     LaneSuite,
     ContentSuite,
@@ -83,5 +85,6 @@ __all__ = [
     "StateSuite",
     "StoreSuite",
     "TurnSuite",
+    "VectorSuite",
     "WorkSuite",
 ]

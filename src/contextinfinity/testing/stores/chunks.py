@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import Phase, TurnEnd
@@ -19,6 +17,7 @@ from contextinfinity.testing.builders import (
     WORKER,
     commit_turn,
     current,
+    embedding,
     exchange,
     failed_turn,
     final_turn,
@@ -30,11 +29,6 @@ from contextinfinity.testing.builders import (
 
 QUESTION = "Où est le café? 🙂 Where is the café?"
 ANSWER = "Around the corner. Where is the café? Ask Rex."
-
-
-def vector(model: str, *values: float) -> Embedding:
-    """Make an embedding."""
-    return Embedding(model=model, dim=len(values), values=struct.pack(f"<{len(values)}e", *values))
 
 
 async def committed(store: Store) -> str:
@@ -55,7 +49,7 @@ class ChunkSuite:
         turn_id = await committed(store)
         turn = await store.turns.get(turn_id)
         assert turn is not None
-        new = slice_of(QUESTION, "café? 🙂 Where", chunk_type="UserContext", embedding=vector("small", 0.5, -1.0))
+        new = slice_of(QUESTION, "café? 🙂 Where", chunk_type="UserContext", embedding=embedding("small", 0.5, -1.0))
         (chunk,) = await store.chunks.index(turn_id, [new])
         assert await store.chunks.get(chunk.id) == chunk
         assert await store.chunks.of_turn(turn_id) == (chunk,)
@@ -63,8 +57,9 @@ class ChunkSuite:
         assert chunk.rendered_text == "café? 🙂 Where" == QUESTION[chunk.start : chunk.end]
         assert chunk.content_hash == hashlib.sha256("café? 🙂 Where".encode()).hexdigest()
         assert (chunk.session_id, chunk.branch_id, chunk.source_turn) == (turn.session_id, turn.branch_id, turn_id)
-        given = (chunk.side, chunk.start, chunk.end, chunk.summary, chunk.chunk_type, chunk.token_est, chunk.embedding)
-        assert given == (new.side, new.start, new.end, new.summary, new.chunk_type, new.token_est, new.embedding)
+        given = (chunk.side, chunk.start, chunk.end, chunk.summary, chunk.chunk_type, chunk.token_est)
+        assert await store.vectors.bodies("small", [chunk.id]) == (embedding("small", 0.5, -1.0).values,)
+        assert given == (new.side, new.start, new.end, new.summary, new.chunk_type, new.token_est)
 
     @pytest.mark.req("TURN-5")
     async def test_chunks_and_phase_become_durable_together(self, store: Store) -> None:
@@ -88,7 +83,7 @@ class ChunkSuite:
     async def test_one_bad_span_keeps_all_of_them_out(self, store: Store) -> None:
         turn_id = await committed(store)
         before = await store.turns.get(turn_id)
-        good = slice_of(QUESTION, "café", embedding=vector("small", 1.0))
+        good = slice_of(QUESTION, "café", embedding=embedding("small", 1.0))
         with pytest.raises(InvalidInput):
             await store.chunks.index(turn_id, [good, replace(good, start=5, end=5)])
         assert await store.chunks.of_turn(turn_id) == ()
@@ -167,11 +162,11 @@ class ChunkSuite:
     async def test_indexing_twice_inserts_nothing_twice(self, store: Store) -> None:
         turn_id = await committed(store)
         news = [
-            slice_of(QUESTION, "café", embedding=vector("small", 1.0)),
-            slice_of(ANSWER, "Ask Rex", side="assistant", embedding=vector("small", 0.5)),
+            slice_of(QUESTION, "café", embedding=embedding("small", 1.0)),
+            slice_of(ANSWER, "Ask Rex", side="assistant", embedding=embedding("small", 0.5)),
         ]
         first = await store.chunks.index(turn_id, news)
-        changed = [replace(new, summary="another", token_est=99, embedding=vector("small", 9.0)) for new in news]
+        changed = [replace(new, summary="another", token_est=99, embedding=embedding("small", 9.0)) for new in news]
         assert await store.chunks.index(turn_id, news) == first
         assert await store.chunks.index(turn_id, changed) == first
         assert await store.chunks.of_turn(turn_id) == first
@@ -195,28 +190,22 @@ class ChunkSuite:
         assert len({chunk.id for chunk in (*chunks, elsewhere)}) == 3
 
     @pytest.mark.req("RETRIEVE-2")
-    async def test_a_chunk_has_one_vector_a_model(self, store: Store) -> None:
+    async def test_a_chunk_has_one_vector_a_namespace(self, store: Store) -> None:
         turn_id = await committed(store)
         new = slice_of(QUESTION, "café")
         (bare,) = await store.chunks.index(turn_id, [new])
-        assert bare.embedding is None
-        seen = []
-        for embedding in (
-            vector("small", 1.0),
-            vector("small", 2.0),
-            vector("large", 3.0, 4.0),
-            vector("large", 5.0, 6.0),
-        ):
-            (chunk,) = await store.chunks.index(turn_id, [replace(new, embedding=embedding)])
-            seen.append(chunk.embedding)
-        assert chunk == replace(bare, embedding=vector("large", 3.0, 4.0))
-        assert seen == [vector("small", 1.0)] * 2 + [vector("large", 3.0, 4.0)] * 2
+        assert await store.vectors.bodies("small", [bare.id]) == (None,)
+        first = {"small": embedding("small", 1.0), "large": embedding("large", 3.0, 4.0)}
+        for later in (*first.values(), embedding("small", -1.0), embedding("large", 5.0, 6.0)):
+            assert await store.chunks.index(turn_id, [replace(new, embedding=later)]) == (bare,)
+        for namespace, kept in first.items():
+            assert await store.vectors.bodies(namespace, [bare.id]) == (kept.values,)
 
-    async def test_vectors_of_a_model_have_one_size(self, store: Store) -> None:
+    async def test_vectors_of_a_namespace_have_one_size(self, store: Store) -> None:
         turn_id = await committed(store)
-        await store.chunks.index(turn_id, [slice_of(QUESTION, "café", embedding=vector("small", 1.0, 2.0))])
-        torn = replace(vector("small", 1.0, 2.0), values=b"\x00\x00\x00")
-        for bad in (vector("small", 1.0), torn, replace(vector("new", 1.0), dim=2)):
+        await store.chunks.index(turn_id, [slice_of(QUESTION, "café", embedding=embedding("small", 1.0, 2.0))])
+        torn = replace(embedding("small", 1.0, 2.0), values=b"\x00\x00\x00")
+        for bad in (embedding("small", 1.0), torn, replace(embedding("new", 1.0), dim=2)):
             with pytest.raises(InvalidInput):
                 await store.chunks.index(turn_id, [slice_of(QUESTION, "Where", embedding=bad)])
         assert len(await store.chunks.of_turn(turn_id)) == 1

@@ -57,12 +57,6 @@ CREATE TABLE deletion (                 -- sessions that may be deleted from, wh
   created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE embedding_model (
-  key INTEGER PRIMARY KEY,
-  name TEXT NOT NULL UNIQUE,
-  dim INTEGER NOT NULL CHECK (dim > 0)
-) STRICT;
-
 CREATE TABLE fold_candidate (           -- a fold that could be committed, one a branch; with a rowid: bodies are long
   branch_id BLOB PRIMARY KEY REFERENCES branch (id),
   session_id BLOB NOT NULL,
@@ -104,6 +98,14 @@ CREATE TABLE 'keyword_docsize'(id INTEGER PRIMARY KEY, sz BLOB, origin INTEGER);
 
 CREATE TABLE 'keyword_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
 
+CREATE TABLE loose_vector (             -- the newest of a session: a 32-bit scale, then a signed byte a number
+  key INTEGER PRIMARY KEY REFERENCES vector (key),
+  namespace_key INTEGER NOT NULL,
+  session_id BLOB NOT NULL,
+  body BLOB NOT NULL
+) STRICT;
+CREATE INDEX loose_vector_by_session ON loose_vector (namespace_key, session_id);
+
 CREATE TABLE message (                  -- what was said, once: plain text as it is, anything richer as blocks
   key INTEGER PRIMARY KEY,
   session_id BLOB NOT NULL,
@@ -113,6 +115,17 @@ CREATE TABLE message (                  -- what was said, once: plain text as it
   content_hash BLOB NOT NULL,
   CHECK ((text IS NULL) <> (blocks IS NULL))
 ) STRICT;
+
+CREATE TABLE namespace (                -- the vectors of one embedder
+  key INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE,
+  dim INTEGER NOT NULL CHECK (dim > 0),
+  state TEXT NOT NULL CHECK (state IN ('current', 'filling', 'old')),
+  placed INTEGER NOT NULL DEFAULT 0,    -- how many vectors it has
+  filled INTEGER NOT NULL DEFAULT 0,    -- chunk.key up to which no chunk is without one
+  generation TEXT                       -- the file that a search in all of it begins with; NULL: none
+) STRICT;
+CREATE UNIQUE INDEX one_current_namespace ON namespace (state) WHERE state = 'current';
 
 CREATE TABLE origin (                   -- a message may hold several records: results of tools stand together
   message_key INTEGER NOT NULL REFERENCES message (key),
@@ -179,6 +192,8 @@ CREATE INDEX session_by_owner ON session (org_id, user_id, updated_at, id);
 CREATE INDEX session_by_system ON session (system) WHERE system IS NOT NULL;
 CREATE INDEX session_by_user ON session (user_id);
 CREATE UNIQUE INDEX session_by_uuid ON session (uuid);
+
+CREATE TABLE sqlite_sequence(name,seq);
 
 CREATE TABLE state (
   id BLOB PRIMARY KEY,
@@ -278,14 +293,23 @@ CREATE TABLE uncut (                    -- turns that have ended and are to be c
   question INTEGER PRIMARY KEY
 ) STRICT;
 
-CREATE TABLE vector (                   -- 16-bit floats; with a rowid, because the bodies are too long for an index
-  chunk_key INTEGER NOT NULL REFERENCES chunk (key),
-  model_key INTEGER NOT NULL REFERENCES embedding_model (key),
-  session_id BLOB NOT NULL,
-  body BLOB NOT NULL
+CREATE TABLE vector (                   -- that a chunk has one; a key is never given twice, so a copy of it can be old
+  key INTEGER PRIMARY KEY AUTOINCREMENT,
+  namespace_key INTEGER NOT NULL,
+  chunk_key INTEGER NOT NULL REFERENCES chunk (key)
 ) STRICT;
-CREATE INDEX vector_by_model ON vector (model_key);
-CREATE UNIQUE INDEX vector_once ON vector (chunk_key, model_key);
+CREATE UNIQUE INDEX vector_once ON vector (chunk_key, namespace_key);
+
+CREATE TABLE vector_pack (              -- 256 of a session, by their keys; 0 where one was removed
+  key INTEGER PRIMARY KEY,
+  namespace_key INTEGER NOT NULL,
+  session_id BLOB NOT NULL,
+  last INTEGER NOT NULL,                -- the highest of the keys: packs of a session do not overlap
+  keys TEXT NOT NULL,
+  bodies BLOB NOT NULL
+) STRICT;
+CREATE INDEX vector_pack_by_last ON vector_pack (namespace_key, last);
+CREATE UNIQUE INDEX vector_pack_by_session ON vector_pack (namespace_key, session_id, last);
 
 CREATE TABLE word_sample (              -- how common words are: counted in one message of many
   word TEXT PRIMARY KEY,

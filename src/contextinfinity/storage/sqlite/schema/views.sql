@@ -15,15 +15,20 @@ SELECT c.uuid AS id, s.uuid AS session_id, br.uuid AS branch_id, t.uuid AS sourc
     SELECT json_extract(b.value, '$.text') AS piece FROM json_each(m.blocks, '$.is.blocks') AS b
     WHERE json_extract(b.value, '$.type') = 'text' ORDER BY b.key)), ''),
     c.start + 1, c.end - c.start) END AS rendered_text, c.summary,
-  coalesce(em.name, '') AS embedding_model, coalesce(em.dim, 0) AS embedding_dim, coalesce(v.body, x'') AS embedding,
+  CASE WHEN v.key IS NULL THEN '' ELSE n.name END AS embedding_model,
+  CASE WHEN v.key IS NULL THEN 0 ELSE n.dim END AS embedding_dim,
+  coalesce((SELECT l.body FROM loose_vector AS l WHERE l.key = v.key),
+    (SELECT (SELECT substr(p.bodies, 1 + b.key * (n.dim + 4), n.dim + 4) FROM json_each(p.keys) AS b
+      WHERE b.value = v.key) FROM vector_pack AS p
+    WHERE p.namespace_key = n.key AND p.session_id = c.session_id AND p.last >= v.key ORDER BY p.last LIMIT 1),
+    x'') AS embedding,
   c.chunk_type, c.token_est, c.content_hash,
   strftime('%Y-%m-%dT%H:%M:%fZ', c.created_at / 1000.0, 'unixepoch') AS created_at, c.side, c.start, c.end
 FROM session AS s JOIN branch AS br ON br.session_id = s.id JOIN turn AS t ON t.branch_id = br.id
   JOIN chunk AS c ON c.turn_id = t.id
   JOIN message AS m ON m.key = CASE c.side WHEN 'assistant' THEN t.answer ELSE t.user_message END
-  LEFT JOIN vector AS v ON v.chunk_key = c.key
-    AND v.model_key = (SELECT max(model_key) FROM vector WHERE chunk_key = c.key)
-  LEFT JOIN embedding_model AS em ON em.key = v.model_key;
+  LEFT JOIN namespace AS n ON n.state = 'current'
+  LEFT JOIN vector AS v ON v.chunk_key = c.key AND v.namespace_key = n.key;
 
 CREATE VIEW conversation_turns AS
 SELECT t.uuid AS id, s.uuid AS session_id, s.user_id, t.turn_seq AS turn_number,

@@ -1,0 +1,196 @@
+"""Vectors in memory: the rows of a session, an owner or everybody, kept as bytes and read on from where they end.
+
+A matrix only grows: it is told of new vectors by their higher keys. What was removed since is still in it; whoever
+ranks its rows asks the ledger for each before showing it. All of this needs numpy and is loaded with the first search.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.vectors import HEAD
+from contextinfinity.storage.sqlite.placing import SQL
+
+Keys: TypeAlias = NDArray[np.int64]
+Bodies: TypeAlias = NDArray[np.int8]
+Floats: TypeAlias = NDArray[np.float32]
+
+MEMORY = 192 << 20
+"""Bytes that the matrices of a process may take together; those not asked for lately go first."""
+
+_AT_ONCE = 4096  # rows that are made floats at a time: they stay in the processor's cache
+
+
+class Whose(NamedTuple):
+    """Which vectors: of a session, of an owner, or with neither of everybody; only those with a higher key."""
+
+    space: int
+    dim: int
+    session_id: bytes | None = None
+    owner: Owner | None = None
+    above: int = 0
+
+
+class Rows(NamedTuple):
+    """Vectors with their keys; ``shrink`` is what brings each to length 1."""
+
+    keys: Keys
+    bodies: Bodies
+    shrink: Floats
+
+    def first(self, size: int) -> Rows:
+        """Give as many from the front."""
+        return Rows(self.keys[:size], self.bodies[:size], self.shrink[:size])
+
+    def near(self, query: Bodies) -> Floats:
+        """Give the cosine of each with a vector."""
+        wanted = query.astype(np.float32)
+        found = np.empty(len(self.keys), np.float32)
+        for start in range(0, len(found), _AT_ONCE):
+            end = start + _AT_ONCE
+            np.dot(self.bodies[start:end].astype(np.float32), wanted, out=found[start:end])
+        found *= self.shrink
+        found *= lengths(query[None])[0]
+        return found
+
+
+def lengths(bodies: Bodies) -> Floats:
+    """Give what brings rows to length 1; 0 for a row of zeros, which is near to nothing."""
+    squares = np.empty(len(bodies), np.float32)
+    for start in range(0, len(bodies), _AT_ONCE):
+        part = bodies[start : start + _AT_ONCE].astype(np.float32)
+        np.einsum("ij,ij->i", part, part, out=squares[start : start + _AT_ONCE])
+    return np.where(squares > 0, 1 / np.sqrt(np.maximum(squares, 1)), 0).astype(np.float32)
+
+
+def best(scores: Floats, most: int) -> NDArray[np.intp]:
+    """Give the places of the highest, the highest first."""
+    if most < len(scores):
+        top = np.argpartition(scores, len(scores) - most)[len(scores) - most :]
+        return top[np.argsort(-scores[top], kind="stable")]
+    return np.argsort(-scores, kind="stable")
+
+
+class _Matrix:
+    """Rows that grow in place: who holds an earlier, shorter view of them goes on reading it."""
+
+    def __init__(self, dim: int, above: int) -> None:
+        self.lock = threading.Lock()
+        self.last = above
+        self.rows = Rows(np.empty(0, np.int64), np.empty((0, dim), np.int8), np.empty(0, np.float32))
+        self._room = self.rows
+
+    def extend(self, keys: Keys, bodies: Bodies) -> Rows:
+        """Add rows that are new."""
+        size, end = len(self.rows.keys), len(self.rows.keys) + len(keys)
+        if end > len(self._room.keys):
+            self._room = self._larger(end if size == 0 else max(end, size + size // 4))
+        room = self._room
+        room.keys[size:end], room.bodies[size:end], room.shrink[size:end] = keys, bodies, lengths(bodies)
+        self.rows = room.first(end)
+        self.last = max(self.last, int(keys.max()))
+        return self.rows
+
+    def _larger(self, size: int) -> Rows:
+        keys, bodies, shrink = self.rows
+        room = Rows(np.empty(size, np.int64), np.empty((size, bodies.shape[1]), np.int8), np.empty(size, np.float32))
+        room.keys[: len(keys)], room.bodies[: len(keys)], room.shrink[: len(keys)] = keys, bodies, shrink
+        return room
+
+    def size(self) -> int:
+        return sum(room.nbytes for room in self._room)
+
+
+class Matrices:
+    """The matrices of a process. Any number of threads may ask at once."""
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        self._memory = memory
+        self._kept: OrderedDict[Whose, _Matrix] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def rows(self, connection: apsw.Connection, whose: Whose) -> Rows:
+        """Give all rows as the ledger has them at this moment, and perhaps a few that are gone or newer."""
+        with self._lock:
+            matrix = self._kept.setdefault(whose, _Matrix(whose.dim, whose.above))
+            self._kept.move_to_end(whose)
+        with matrix.lock:
+            keys, bodies = newer(connection, whose, matrix.last)
+            rows = matrix.extend(keys, bodies) if len(keys) else matrix.rows
+        if len(keys):
+            self._make_room()
+        return rows
+
+    def forget(self, whose: Whose) -> None:
+        """Let go of one; it is read anew when it is asked for again."""
+        with self._lock:
+            self._kept.pop(whose, None)
+
+    def _make_room(self) -> None:
+        with self._lock:
+            total = sum(matrix.size() for matrix in self._kept.values())
+            while total > self._memory and self._kept:
+                total -= self._kept.popitem(last=False)[1].size()
+
+
+def newer(connection: apsw.Connection, whose: Whose, after: int) -> tuple[Keys, Bodies]:
+    """Read vectors with a higher key."""
+    packs, loose = _statements(whose, after)
+    values: dict[str, int | bytes | str | None] = {
+        "namespace": whose.space,
+        "session": whose.session_id,
+        "after": after,
+        "org_id": None if whose.owner is None else whose.owner.org_id,
+        "user_id": None if whose.owner is None else whose.owner.user_id,
+    }
+    numbers: list[int] = []
+    parts: list[bytes] = []
+    for keys, bodies in connection.execute(SQL[packs], values):
+        numbers += json.loads(keys)
+        parts.append(bodies)
+    for key, body in connection.execute(SQL[loose], values):
+        numbers.append(key)
+        parts.append(body)
+    return together(numbers, parts, whose.dim, after)
+
+
+def together(numbers: list[int], parts: Iterable[bytes], dim: int, after: int) -> tuple[Keys, Bodies]:
+    """Put packs and single vectors under each other, without those that were known and those that were removed."""
+    keys = np.array(numbers, np.int64)
+    bodies = np.frombuffer(b"".join(parts), np.int8).reshape(len(keys), HEAD + dim)[:, HEAD:]
+    wanted = keys > after
+    return (keys, bodies) if wanted.all() else (keys[wanted], bodies[wanted])
+
+
+def _statements(whose: Whose, after: int) -> tuple[str, str]:
+    if whose.session_id is not None:
+        return "select_packs_of_session", "select_loose_of_session"
+    if whose.owner is None:
+        return "select_packs", "select_loose"
+    if after == 0:
+        return "select_packs_of_owner", "select_loose_of_owner"
+    return "select_newer_packs_of_owner", "select_newer_loose_of_owner"
+
+
+Source: TypeAlias = Callable[[int], tuple[Keys, Floats]]
+"""Gives the keys and cosines of the nearest, as many as asked for, the nearest first."""
+
+
+def scanned(rows: Rows, query: Bodies) -> Source:
+    """Look at every row."""
+    scores = rows.near(query)
+
+    def nearest(most: int) -> tuple[Keys, Floats]:
+        places = best(scores, most)
+        return rows.keys[places], scores[places]
+
+    return nearest

@@ -1,0 +1,107 @@
+"""Going down a list of near vectors until enough of them may be shown.
+
+What was ranked is only numbers. Each is looked up before it is shown: it may be gone, of a branch that must not be
+seen, or not what was asked for. Lists are gone down in ever larger steps, to an end: a search never becomes a scan of
+the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import apsw
+
+from contextinfinity.domain.ids import to_millis
+from contextinfinity.domain.search import NearHit, Place, Scope
+from contextinfinity.domain.session import Lineage, Owner
+from contextinfinity.storage.rules import end_place
+from contextinfinity.storage.sqlite.matrices import Source
+from contextinfinity.storage.sqlite.placing import SQL
+from contextinfinity.storage.sqlite.rows import many, one, pack, unpack
+from contextinfinity.storage.sqlite.sessions import SQL as SESSION_SQL
+from contextinfinity.storage.sqlite.sessions import lineage_of
+
+FARTHEST = 16_384
+"""Vectors of one list that are looked up; what a filter leaves of them is the result."""
+
+_FIRST = 32  # the least to be looked up at once
+
+Admits: TypeAlias = Callable[[Any], bool]
+"""Tells of a row of ``select_found*`` whether it may be shown."""
+
+
+class Asked:
+    """A scope, made ready for this ledger: whose vectors can be in it, and which of them may be shown."""
+
+    def __init__(self, connection: apsw.Connection, scope: Scope) -> None:
+        self.scope = scope
+        self.session_id: bytes | None = None if scope.session_id is None else pack(scope.session_id)
+        self.is_empty = False
+        self._stretches: dict[bytes, tuple[int, int]] = {}
+        if scope.branch_id is not None:
+            self._follow(connection, lineage_of(connection, scope.branch_id), scope.branch_id)
+        if self.session_id is not None:
+            row = one(connection, SESSION_SQL["select_session"], (self.session_id,))
+            owner = None if row is None else Owner(org_id=row[1], user_id=row[2])
+            self.is_empty = self.is_empty or owner is None or scope.owner not in (None, owner)
+
+    def _follow(self, connection: apsw.Connection, lineage: Lineage, branch_id: str) -> None:
+        row = one(connection, SESSION_SQL["select_branch"], (pack(branch_id),))
+        if row is None or self.session_id not in (None, row[1]):
+            self.is_empty = True
+            return
+        self.session_id = row[1]
+        for branch, first, last in lineage.backwards(end_place(self.scope.before)):
+            self._stretches[pack(branch)] = (first, last)
+        self.is_empty = not self._stretches
+
+    @property
+    def admits_all(self) -> bool:
+        """Whether everything of its session, its owner or everybody may be shown."""
+        scope = self.scope
+        return not (scope.branch_id or scope.sides or scope.types or scope.since or scope.until)
+
+    def statement(self) -> str:
+        """Name what looks up all that is needed to tell."""
+        scope = self.scope
+        return SQL["select_found_where_and_when" if scope.branch_id or scope.since or scope.until else "select_found"]
+
+    def admits(self, row: Any) -> bool:
+        """Tell of a row whether it may be shown."""
+        scope = self.scope
+        _, _, _, side, chunk_type, org_id, user_id, branch, turn_seq, said_at = row
+        if scope.owner is not None and (org_id, user_id) != (scope.owner.org_id, scope.owner.user_id):
+            return False
+        if (scope.sides and side not in scope.sides) or (scope.types and chunk_type not in scope.types):
+            return False
+        if scope.branch_id is not None:
+            first, last = self._stretches.get(branch, (0, -1))
+            if not first <= turn_seq <= last:
+                return False
+        if scope.since is not None and said_at < to_millis(scope.since):
+            return False
+        return scope.until is None or said_at < to_millis(scope.until)
+
+
+def walk(connection: apsw.Connection, asked: Asked, source: Source, most: int) -> tuple[list[NearHit], int]:
+    """Go down a list until enough may be shown; tell how many of those that were looked up are gone."""
+    statement, hits, gone = asked.statement(), list[NearHit](), 0
+    seen: set[int] = set()
+    step = max(_FIRST, most if asked.admits_all else 2 * most)
+    while len(hits) < most and len(seen) < FARTHEST:
+        keys, scores = source(step)
+        fresh = {int(key): float(score) for key, score in zip(keys, scores, strict=True) if int(key) not in seen}
+        if not fresh:
+            break
+        seen |= fresh.keys()
+        rows = many(connection, statement, {"keys": json.dumps(list(fresh))})
+        gone += len(fresh) - len(rows)
+        hits += [_hit(row, fresh[row[0]]) for row in rows if asked.admits(row)]
+        step = min(4 * step, FARTHEST)
+    return hits[:most], gone
+
+
+def _hit(row: Any, similarity: float) -> NearHit:
+    return NearHit(place=Place(turn_id=unpack(row[2]), side=row[3]), chunk_id=unpack(row[1]), similarity=similarity)

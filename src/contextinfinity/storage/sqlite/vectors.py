@@ -1,0 +1,132 @@
+"""Vectors in SQLite: the noun. How they are written is in ``placing``, how they are searched in ``searching``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from contextinfinity.domain.chunk import Chunk
+from contextinfinity.domain.ids import ChunkId
+from contextinfinity.domain.search import Namespace, NearHit, Scope
+from contextinfinity.domain.vectors import HEAD
+from contextinfinity.storage.rules import check_vector, row_limit
+from contextinfinity.storage.sqlite.chunks import chunk_of
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.placing import (
+    SQL,
+    Space,
+    drop_old,
+    find_space,
+    must_space,
+    open_space,
+    put_vectors,
+    spaces,
+    switch_to,
+)
+from contextinfinity.storage.sqlite.rows import many, one, pack
+
+if TYPE_CHECKING:
+    from contextinfinity.storage.sqlite.searching import Search
+
+
+class SqliteVectors:
+    """``Vectors`` on a SQLite file. Files that make a search quicker lie in ``folder`` and can go at any time."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self._database = database
+        self._folder = folder
+        self._search: Search | None = None
+
+    async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[NearHit, ...]:
+        """Find the chunks whose vectors are nearest."""
+
+        def find(connection: apsw.Connection) -> tuple[NearHit, ...]:
+            space = find_space(connection, namespace)
+            if space is None:
+                return ()
+            check_vector(namespace, space.dim, vector)
+            return self.search().near(connection, vector, space, scope, row_limit(most))
+
+        return await self._database.read(find)
+
+    def search(self) -> Search:
+        """Give what searches, loaded when it is first needed."""
+        if self._search is None:
+            from contextinfinity.storage.sqlite.searching import Search
+
+            self._search = Search()
+        return self._search
+
+    async def bodies(self, namespace: str, chunk_ids: Sequence[ChunkId]) -> tuple[bytes | None, ...]:
+        """Read the vectors of chunks."""
+
+        def read(connection: apsw.Connection) -> tuple[bytes | None, ...]:
+            space = find_space(connection, namespace)
+            if space is None:
+                return (None,) * len(chunk_ids)
+            packs: dict[int, bytes] = {}
+            return tuple(_body(connection, space, chunk_id, packs) for chunk_id in chunk_ids)
+
+        return await self._database.read(read)
+
+    async def namespaces(self) -> tuple[Namespace, ...]:
+        """Tell which there are, the current one first."""
+        return await self._database.read(lambda connection: tuple(space.shown() for space in spaces(connection)))
+
+    async def open(self, name: str, dim: int) -> Namespace:
+        """Make sure there is one of that name."""
+        return await self._database.write(lambda connection: open_space(connection, name, dim).shown())
+
+    async def unplaced(self, namespace: str, *, limit: int = 256) -> tuple[Chunk, ...]:
+        """Read chunks that have no vector there, the oldest first."""
+
+        def read(connection: apsw.Connection) -> tuple[Chunk, ...]:
+            space = must_space(connection, namespace)
+            values = {"namespace": space.key, "filled": space.filled, "limit": row_limit(limit)}
+            found = (chunk_of(connection, chunk_id) for (chunk_id,) in many(connection, SQL["select_unplaced"], values))
+            return tuple(chunk for chunk in found if chunk is not None)
+
+        return await self._database.read(read)
+
+    async def place(self, namespace: str, vectors: Sequence[tuple[ChunkId, bytes]]) -> None:
+        """Add vectors; a chunk that has one there keeps it, one that is gone is passed over."""
+        await self._database.write(lambda connection: _place(connection, namespace, vectors), bulk=True)
+
+    async def switch(self, namespace: str) -> bool:
+        """Make it the current one, unless chunks are unplaced there."""
+        return await self._database.write(lambda connection: switch_to(connection, namespace))
+
+    async def drop_old(self, *, limit: int = 1000) -> int:
+        """Remove vectors of old namespaces, some at a time."""
+        return await self._database.write(lambda connection: drop_old(connection, row_limit(limit)))
+
+
+def _place(connection: apsw.Connection, namespace: str, vectors: Sequence[tuple[ChunkId, bytes]]) -> None:
+    space = must_space(connection, namespace)
+    by_session: dict[bytes, list[tuple[int, bytes]]] = {}
+    for chunk_id, body in vectors:
+        check_vector(namespace, space.dim, body)
+        row = one(connection, SQL["select_chunk_place"], (pack(chunk_id),))
+        if row is not None:
+            by_session.setdefault(row[1], []).append((row[0], body))
+    for session_id, bodies in by_session.items():
+        put_vectors(connection, session_id, namespace, bodies)
+
+
+def _body(connection: apsw.Connection, space: Space, chunk_id: ChunkId, packs: dict[int, bytes]) -> bytes | None:
+    """Read one vector; a pack that is read for it is kept for the others."""
+    row = one(connection, SQL["select_vector"], {"namespace": space.key, "chunk_id": pack(chunk_id)})
+    if row is None or row[2] is not None:
+        return None if row is None else bytes(row[2])
+    if row[0] not in packs:
+        found = one(connection, SQL["select_pack_of"], (space.key, row[1], row[0]))
+        packs.update({} if found is None else _unpack(found[1], found[2], HEAD + space.dim))
+    return packs.get(row[0])
+
+
+def _unpack(keys: str, bodies: bytes, size: int) -> dict[int, bytes]:
+    return {key: bodies[slot * size : (slot + 1) * size] for slot, key in enumerate(json.loads(keys))}
