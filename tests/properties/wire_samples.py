@@ -101,7 +101,7 @@ outcomes = {
 OWNER = Owner(user_id="ann", org_id="acme")
 USAGE = Usage(input_tokens=1200, output_tokens=340, cached_tokens=1000, cost=0.0125)
 PROBLEM = Problem(code="interrupted", message="The connection was lost.", hint="Try again.")
-EMBEDDING = Embedding(model="static", dim=2, values=b"\x00\x00\x00<\x7f\xc0")
+EMBEDDING = Embedding(model="static", dim=2, values=b"\x00\x00\x80?\x00\x00\x00\xbf")
 BUDGET = Budget(
     model_limit=128_000,
     base_tokens=900,

@@ -52,3 +52,10 @@ class Vectors(Protocol):
     async def drop_old(self, *, limit: int = 1000) -> int:
         """Remove vectors of old namespaces, some at a time; tell how many."""
         ...
+
+    async def build(self) -> bool:
+        """Make what a search in very many vectors is quicker by, where it is due; tell whether anything was made.
+
+        It may take minutes, beside everything else; a search never waits for it and never needs it.
+        """
+        ...

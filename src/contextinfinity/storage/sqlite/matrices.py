@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 import apsw
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.vectors import HEAD
-from contextinfinity.storage.sqlite.placing import SQL
+from contextinfinity.storage.sqlite.placing import PACK, SQL
 
 Keys: TypeAlias = NDArray[np.int64]
 Bodies: TypeAlias = NDArray[np.int8]
@@ -27,6 +28,7 @@ Floats: TypeAlias = NDArray[np.float32]
 MEMORY = 192 << 20
 """Bytes that the matrices of a process may take together; those not asked for lately go first."""
 
+_READ = 16_384  # rows that are read at a time
 _AT_ONCE = 4096  # rows that are made floats at a time: they stay in the processor's cache
 
 
@@ -89,7 +91,7 @@ class _Matrix:
         self.rows = Rows(np.empty(0, np.int64), np.empty((0, dim), np.int8), np.empty(0, np.float32))
         self._room = self.rows
 
-    def extend(self, keys: Keys, bodies: Bodies) -> Rows:
+    def extend(self, keys: Keys, bodies: Bodies) -> None:
         """Add rows that are new."""
         size, end = len(self.rows.keys), len(self.rows.keys) + len(keys)
         if end > len(self._room.keys):
@@ -97,8 +99,7 @@ class _Matrix:
         room = self._room
         room.keys[size:end], room.bodies[size:end], room.shrink[size:end] = keys, bodies, lengths(bodies)
         self.rows = room.first(end)
-        self.last = max(self.last, int(keys.max()))
-        return self.rows
+        self.last = max(self.last, int(keys.max(initial=0)))
 
     def _larger(self, size: int) -> Rows:
         keys, bodies, shrink = self.rows
@@ -114,7 +115,7 @@ class Matrices:
     """The matrices of a process. Any number of threads may ask at once."""
 
     def __init__(self, memory: int = MEMORY) -> None:
-        self._memory = memory
+        self.memory = memory
         self._kept: OrderedDict[Whose, _Matrix] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -124,9 +125,15 @@ class Matrices:
             matrix = self._kept.setdefault(whose, _Matrix(whose.dim, whose.above))
             self._kept.move_to_end(whose)
         with matrix.lock:
-            keys, bodies = newer(connection, whose, matrix.last)
-            rows = matrix.extend(keys, bodies) if len(keys) else matrix.rows
-        if len(keys):
+            before = matrix.rows
+            try:
+                for keys, bodies in newer(connection, whose, matrix.last):
+                    matrix.extend(keys, bodies)
+            except BaseException:
+                self.forget(whose)  # what it lacks need not be what is newest
+                raise
+            rows = matrix.rows
+        if rows is not before:
             self._make_room()
         return rows
 
@@ -138,13 +145,12 @@ class Matrices:
     def _make_room(self) -> None:
         with self._lock:
             total = sum(matrix.size() for matrix in self._kept.values())
-            while total > self._memory and self._kept:
+            while total > self.memory and self._kept:
                 total -= self._kept.popitem(last=False)[1].size()
 
 
-def newer(connection: apsw.Connection, whose: Whose, after: int) -> tuple[Keys, Bodies]:
-    """Read vectors with a higher key."""
-    packs, loose = _statements(whose, after)
+def newer(connection: apsw.Connection, whose: Whose, after: int) -> Iterator[tuple[Keys, Bodies]]:
+    """Read vectors with a higher key, many at a time."""
     values: dict[str, int | bytes | str | None] = {
         "namespace": whose.space,
         "session": whose.session_id,
@@ -152,15 +158,13 @@ def newer(connection: apsw.Connection, whose: Whose, after: int) -> tuple[Keys, 
         "org_id": None if whose.owner is None else whose.owner.org_id,
         "user_id": None if whose.owner is None else whose.owner.user_id,
     }
-    numbers: list[int] = []
-    parts: list[bytes] = []
-    for keys, bodies in connection.execute(SQL[packs], values):
-        numbers += json.loads(keys)
-        parts.append(bodies)
-    for key, body in connection.execute(SQL[loose], values):
-        numbers.append(key)
-        parts.append(body)
-    return together(numbers, parts, whose.dim, after)
+    packs, loose = _statements(whose, after)
+    rows = connection.execute(SQL[packs], values)
+    while some := list(islice(rows, _READ // PACK)):
+        yield together([key for keys, _ in some for key in json.loads(keys)], (b for _, b in some), whose.dim, after)
+    rows = connection.execute(SQL[loose], values)
+    while some := list(islice(rows, _READ)):
+        yield together([key for key, _ in some], (body for _, body in some), whose.dim, after)
 
 
 def together(numbers: list[int], parts: Iterable[bytes], dim: int, after: int) -> tuple[Keys, Bodies]:
@@ -187,10 +191,33 @@ Source: TypeAlias = Callable[[int], tuple[Keys, Floats]]
 
 def scanned(rows: Rows, query: Bodies) -> Source:
     """Look at every row."""
-    scores = rows.near(query)
+    return _listed(rows.keys, rows.near(query))
 
+
+def _listed(keys: Keys, scores: Floats) -> Source:
     def nearest(most: int) -> tuple[Keys, Floats]:
         places = best(scores, most)
-        return rows.keys[places], scores[places]
+        return keys[places], scores[places]
 
     return nearest
+
+
+def merged(first: Source, second: Source) -> Source:
+    """Make one list of two."""
+
+    def nearest(most: int) -> tuple[Keys, Floats]:
+        pairs = (first(most), second(most))
+        keys, scores = np.concatenate([keys for keys, _ in pairs]), np.concatenate([scores for _, scores in pairs])
+        places = best(scores, most)
+        return keys[places], scores[places]
+
+    return nearest
+
+
+def streamed(connection: apsw.Connection, whose: Whose, query: Bodies) -> Source:
+    """Look at every row, and keep none of them: there are too many."""
+    keys, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+    for some, bodies in newer(connection, whose, whose.above):
+        keys.append(some)
+        scores.append(Rows(some, bodies, lengths(bodies)).near(query))
+    return _listed(np.concatenate(keys), np.concatenate(scores))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,11 +35,15 @@ if TYPE_CHECKING:
 
 
 class SqliteVectors:
-    """``Vectors`` on a SQLite file. Files that make a search quicker lie in ``folder`` and can go at any time."""
+    """``Vectors`` on a SQLite file. Files that make a search quicker lie in ``folder`` and can go at any time.
 
-    def __init__(self, database: Database, folder: Path) -> None:
+    ``least``: how many vectors of a namespace are searched without such a file.
+    """
+
+    def __init__(self, database: Database, folder: Path, *, least: int = 50_000) -> None:
         self._database = database
         self._folder = folder
+        self._least = least
         self._search: Search | None = None
 
     async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[NearHit, ...]:
@@ -49,16 +54,16 @@ class SqliteVectors:
             if space is None:
                 return ()
             check_vector(namespace, space.dim, vector)
-            return self.search().near(connection, vector, space, scope, row_limit(most))
+            return self._searching().near(connection, vector, space, scope, row_limit(most))
 
         return await self._database.read(find)
 
-    def search(self) -> Search:
+    def _searching(self) -> Search:
         """Give what searches, loaded when it is first needed."""
         if self._search is None:
             from contextinfinity.storage.sqlite.searching import Search
 
-            self._search = Search()
+            self._search = Search(self._database, self._folder, self._least)
         return self._search
 
     async def bodies(self, namespace: str, chunk_ids: Sequence[ChunkId]) -> tuple[bytes | None, ...]:
@@ -103,6 +108,10 @@ class SqliteVectors:
     async def drop_old(self, *, limit: int = 1000) -> int:
         """Remove vectors of old namespaces, some at a time."""
         return await self._database.write(lambda connection: drop_old(connection, row_limit(limit)))
+
+    async def build(self) -> bool:
+        """Make a file for namespaces with very many vectors, where it is due."""
+        return await asyncio.to_thread(lambda: self._searching().generations.build())
 
 
 def _place(connection: apsw.Connection, namespace: str, vectors: Sequence[tuple[ChunkId, bytes]]) -> None:

@@ -175,6 +175,24 @@ SELECT count(*) FROM (SELECT 1 FROM session AS s CROSS JOIN loose_vector AS l
     ON l.namespace_key = :namespace AND l.session_id = s.id
   WHERE s.org_id = :org_id AND s.user_id = :user_id LIMIT :limit)
 
+-- name: select_newest
+-- The highest key of all; whatever comes gets a higher one.
+SELECT coalesce(max(key), 0) FROM vector
+
+-- name: count_newer
+-- How many of a namespace have a higher key.
+SELECT count(*) FROM vector WHERE key > :after AND namespace_key = :namespace
+
+-- name: select_loose_block
+-- Some loose ones between two keys, each like a pack of one.
+SELECT key, '[' || key || ']', body FROM loose_vector WHERE key > :after AND key <= :last AND +namespace_key = :namespace
+ORDER BY key LIMIT :limit
+
+-- name: select_pack_block
+-- Some packs past one of them; those that are made while this goes on hold nothing that was not loose before.
+SELECT key, keys, bodies FROM vector_pack WHERE key > :after AND +namespace_key = :namespace
+ORDER BY key LIMIT :limit
+
 -- name: select_found
 -- Whose vectors these are, in their order; those that are gone are left out.
 SELECT j.value, c.id, c.turn_id, c.side, c.chunk_type, s.org_id, s.user_id, NULL, NULL, NULL

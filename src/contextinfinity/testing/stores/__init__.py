@@ -34,7 +34,7 @@ from contextinfinity.testing.stores.rollbacks import RollbackSuite
 from contextinfinity.testing.stores.sessions import SessionSuite
 from contextinfinity.testing.stores.states import StateSuite
 from contextinfinity.testing.stores.turns import TurnSuite
-from contextinfinity.testing.stores.vectors import VectorSuite
+from contextinfinity.testing.stores.vectors import NamespaceSuite, VectorSuite
 from contextinfinity.testing.stores.work import WorkSuite
 
 
@@ -54,6 +54,7 @@ class StoreSuite(
     ChunkSuite,
     IndexSuite,
     VectorSuite,
+    NamespaceSuite,
     WorkSuite,
     LaneSuite,
     ContentSuite,
@@ -76,6 +77,7 @@ __all__ = [
     "IndexSuite",
     "LaneSuite",
     "LogSuite",
+    "NamespaceSuite",
     "PhaseSuite",
     "PinSuite",
     "RecordSuite",

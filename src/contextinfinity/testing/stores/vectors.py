@@ -61,8 +61,6 @@ async def states(store: Store) -> list[tuple[str, str, int]]:
 class VectorSuite:
     """Where chunks stand in the space of an embedder."""
 
-    # --- near ---
-
     async def test_the_nearest_come_first_with_their_cosine_and_place(self, store: Store) -> None:
         branch = await new_branch(store)
         chunks = [await put(store, branch.id, at(angle)) for angle in (90, 10, 180, 40)]
@@ -206,7 +204,9 @@ class VectorSuite:
         far = await put(store, branch.id, at(90), chunk_type="Code")
         assert await near(store, scope=Scope(types=("Code",)), most=3) == [far.id]
 
-    # --- namespaces ---
+
+class NamespaceSuite:
+    """Vectors of several embedders, beside each other."""
 
     @pytest.mark.req("RETRIEVE-3")
     async def test_the_first_namespace_is_current_and_another_is_filled(self, store: Store) -> None:
