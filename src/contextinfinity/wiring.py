@@ -158,14 +158,14 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
 
 
 def _retrieval(settings: Settings) -> Retrieval:
-    from contextinfinity.embedders.choice import Embedders
+    from contextinfinity.embedders.choice import Embedders, Make
     from contextinfinity.embedders.minilm.embedder import NAME as MINILM_VECTORS
     from contextinfinity.embedders.static import NAME as STATIC_VECTORS
     from contextinfinity.embedders.static import built_in
     from contextinfinity.engine.parts import Retrieval
 
     said = settings.retrieval
-    others = {STATIC_VECTORS: built_in, MINILM_VECTORS: partial(_minilm, settings)}
+    others: dict[str, Make] = {STATIC_VECTORS: built_in, MINILM_VECTORS: partial(_minilm, settings)}
     return Retrieval(
         embedders=Embedders(partial(embedder_of, settings), others),
         top_k=said.top_k,

@@ -95,7 +95,6 @@ class Namespace(Struct, frozen=True, kw_only=True):
 class IndexState(Struct, frozen=True, kw_only=True):
     """How far the index goes: it agrees with the ledger when nothing is missing and the version is ours."""
 
-    turns: int
     messages: int
     indexed: int
     """Messages that are found by their words."""

@@ -135,4 +135,3 @@ async def look(parts: Parts, wish: Wish) -> Looked:
         spared("keywords", missing, lambda: parts.store.index.find_words(asked, wish.scope, most=CANDIDATES)),
         spared("vectors", missing, lambda: _near(parts, wish)),
     )
-    ...

@@ -21,9 +21,11 @@ from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.parts import Parts
 from contextinfinity.prompt.redact import hidden
 from contextinfinity.retrieval.chunks import Cut, Speakers, chunks_of
+from contextinfinity.storage.rules import ENDED
 from contextinfinity.text.keywords import VERSION
 
 log = logging.getLogger(__name__)
+
 
 PAGE = 64
 """How many turns, or chunks, are brought in step at a time."""
@@ -129,12 +131,15 @@ def _new(cut: Cut, embedding: Embedding | None) -> NewChunk:
 
 async def _again(parts: Parts, told: HowFar) -> int:
     """Make words, chunks and vectors of every turn again, oldest first."""
-    index, done, after = parts.store.index, 0, 0
-    embedder, total = await placing(parts), (await index.state()).turns
+    index, done, messages, after = parts.store.index, 0, 0, None
+    embedder, total = await placing(parts), (await index.state()).messages
     while page := await index.turns(after=after, limit=PAGE):
-        await index.replace(await cut_turns(parts, [turn for _, turn in page], embedder))
-        after, done = page[-1][0], done + len(page)
-        told(done, total)
+        ended = {turn.id for turn in page if turn.phase in ENDED}
+        cut = dict(await cut_turns(parts, [turn for turn in page if turn.id in ended], embedder))
+        await index.replace([(turn.id, cut.get(turn.id, ())) for turn in page])
+        after, done = page[-1].id, done + len(page)
+        messages += sum(1 if turn.answer is None else 2 for turn in page)
+        told(messages, max(messages, total))
     return done
 
 
