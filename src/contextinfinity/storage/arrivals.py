@@ -8,6 +8,7 @@ assistant is a turn by itself.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
@@ -30,7 +31,8 @@ class Arrivals(Protocol):
         """Append those that the session does not have yet: turns that are Done, nobody's, in the order given.
 
         One state counts past them all. If the first one answers, and the branch's newest turn arrived without an
-        answer and nothing came after it, it is that turn's answer. ``OutOfOrder`` while turns of the branch are not
+        answer, from a place before it, and nothing came after it, it is that turn's answer. Two that are new with one
+        between them that was there before do not become one turn. ``OutOfOrder`` while turns of the branch are not
         settled, unless there is nothing to add.
         """
         ...
@@ -56,11 +58,14 @@ class Pair(NamedTuple):
         return self.answer is None and self.said[0].message.role != "assistant"
 
 
-def pairs_of(arrivals: Sequence[Arrival]) -> list[Pair]:
-    """Put messages together to turns."""
+def pairs_of(arrivals: Sequence[Arrival], there: Collection[int] = ()) -> list[Pair]:
+    """Put messages together to turns, except across places that were there before."""
     pairs: list[Pair] = []
+    known = sorted(there)
     for each in arrivals:
         last = pairs[-1] if pairs else None
+        if last is not None and bisect(known, last.said[-1].place) != bisect(known, each.place):
+            last = None
         if last is not None and last.is_open and each.message.role == "assistant":
             pairs[-1] = Pair(last.said, each)
         elif last is not None and last.answer is None and _brings_results(each) and _brings_results(last.said[-1]):

@@ -26,9 +26,9 @@ class InMemoryArrivals:
         check_text(arrivals)
         with self._tables.transaction() as tables:
             session_id = tables.branch(branch_id).session_id
-            fresh, clashing = _sift(tables.origins_of_session.get(session_id, []), arrivals)
+            fresh, there, clashing = _sift(tables.origins_of_session.get(session_id, []), arrivals)
             if fresh:
-                _add(tables, settled(tables, branch_id), fresh)
+                _add(tables, settled(tables, branch_id), fresh, there)
             skipped = len(arrivals) - len(fresh) - len(clashing)
             return Arrived(added=len(fresh), skipped=skipped, clashing=tuple(clashing))
 
@@ -45,38 +45,40 @@ class InMemoryArrivals:
             return tuple(origins[: row_limit(limit)])
 
 
-def _sift(there: Sequence[Origin], arrivals: Sequence[Arrival]) -> tuple[list[Arrival], list[int]]:
-    """Give what is new, and the places of what has an id that other words have."""
-    by_id = {origin.external_id: origin.content_hash for origin in there if origin.external_id is not None}
-    by_place = {(origin.place, origin.content_hash) for origin in there}
+def _sift(origins: Sequence[Origin], arrivals: Sequence[Arrival]) -> tuple[list[Arrival], list[int], list[int]]:
+    """Give what is new, the places of what was there before, and of what has an id that other words have."""
+    before: dict[object, str] = {(each.place, each.content_hash): each.content_hash for each in origins}
+    before |= {each.external_id: each.content_hash for each in origins if each.external_id is not None}
+    new: dict[object, str] = {}
     fresh: list[Arrival] = []
+    there: list[int] = []
     clashing: list[int] = []
     for each in arrivals:
         digest = hash_of(each).hex()
-        if each.external_id is None:
-            known = digest if (each.place, digest) in by_place else None
-            by_place.add((each.place, digest))
-        else:
-            known = by_id.get(each.external_id)
-            by_id.setdefault(each.external_id, digest)
+        key = each.external_id or (each.place, digest)
+        known = before.get(key) or new.get(key)
         if known is None:
+            new[key] = digest
             fresh.append(each)
         elif known != digest:
             clashing.append(each.place)
-    return fresh, clashing
+        elif key in before:
+            there.append(each.place)
+    return fresh, there, clashing
 
 
-def _add(tables: Tables, branch: Branch, fresh: Sequence[Arrival]) -> None:
-    """Answer the newest turn, if it came from elsewhere and waits for it; append the rest."""
+def _add(tables: Tables, branch: Branch, fresh: Sequence[Arrival], there: Sequence[int]) -> None:
+    """Answer the newest turn, if it came from elsewhere, stood before it, and waits for it; append the rest."""
     check_blobs(tables, *(each.message for each in fresh))  # before anything is written
     first = fresh[0]
     turn = last_turn(tables, branch) if first.message.role == "assistant" else None
-    if turn is not None and turn.id in tables.origins_of and can_be_answered(turn, tables.head(branch)):
+    stood = max((origin.place for origin in tables.origins_of.get(turn.id, ())), default=None) if turn else None
+    if turn and stood is not None and stood < first.place and can_be_answered(turn, tables.head(branch)):
         answer(tables, branch, turn, first.message)
         _note(tables, turn.id, branch, (first,), answers=True)
         branch, fresh = tables.branches[branch.id], fresh[1:]
     if fresh:
-        pairs = pairs_of(fresh)
+        pairs = pairs_of(fresh, there)
         for pair, made in zip(pairs, record(tables, branch, [exchange_of(each) for each in pairs]), strict=True):
             _note(tables, made.id, branch, pair.said, answers=False)
             _note(tables, made.id, branch, () if pair.answer is None else (pair.answer,), answers=True)

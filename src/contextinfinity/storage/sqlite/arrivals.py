@@ -56,53 +56,61 @@ class SqliteArrivals:
 
 def _add(connection: apsw.Connection, branch_id: BranchId, hashed: Sequence[Hashed]) -> Arrived:
     session_id = pack(existing_branch(connection, branch_id).session_id)
-    fresh, clashing = _sift(connection, session_id, hashed)
+    fresh, there, clashing = _sift(connection, session_id, hashed)
     if fresh:
         head = settled_head(connection, branch_id)
         rest = [each for each, _ in fresh]
         keys = _answered(connection, branch_id, head, rest[0])
         if keys:
             rest, head = rest[1:], settled_head(connection, branch_id)
-        keys += _appended(connection, branch_id, head, pairs_of(rest)) if rest else []
+        keys += _appended(connection, branch_id, head, pairs_of(rest, there)) if rest else []
         rows = [_columns(key, answers, session_id, *of) for (key, answers), of in zip(keys, fresh, strict=True)]
         connection.executemany(SQL["insert_origin"], rows)
     skipped = len(hashed) - len(fresh) - len(clashing)
     return Arrived(added=len(fresh), skipped=skipped, clashing=tuple(clashing))
 
 
-def _sift(connection: apsw.Connection, session_id: bytes, hashed: Sequence[Hashed]) -> tuple[list[Hashed], list[int]]:
-    """Give what is new, and the places of what has an id that other words have."""
+def _sift(
+    connection: apsw.Connection, session_id: bytes, hashed: Sequence[Hashed]
+) -> tuple[list[Hashed], list[int], list[int]]:
+    """Give what is new, the places of what was there before, and of what has an id that other words have."""
     fresh: list[Hashed] = []
+    there: list[int] = []
     clashing: list[int] = []
-    by_id: dict[str, bytes] = {}
-    by_place: set[tuple[int, bytes]] = set()
+    new: dict[object, bytes] = {}
     for each, digest in hashed:
-        if each.external_id is None:
-            known = (each.place, digest) in by_place or one(
-                connection, SQL["select_by_place"], (session_id, each.place, digest)
-            )
-            by_place.add((each.place, digest))
-            there = digest if known else None
-        else:
-            name = (_mark(session_id, each.external_id), session_id, each.external_id)
-            row = one(connection, SQL["select_by_external_id"], name)
-            there = by_id.get(each.external_id) if row is None else row[0]
-            by_id[each.external_id] = there or digest
-        if there is None:
+        key = each.external_id or (each.place, digest)
+        before = _kept(connection, session_id, each, digest)
+        known = before or new.get(key)
+        if known is None:
+            new[key] = digest
             fresh.append((each, digest))
-        elif there != digest:
+        elif known != digest:
             clashing.append(each.place)
-    return fresh, clashing
+        elif before:
+            there.append(each.place)
+    return fresh, there, clashing
+
+
+def _kept(connection: apsw.Connection, session_id: bytes, each: Arrival, digest: bytes) -> bytes | None:
+    """Give the hash of the message that came as this one before."""
+    if each.external_id is None:
+        row = one(connection, SQL["select_by_place"], (session_id, each.place, digest))
+    else:
+        name = (_mark(session_id, each.external_id), session_id, each.external_id)
+        row = one(connection, SQL["select_by_external_id"], name)
+    return None if row is None else row[0]
 
 
 def _answered(connection: apsw.Connection, branch_id: BranchId, head: State, first: Arrival) -> list[tuple[int, int]]:
-    """Answer the newest turn, if it came from elsewhere and waits for it; give the key of the message."""
+    """Answer the newest turn, if it came from elsewhere, stood before, and waits for it; give the message's key."""
     turn = last_turn(connection, branch_id) if first.message.role == "assistant" else None
     if turn is None or not can_be_answered(turn, head):
         return []
     place = {"branch_id": pack(branch_id), "first": turn.turn_seq, "last": turn.turn_seq}
     question = one(connection, SQL["select_keys"], place)[0]  # type: ignore[index]
-    if one(connection, SQL["select_any_of_message"], (question,)) is None:
+    stood = one(connection, SQL["select_last_place"], (question,))[0]  # type: ignore[index]
+    if stood is None or stood >= first.place:
         return []
     answer(connection, branch_id, head, turn, first.message)
     return [(one(connection, SQL["select_keys"], place)[1], 1)]  # type: ignore[index]

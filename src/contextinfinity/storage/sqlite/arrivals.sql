@@ -5,12 +5,12 @@
 SELECT hash FROM origin WHERE mark = ? AND session_id = ? AND external_id = ?
 
 -- name: select_by_place
--- Whether those words came from that place.
-SELECT 1 FROM origin WHERE session_id = ? AND place = ? AND hash = ?
+-- What the message says of those words and that place.
+SELECT hash FROM origin WHERE session_id = ? AND place = ? AND hash = ?
 
--- name: select_any_of_message
--- Whether a message came from elsewhere.
-SELECT 1 FROM origin WHERE message_key = ? LIMIT 1
+-- name: select_last_place
+-- The place a message came from, the last if it holds several records; NULL if it was said here.
+SELECT max(place) FROM origin WHERE message_key = ?
 
 -- name: select_keys
 -- The messages of some turns of a branch, in order.

@@ -99,6 +99,11 @@ class ArrivalSuite:
         assert await store.arrivals.add(branch.id, arrivals(("user", "ok"), first=1)) == Arrived(added=1)
         assert await store.arrivals.add(branch.id, arrivals(("user", "no"), first=1)) == Arrived(added=1)
 
+    async def test_a_file_that_lost_its_ids_is_known_by_its_places(self, store: Store) -> None:
+        branch = await new_branch(store)
+        await store.arrivals.add(branch.id, arrivals(*TALK, ids=True))
+        assert await store.arrivals.add(branch.id, arrivals(*TALK)) == Arrived(skipped=7)
+
     @pytest.mark.req("LEDGER-4")
     async def test_an_id_that_other_words_have_is_told_and_they_stay(self, store: Store) -> None:
         branch = await new_branch(store)
@@ -178,6 +183,30 @@ class ArrivalSuite:
         assert (turn.outcome, turn.answer) == ("completed", say("assistant", "1"))
         origins = (await store.arrivals.origins([turn.id]))[turn.id]
         assert [origin.external_id for origin in origins] == ["m0", "m1"]
+
+    async def test_an_answer_closes_no_question_that_stood_after_it(self, store: Store) -> None:
+        branch = await new_branch(store)
+        first, answer, second = arrivals(("user", "one"), ("assistant", "1"), ("user", "two"))
+        await store.arrivals.add(branch.id, [first, second])
+        assert await store.arrivals.add(branch.id, [first, answer, second]) == Arrived(added=1, skipped=2)
+        assert await sides(store, branch.id) == [("one", None), ("two", None), ("1", None)]
+
+    @pytest.mark.parametrize("ids", [True, False])
+    async def test_what_is_new_on_both_sides_of_what_was_there_is_not_put_together(
+        self, store: Store, ids: bool
+    ) -> None:
+        branch = await new_branch(store)
+        given = arrivals(("user", "one"), ("user", "two"), ("assistant", "2"), ids=ids)
+        await store.arrivals.add(branch.id, given[1:2])
+        assert await store.arrivals.add(branch.id, given) == Arrived(added=2, skipped=1)
+        assert await sides(store, branch.id) == [("two", None), ("one", None), ("2", None)]
+
+    async def test_a_record_that_comes_twice_parts_no_question_from_its_answer(self, store: Store) -> None:
+        branch = await new_branch(store)
+        said = arrivals(("user", "one"), ("user", "one"), ("assistant", "1"))
+        given = [replace(each, external_id=name) for each, name in zip(said, "aab", strict=True)]
+        assert await store.arrivals.add(branch.id, given) == Arrived(added=2, skipped=1)
+        assert await sides(store, branch.id) == [("one", "1")]
 
     async def test_an_answer_closes_no_question_that_was_asked_here(self, store: Store) -> None:
         branch = await new_branch(store)
