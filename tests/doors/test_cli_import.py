@@ -31,9 +31,9 @@ def lines(path: Path, records: list[Any]) -> str:
 def test_an_import_prints_what_became_of_the_file_and_twice_adds_nothing(cix: Cix, tmp_path: Path) -> None:
     file = lines(tmp_path / "talk.jsonl", [*talk(4), "{broken", {"role": "robot", "content": "x"}])
     (done,) = cix.json("import", file)["sessions"]
-    assert set(done) >= {"thread_id", "messages", "added", "skipped", "bad"}
-    assert (done["messages"], done["added"], done["skipped"], done["bad_count"]) == (4, 4, 0, 2)
-    assert [bad["line"] for bad in done["bad"]] == [5, 6]
+    assert set(done) == {"thread_id", "messages", "added", "skipped", "bad"}
+    assert (done["messages"], done["added"], done["skipped"]) == (4, 4, 0)
+    assert [(bad["line"], set(bad)) for bad in done["bad"]] == [(5, {"line", "reason"}), (6, {"line", "reason"})]
     (again,) = cix.json("import", file, "--format", "jsonl")["sessions"]
     assert (again["thread_id"], again["added"], again["skipped"]) == (done["thread_id"], 0, 4)
     turns = cix.turns(session=done["thread_id"])
@@ -52,6 +52,8 @@ def test_people_see_a_table_and_the_lines_that_were_left_out(cix: Cix, tmp_path:
     assert done.stdout.splitlines()[1].split()[1:] == ["2", "2", "0", "1"]
     assert "line 3: left out, it is no JSON" in done.stderr
     assert "holds no messages" in cix("import", lines(tmp_path / "empty", [])).stderr
+    much = cix("import", lines(tmp_path / "much", [*talk(2), *["{broken"] * 150])).stderr.splitlines()
+    assert (len(much), much[-1]) == (101, "50 more were left out; `--json` lists them.")
 
 
 @pytest.mark.req("CLI-1")

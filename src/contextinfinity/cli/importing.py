@@ -23,6 +23,8 @@ FORMAT_HELP = (
     "cix, chatgpt and claude are for a later release."
 )
 SESSION_HELP = "The conversation for messages that name none: one that is there, or a name for a new one."
+MOST_SHOWN = 100
+"""How many bad records a person is shown."""
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of messages, plain or gzip.", show_default=False)]
 Form = Annotated[str, typer.Option("--format", metavar="auto|openai|jsonl|…", help=FORMAT_HELP)]
@@ -81,10 +83,10 @@ def _print(imported: Imported) -> None:
     counts = [(one.thread_id, one.messages, one.added, one.skipped, one.bad_count) for one in imported.sessions]
     print_table(heads, ([str(cell) for cell in row] for row in counts))
     told = sorted((bad for one in imported.sessions for bad in one.bad), key=lambda bad: bad.line)
-    for bad in told:
+    for bad in told[:MOST_SHOWN]:
         remark(f"line {bad.line}: left out, {bad.reason}")
-    more = sum(one.bad_count for one in imported.sessions) - len(told)
-    return remark(f"{more} more were left out.") if more else None
+    more = sum(bad.count for bad in told[MOST_SHOWN:])
+    return remark(f"{more} more were left out; `--json` lists them.") if more else None
 
 
 @contextmanager

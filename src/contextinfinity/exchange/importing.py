@@ -7,6 +7,8 @@ something, so that question and answer arrive together as a rule; where they do 
 Messages go to the conversation they name, as its ``external_id``. Those that name none go to the one the caller names,
 or else to the file's own: the one that began as the file begins. Its name is made from the first message, but many
 conversations begin with the same words; so the beginnings are compared, and where they differ it is another one.
+
+A bad record counts as a place of the conversation it stands in, so that nothing moves when it is mended.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from itertools import count
 from pathlib import Path
 
@@ -22,13 +24,13 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.arrival import Arrival, Arrived, Origin
-from contextinfinity.domain.ids import is_id
+from contextinfinity.domain.ids import SessionId, is_id
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound, OutOfOrder
+from contextinfinity.errors import AlreadyExists, InvalidInput, OutOfOrder
 from contextinfinity.exchange.openai import Blobs, Said, Unfit, said_in
 from contextinfinity.exchange.records import Record, Source, opened
-from contextinfinity.exchange.tally import Tally
-from contextinfinity.exchange.values import Format, Imported, Progress
+from contextinfinity.exchange.tally import Talk, Tally, result_of
+from contextinfinity.exchange.values import BadRecord, Format, Imported, Progress
 from contextinfinity.storage.arrivals import hash_of
 from contextinfinity.storage.contract import Store
 
@@ -70,12 +72,13 @@ async def import_file(
         work = _Import(store, owner, thread_id, title=_title(path))
         async with aclosing(_read_ahead(_batches(source))) as batches:
             async for batch in batches:
-                if work.is_new:
-                    _refuse_strangers(path, batch)
                 await work.put(batch)
                 if progress is not None:
                     progress(source.position, work.tally.messages)
-        return work.tally.result()
+    imported = result_of(work.talks())
+    if not imported.sessions and work.tally.first_bad:
+        raise _stranger(path, work.tally.first_bad)
+    return imported
 
 
 def _title(path: Path) -> str | None:
@@ -129,95 +132,113 @@ def _read(record: Record) -> Said | Unfit:
         return unfit
 
 
-def _refuse_strangers(path: Path, batch: Sequence[Entry]) -> None:
-    """Refuse a file that begins with nothing but records that are no messages."""
-    unfit = [entry for entry in batch if isinstance(entry.said, Unfit)]
-    if len(unfit) < len(batch):
-        return
-    first = unfit[0]
-    raise InvalidInput(
-        f"{path} holds no messages that could be read; line {first.line}: {first.said.reason}.",  # type: ignore[union-attr]
+def _stranger(path: Path, first: BadRecord) -> InvalidInput:
+    """Say of a file that nothing in it is a message."""
+    return InvalidInput(
+        f"{path} holds no messages that could be read; line {first.line}: {first.reason}.",
         hint='A file of messages is a JSON list, or a line each, of {"role": …, "content": …}.',
     )
 
 
-class _Place(Struct, frozen=True):
-    """Where a conversation's messages go."""
-
-    thread_id: str
-    branch_id: str
-
-
 class _Import:
-    """One import under way: the conversations seen so far, and how far each was read."""
+    """One import under way, and the conversations met so far."""
 
     def __init__(self, store: Store, owner: Owner, thread_id: str | None, *, title: str | None) -> None:
         self._store = store
         self._owner = owner
-        self._thread_id = thread_id
+        self._home: Key = thread_id
         self._title = title
-        self.is_new = True
-        self._places: dict[Key, _Place] = {}
-        self._counts: dict[Key, Iterator[int]] = {}
+        self._talks: dict[Key, Talk] = {}
+        self._by_thread: dict[SessionId, Talk] = {}
+        self._last: Talk | None = None
         self.tally = Tally()
+
+    def talks(self) -> Iterable[Talk]:
+        """Give the conversations in the order in which they first appear; one of several names may come again."""
+        return self._talks.values()
 
     async def put(self, batch: Sequence[Entry]) -> None:
         """Put a batch in, all its conversations side by side."""
-        self.is_new = False
-        arrivals: dict[Key, list[Arrival]] = {}
-        lines: dict[tuple[Key, int], int] = {}
+        await self._meet(batch)
+        new: dict[Talk, list[tuple[int, Arrival]]] = {}
         blobs: Blobs = {}
         for line, said in ((entry.line, entry.said) for entry in batch):
-            key = said.session or self._thread_id
-            place = next(self._counts.setdefault(key, count()))  # bad ones count: mended, they fit in
+            talk = self._talk(said)
+            place = talk.next_place()
             if isinstance(said, Unfit):
-                self.tally.bad(said.session, line, said.reason)
+                self.tally.bad(talk, line, said.reason)
                 continue
-            self.tally.saw(key)
-            lines[key, place] = line
-            arrivals.setdefault(key, []).append(msgspec.structs.replace(said.arrival, place=place))
+            new.setdefault(talk, []).append((line, msgspec.structs.replace(said.arrival, place=place)))
             blobs |= said.blobs
         await asyncio.gather(*(self._store.contents.keep_blob(*blob) for blob in blobs.values()))
-        for key, clashing in await asyncio.gather(*(self._add(key, said) for key, said in arrivals.items())):
-            for each in clashing:
-                reason = f"its id {each.external_id!r} is taken by a message with other words, which stays as it is"
-                self.tally.bad(key, lines[key, each.place], reason)
+        await asyncio.gather(*(self._add(talk, numbered) for talk, numbered in new.items()))
 
-    async def _add(self, key: Key, arrivals: Sequence[Arrival]) -> tuple[Key, list[Arrival]]:
-        """Add messages of one conversation; give those whose id is taken."""
-        place = self._places.get(key)
-        if place is None:
-            session = await self._session(key, arrivals)
-            place = self._places[key] = _Place(session.id, session.active_branch)
-            self.tally.found(key, session.id)
-        arrived = await _patiently_added(self._store, place.branch_id, arrivals)
-        self.tally.count(key, arrived.added, arrived.skipped)
+    async def _meet(self, batch: Sequence[Entry]) -> None:
+        """Find the conversations that messages name for the first time; two names may mean the same one."""
+        keys = dict.fromkeys(entry.said.session or self._home for entry in batch if isinstance(entry.said, Said))
+        names = [key for key in keys if key is not None and self._of(key).thread_id is None]
+        for name, session in zip(names, await asyncio.gather(*map(self._named, names)), strict=True):
+            talk = self._by_thread.setdefault(session.id, self._of(name))
+            if talk is not self._of(name):
+                talk.take_over(self._of(name))
+            talk.thread_id, talk.branch_id = session.id, session.active_branch
+            self._talks[name] = talk
+
+    def _of(self, key: Key) -> Talk:
+        return self._talks.setdefault(key, Talk())
+
+    def _talk(self, said: Said | Unfit) -> Talk:
+        """Give the conversation of a record; a bad one that names none belongs where it stands."""
+        if isinstance(said, Unfit) and said.session is None and self._last is not None:
+            return self._last
+        talk = self._of(said.session or self._home)
+        if isinstance(said, Said):
+            self._last = talk
+        return talk
+
+    async def _add(self, talk: Talk, numbered: Sequence[tuple[int, Arrival]]) -> None:
+        """Add messages of one conversation; those whose id is taken are bad records."""
+        arrivals = [arrival for _, arrival in numbered]
+        if talk.branch_id is None:
+            session = await self._own(arrivals[:COMPARED])
+            talk.thread_id, talk.branch_id = session.id, session.active_branch
+        arrived = await _patiently_added(self._store, talk.branch_id, arrivals)
+        self.tally.count(talk, arrived.added, arrived.skipped)
         clashing = set(arrived.clashing)
-        return key, [each for each in arrivals if each.place in clashing] if clashing else []
+        for line, each in numbered if clashing else ():
+            if each.place in clashing:
+                reason = f"its id {each.external_id!r} is taken by a message with other words, which stays as it is"
+                self.tally.bad(talk, line, reason)
 
-    async def _session(self, key: Key, arrivals: Sequence[Arrival]) -> Session:
-        return await self._own(arrivals[:COMPARED]) if key is None else await self._named(key)
-
-    async def _named(self, name: str, title: str | None = None) -> Session:
+    async def _named(self, name: str) -> Session:
         """Find a conversation of the owner by the id it has elsewhere or here; make it if there is none."""
         sessions, owner = self._store.sessions, self._owner
         while (session := await sessions.find(owner, name)) is None:
             there = await sessions.get(name) if is_id(name) else None
             if there is not None and there.owner == owner:
                 return there
-            try:
-                return await sessions.create(NewSession(owner=owner, external_id=name, title=title))
-            except AlreadyExists:  # somebody was quicker: it is found now
-                continue
+            with suppress(AlreadyExists):  # somebody was quicker: it is found now
+                return await sessions.create(NewSession(owner=owner, external_id=name))
         return session
 
     async def _own(self, begins: Sequence[Arrival]) -> Session:
-        """Find the conversation that begins as the file does; make it if there is none."""
-        for name in _names(begins[0]):
-            session = await self._named(name, self._title)
-            if _same_beginning(await self._store.arrivals.beginning(session.id, limit=COMPARED), begins):
-                return session
-        raise NotFound("There is no end of names.")  # not reached
+        """Find the conversation that begins as the file does; make it if there is none.
+
+        It may be called after any of the first messages: those before were bad records then, and are mended now.
+        """
+        while True:
+            free: list[str] = []
+            for first in begins:
+                for name in _names(first):
+                    session = await self._store.sessions.find(self._owner, name)
+                    if session is None:
+                        free.append(name)
+                        break
+                    if _same_beginning(await self._store.arrivals.beginning(session.id, limit=COMPARED), begins):
+                        return session
+            with suppress(AlreadyExists):  # somebody was quicker: it is found now
+                new = NewSession(owner=self._owner, external_id=free[0], title=self._title)
+                return await self._store.sessions.create(new)
 
 
 def _names(first: Arrival) -> Iterator[str]:

@@ -2,74 +2,87 @@
 
 from __future__ import annotations
 
-from contextinfinity.domain.ids import SessionId
+from collections.abc import Iterable
+
+from contextinfinity.domain.ids import BranchId, SessionId
 from contextinfinity.exchange.values import BadRecord, Imported, ImportedSession
 
-MOST_TOLD = 100
-"""How many bad records are told in full; beyond them they are counted."""
+MOST_TOLD = 10_000
+"""How many bad records of a file are told one by one; beyond them they are counted."""
 
 
-class _Count:
+class Talk:
+    """A conversation of a file: where it goes, how far it was read, and what became of its records."""
+
     def __init__(self) -> None:
         self.thread_id: SessionId | None = None
+        self.branch_id: BranchId | None = None
+        self.read = 0
         self.added = 0
         self.skipped = 0
-        self.bad = 0
-        self.told: list[BadRecord] = []
+        self.bad: list[BadRecord] = []
+        self.untold = 0
+        self.untold_from = 0
+
+    def next_place(self) -> int:
+        """Count a record; bad ones count too, so that they fit in once they are mended."""
+        self.read += 1
+        return self.read - 1
+
+    def take_over(self, other: Talk) -> None:
+        """Take the records of one that came to nothing or is the same; no message of it was put in."""
+        self.read += other.read
+        self.bad += other.bad
+        self.untold += other.untold
+        self.untold_from = min(filter(None, (self.untold_from, other.untold_from)), default=0)
 
 
 class Tally:
-    """Counts. A bad record that names no conversation counts to the one it stands in, in the order of the file."""
+    """Counts over a whole file."""
 
     def __init__(self) -> None:
-        self._counts: dict[str | None, _Count] = {}
-        self._last: str | None = None
-        self._told = 0
         self.messages = 0
+        self.first_bad: BadRecord | None = None
+        self._told = 0
 
-    def saw(self, key: str | None) -> None:
-        """A message of that conversation was read."""
-        self._last = key
-
-    def found(self, key: str | None, thread_id: SessionId) -> None:
-        """Note which conversation that is."""
-        self._of(key).thread_id = thread_id
-
-    def count(self, key: str | None, added: int, skipped: int) -> None:
+    def count(self, talk: Talk, added: int, skipped: int) -> None:
         """Some messages were added, others were there."""
-        counted = self._of(key)
-        counted.added += added
-        counted.skipped += skipped
+        talk.added += added
+        talk.skipped += skipped
         self.messages += added + skipped
 
-    def bad(self, key: str | None, line: int, reason: str) -> None:
+    def bad(self, talk: Talk, line: int, reason: str) -> None:
         """A record was left out."""
-        counted = self._of(self._last if key is None else key)
-        counted.bad += 1
+        record = BadRecord(line=line, reason=reason)
+        self.first_bad = self.first_bad or record
         if self._told < MOST_TOLD:
             self._told += 1
-            counted.told.append(BadRecord(line=line, reason=reason))
-
-    def result(self) -> Imported:
-        """Give all counts; those of names under which nothing came in go to the first conversation."""
-        found = [counted for counted in self._counts.values() if counted.thread_id is not None]
-        for nowhere in (counted for counted in self._counts.values() if counted.thread_id is None):
-            if found:
-                found[0].bad += nowhere.bad
-                found[0].told += nowhere.told
-        return Imported(sessions=tuple(map(_shown, found)))
-
-    def _of(self, key: str | None) -> _Count:
-        return self._counts.setdefault(key, _Count())
+            talk.bad.append(record)
+        else:
+            talk.untold_from = talk.untold_from or line
+            talk.untold += 1
 
 
-def _shown(counted: _Count) -> ImportedSession:
-    assert counted.thread_id is not None  # noqa: S101 - only those are shown
+def result_of(talks: Iterable[Talk]) -> Imported:
+    """Give what became of a file; bad records of what came to nothing are told with the first conversation."""
+    known = list(dict.fromkeys(talks))
+    found = [talk for talk in known if talk.thread_id is not None]
+    for nowhere in (talk for talk in known if talk.thread_id is None):
+        if found:
+            found[0].take_over(nowhere)
+    return Imported(sessions=tuple(map(_shown, found)))
+
+
+def _shown(talk: Talk) -> ImportedSession:
+    assert talk.thread_id is not None  # noqa: S101 - only those are shown
+    bad = sorted(talk.bad, key=lambda record: record.line)
+    if talk.untold:
+        reason = f"{talk.untold} records from here on are not listed one by one"
+        bad.append(BadRecord(line=talk.untold_from, reason=reason, count=talk.untold))
     return ImportedSession(
-        thread_id=counted.thread_id,
-        messages=counted.added + counted.skipped,
-        added=counted.added,
-        skipped=counted.skipped,
-        bad=tuple(sorted(counted.told, key=lambda bad: bad.line)),
-        bad_count=counted.bad,
+        thread_id=talk.thread_id,
+        messages=talk.added + talk.skipped,
+        added=talk.added,
+        skipped=talk.skipped,
+        bad=tuple(bad),
     )

@@ -16,25 +16,27 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Is told how many bytes of the file were read, and how many messages."""
 
 
-class BadRecord(Struct, frozen=True, kw_only=True):
-    """A record that was left out: where it begins, and why."""
+class BadRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record that was left out: where it begins, and why. The last of very many may stand for ``count``."""
 
     line: int
     reason: str
+    count: int = 1
 
 
 class ImportedSession(Struct, frozen=True, kw_only=True):
-    """What became of one conversation of a file: of ``messages`` some were added, the others were there before.
-
-    ``bad`` tells of the first records that were left out, ``bad_count`` how many there were.
-    """
+    """What became of one conversation of a file: of ``messages`` some were added, the others were there before."""
 
     thread_id: SessionId
     messages: int
     added: int
     skipped: int
     bad: tuple[BadRecord, ...] = ()
-    bad_count: int = 0
+
+    @property
+    def bad_count(self) -> int:
+        """How many records were left out."""
+        return sum(record.count for record in self.bad)
 
 
 class Imported(Struct, frozen=True, kw_only=True):

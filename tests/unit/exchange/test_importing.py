@@ -129,6 +129,36 @@ async def test_a_record_that_was_mended_comes_in_and_nothing_comes_in_twice(
     assert sorted(await texts(store, first.thread_id)) == sorted(record["content"] for record in records)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+async def test_a_conversation_is_known_again_when_its_first_records_were_mended(
+    store: Store, tmp_path: Path, first: int
+) -> None:
+    records = talk(8, ids=False)
+    path = lines(tmp_path / "file", [*["{broken"] * (first + 1), *records[first + 1 :]])
+    before = await load_one(store, path)
+    mended = await load_one(store, lines(path, records))
+    assert (mended.thread_id, mended.added, mended.skipped) == (before.thread_id, first + 1, 7 - first)
+
+
+async def test_a_record_mended_among_named_conversations_moves_none_of_them(store: Store, tmp_path: Path) -> None:
+    a, b = talk(6, ids=False, thread_id="a"), talk(6, ids=False, thread_id="b")
+    records = [*a[:4], b[0], *a[4:], *b[1:]]
+    broken: list[Any] = [*records[:2], "{broken", a[3], {**b[0], "role": "robot"}, *a[4:], *b[1:]]
+    path = lines(tmp_path / "file", broken)
+    assert [(one.added, one.bad_count) for one in (await load(store, path)).sessions] == [(5, 1), (5, 1)]
+    mended = await load(store, lines(path, records))
+    assert [(one.added, one.skipped, one.bad_count) for one in mended.sessions] == [(1, 5, 0), (1, 5, 0)]
+
+
+async def test_a_conversation_called_by_two_names_loses_no_message(store: Store, tmp_path: Path) -> None:
+    session = await store.sessions.create(NewSession(external_id="work"))
+    same = {"role": "user", "content": "ok"}
+    path = lines(tmp_path / "file", [{**same, "thread_id": "work"}, same, {**same, "thread_id": session.id}])
+    done = await load_one(store, path, session.id)
+    assert (done.thread_id, done.messages, done.added) == (session.id, 3, 3)
+    assert (await load_one(store, path, session.id)).skipped == 3
+
+
 async def test_records_go_to_the_conversations_they_name(store: Store, tmp_path: Path) -> None:
     own = await store.sessions.create(NewSession())
     mixed = [
@@ -166,8 +196,15 @@ async def test_bad_records_of_conversations_are_counted_there_and_the_list_of_th
     a, b = talk(2, thread_id="a"), talk(2, thread_id="b")
     records = ["{first", *a, "{after a", *b, *(["{after b"] * MOST_TOLD), {"role": "x", "thread_id": "a"}]
     one, other = (await load(store, lines(tmp_path / "file", records))).sessions
-    assert (one.bad_count, [bad.line for bad in one.bad]) == (3, [1, 4])
-    assert (other.bad_count, len(other.bad)) == (MOST_TOLD, MOST_TOLD - 2)
+    assert (one.bad_count, [bad.line for bad in one.bad]) == (3, [1, 4, len(records)])
+    assert (other.bad_count, len(other.bad), other.bad[-1].count) == (MOST_TOLD, MOST_TOLD - 1, 2)
+    assert other.bad[-1].line == len(records) - 2
+
+
+async def test_bad_records_may_come_first_however_many_they_are(store: Store, tmp_path: Path) -> None:
+    size = MOST_TOLD + 3
+    done = await load_one(store, lines(tmp_path / "file", [*["{broken"] * size, *talk(2)]))
+    assert (done.added, done.bad_count, len(done.bad)) == (2, size, MOST_TOLD + 1)
 
 
 async def test_an_id_that_was_used_for_other_words_is_told(store: Store, tmp_path: Path) -> None:
