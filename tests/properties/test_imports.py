@@ -27,7 +27,7 @@ def elements(data: bytes, size: int) -> list[Record]:
     return list(elements_of(Crumbs(data, size)))
 
 
-@given(st.lists(JSON, max_size=6), st.integers(1, 9), st.sampled_from([None, 1, "\t"]))
+@given(st.lists(JSON, max_size=6), st.integers(1, 9), st.sampled_from([None, 0, 1, "\t"]))
 def test_a_list_comes_apart_as_it_was_put_together(values: list[object], size: int, indent: int | str | None) -> None:
     data = json.dumps(values, indent=indent).encode()
     assert [json.loads(record.data) for record in elements(data, size)] == values

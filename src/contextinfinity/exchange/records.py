@@ -3,22 +3,27 @@
 Records stand one a line, or in one JSON list. Nothing is decoded here: a record is the bytes between two line ends, or
 between two commas of the list, so that one that is no JSON spoils no other. What is larger than ``LARGEST_RECORD`` is
 read past and told as a problem. Files may begin with a byte order mark and may be compressed with gzip.
+
+An element of a list that lost a quote or a brace seems to go on for ever. It is known to be broken where a text goes
+past the end of its line, or an object begins where a name should; the next one is then looked for.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
-import os
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange.values import Format
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 LARGEST_RECORD = 32 << 20
 PIECE = 1 << 18
@@ -40,7 +45,14 @@ _STRANGERS = {
 _SPACE = b" \t\r\n"
 _QUOTE = ord('"')
 _STRUCTURE = re.compile(rb'["\[\]{},]')
-_INSIDE_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)  # possessive: no way back, whatever stands there
+_INSIDE_TEXT = re.compile(
+    rb'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+', re.DOTALL
+)  # possessive: no way back, whatever stands there
+_FLAT = re.compile(rb'[ \t\r\n]*+\{(?:[^"\[\]{}]++|"(?:[^"\\\n]++|\\.)*+")*+\}', re.DOTALL)
+"""An object without others in it, as most records are: found at one go."""
+
+_NEXT_LINE = re.compile(rb"\n([ \t]*+)(?=\{)")
+_LINE_END = ord("\n")
 
 
 class Record(NamedTuple):
@@ -52,13 +64,12 @@ class Record(NamedTuple):
 
 
 class Source:
-    """An open file: its records, how large it is, and how much of it was read."""
+    """An open file: its records, and how much of it was read."""
 
-    def __init__(self, raw: BinaryIO, stream: BinaryIO, layout: Layout) -> None:
+    def __init__(self, raw: BinaryIO, stream: BinaryIO, layout: Layout, unpacked: _Unpacked | None) -> None:
         self._raw = raw
         self.layout = layout
-        self.size = os.fstat(raw.fileno()).st_size
-        self.records = _until_damage(lines_of(stream) if layout == "lines" else elements_of(stream))
+        self.records = _with_damage(lines_of(stream) if layout == "lines" else elements_of(stream), unpacked)
 
     @property
     def position(self) -> int:
@@ -75,25 +86,44 @@ def opened(path: Path, form: Format = "auto") -> Iterator[Source]:
     with ExitStack() as stack:
         try:
             raw = stack.enter_context(path.open("rb", buffering=0))
-            stream = _decompressed(io.BufferedReader(raw, PIECE))
+            stream = io.BufferedReader(raw, PIECE)
+            unpacked = _Unpacked(stream) if stream.peek(2).startswith(_GZIP) else None
+            stream = stream if unpacked is None else io.BufferedReader(unpacked, PIECE)  # type: ignore[arg-type]
             begins = stream.peek(PIECE)
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read ({error.strerror or error}).") from error
-        except (EOFError, zlib.error) as error:
-            raise InvalidInput(f"{path} cannot be read: it is a damaged gzip file.") from error
+        if unpacked is not None and unpacked.is_damaged and not begins:
+            raise InvalidInput(f"{path} cannot be read: it is a damaged gzip file.")
         if begins.startswith(_BOM):
             stream.read(len(_BOM))
             begins = begins[len(_BOM) :]
         for sign, words in _STRANGERS.items():
             if begins.startswith(sign):
                 raise InvalidInput(f"{path} {words}.")
-        yield Source(raw, stream, "lines" if form == "jsonl" else layout_of(begins))
+        yield Source(raw, stream, "lines" if form == "jsonl" else layout_of(begins), unpacked)
 
 
-def _decompressed(raw: io.BufferedReader) -> io.BufferedReader:
-    if not raw.peek(2).startswith(_GZIP):
-        return raw
-    return io.BufferedReader(gzip.GzipFile(fileobj=raw, mode="rb"), PIECE)
+class _Unpacked(io.RawIOBase):
+    """What a gzip file holds, as far as it can be read."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._file = gzip.GzipFile(fileobj=packed, mode="rb")
+        self.is_damaged = False
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read on; at a damage it ends."""
+        space = memoryview(buffer)
+        try:
+            piece = self._file.read1(len(space))
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self.is_damaged = True
+            return 0
+        space[: len(piece)] = piece
+        return len(piece)
 
 
 def layout_of(begins: bytes) -> Layout:
@@ -107,14 +137,13 @@ def layout_of(begins: bytes) -> Layout:
     return "list" if goes_on else "lines"
 
 
-def _until_damage(records: Iterator[Record]) -> Iterator[Record]:
-    """Give records until the compressed file cannot be read on."""
+def _with_damage(records: Iterator[Record], unpacked: _Unpacked | None) -> Iterator[Record]:
+    """Give records and, where the compressed file could not be read on, say so."""
     line = 1
-    try:
-        for record in records:
-            line = record.line
-            yield record
-    except (EOFError, zlib.error, gzip.BadGzipFile):
+    for record in records:
+        line = record.line
+        yield record
+    if unpacked is not None and unpacked.is_damaged:
         yield Record(line, b"", DAMAGED)
 
 
@@ -137,41 +166,67 @@ def elements_of(stream: BinaryIO) -> Iterator[Record]:
 
 
 class _ListReader:
-    """Reads a list piece by piece; what it holds begins with the element that is being read."""
+    """Reads a list piece by piece, and holds what the element that is being read needs."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._held = b""
+        self._from = 0  # where the element begins
         self._at = 0  # how far it was looked at
-        self._line = 1  # of the first byte that is held
+        self._line = 1  # of the element's first byte
         self._depth = 0
         self._in_text = False
+        self._is_broken = False
+        self._comma_at = -1  # of the newest one between the fields of an element
         self._begun_in: int | None = None  # the line an element begins in that is too large to be held
 
     def elements(self) -> Iterator[Record]:
-        """Go through the list; every element ends at a comma or at the end of the list."""
+        """Go through the list; every element ends at a comma, at the end of the list, or where it proves broken."""
         while (sign := self._next_sign()) is not None:
+            if sign == b"{" and self._begins_for_a_name():
+                yield from self._ended(self._comma_at, self._at - 1)
+            elif sign == b"\n":
+                yield from self._ended(self._at, self._at)
+                continue
             if sign in (b"{", b"["):
                 self._depth += 1
                 if self._depth == 1:
                     self._take(self._at)
             elif sign in (b"}", b"]") and (self._depth > 1 or sign == b"]"):
                 self._depth -= 1
+            elif sign == b"," and self._depth == 2:
+                self._comma_at = self._at - 1
             if self._depth == 0 or (self._depth == 1 and sign == b","):
-                yield from self._element(self._at - 1)
-                self._take(self._at)
+                yield from self._ended(self._at - 1, self._at)
             if self._depth == 0:
                 break
         yield from self._rest()
 
+    def _begins_for_a_name(self) -> bool:
+        """Tell whether an object begins right after a comma in an object, where only a name can stand."""
+        if self._depth != 2 or self._comma_at < self._from or self._begun_in is not None:
+            return False
+        between = self._held[self._comma_at + 1 : self._at - 1]
+        return not between.strip(_SPACE) and self._held[self._from : self._comma_at].lstrip(_SPACE).startswith(b"{")
+
     def _next_sign(self) -> bytes | None:
-        """Find the next bracket or comma outside texts; None at the end of the file."""
+        """Find the next bracket or comma outside texts, or the line end before what follows a broken element.
+
+        None: the file ends.
+        """
+        if self._at == self._from and self._depth == 1 and (flat := _FLAT.match(self._held, self._at)):
+            self._at = flat.end()
         while True:
             if self._in_text:
                 self._at = _INSIDE_TEXT.match(self._held, self._at).end()  # type: ignore[union-attr]  # may be empty
-                if self._at < len(self._held) and self._held[self._at] == _QUOTE:
-                    self._at, self._in_text = self._at + 1, False
+                if self._at < len(self._held) and self._held[self._at] in (_QUOTE, _LINE_END):
+                    self._in_text, self._is_broken = False, self._held[self._at] == _LINE_END
+                    self._at += not self._is_broken
                     continue
+            elif self._is_broken:
+                if self._found_next():
+                    self._is_broken, self._depth = False, 1
+                    return b"\n"
             elif found := _STRUCTURE.search(self._held, self._at):
                 self._at = found.end()
                 if found.group() != b'"':
@@ -183,35 +238,54 @@ class _ListReader:
             if not self._read_on():
                 return None
 
+    def _found_next(self) -> bool:
+        """Look for a line that begins with an object, no deeper in than the one that is broken."""
+        lead = self._held[self._from : self._held.find(b"{", self._from)]
+        deepest = len(lead) - lead.rindex(b"\n") - 1 if b"\n" in lead and self._begun_in is None else len(self._held)
+        for found in _NEXT_LINE.finditer(self._held, self._at):
+            if len(found[1]) <= deepest:
+                self._at = found.end()
+                return True
+        self._at = max(self._at, self._held.rfind(b"\n"))
+        return False
+
     def _read_on(self) -> bool:
-        if len(self._held) > LARGEST_RECORD:
+        if len(self._held) - self._from > LARGEST_RECORD:
             self._begun_in = self._begun_in or self._line
             self._take(self._at)
-        piece = self._stream.read(max(PIECE, len(self._held)))
-        self._held += piece
+        held = self._held[self._from :]
+        piece = self._stream.read(max(PIECE, len(held)))
+        self._at, self._comma_at, self._from = self._at - self._from, self._comma_at - self._from, 0
+        self._held = held + piece
         return bool(piece)
 
     def _take(self, until: int) -> None:
         """Let go of what was read."""
-        self._line += self._held.count(b"\n", 0, until)
-        self._held, self._at = self._held[until:], self._at - until
+        self._line += self._held.count(b"\n", self._from, until)
+        self._from = until
 
-    def _element(self, until: int) -> Iterator[Record]:
+    def _ended(self, until: int, following: int) -> Iterator[Record]:
+        """Give the element, and go on after it."""
+        data = self._held[self._from : until].strip(_SPACE)
         if self._begun_in is not None:
             yield Record(self._begun_in, b"", TOO_LARGE)
             self._begun_in = None
-        elif data := self._held[:until].strip(_SPACE):
-            line = self._line + _newlines_before(self._held, data)
+        elif data:
+            line = self._line + self._newlines_before(data)
             yield Record(line, b"", TOO_LARGE) if len(data) > LARGEST_RECORD else Record(line, data)
+        self._take(following)
+        self._depth = min(self._depth, 1)
 
     def _rest(self) -> Iterator[Record]:
         """Tell of what stands where nothing should: after the list, or in place of its end."""
-        rest = self._held.strip(_SPACE) or (b"" if self._depth else self._stream.read(PIECE).strip(_SPACE))
+        rest = self._held[self._from :].strip(_SPACE)
+        rest = rest or (b"" if self._depth else self._stream.read(PIECE).strip(_SPACE))
         if self._depth or self._begun_in is not None:
-            yield Record(self._begun_in or self._line + _newlines_before(self._held, rest), b"", UNFINISHED)
+            yield Record(self._begun_in or self._line + self._newlines_before(rest), b"", UNFINISHED)
         elif rest:
-            yield Record(self._line + _newlines_before(self._held, rest), b"", AFTER_THE_END)
+            yield Record(self._line + self._newlines_before(rest), b"", AFTER_THE_END)
 
-
-def _newlines_before(held: bytes, data: bytes) -> int:
-    return held.count(b"\n", 0, max(held.find(data[:1]), 0)) if data else 0
+    def _newlines_before(self, data: bytes) -> int:
+        return (
+            self._held.count(b"\n", self._from, max(self._held.find(data[:1], self._from), self._from)) if data else 0
+        )

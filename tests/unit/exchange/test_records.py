@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from contextinfinity.errors import InvalidInput
@@ -60,6 +62,30 @@ def test_a_broken_element_spoils_no_other() -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+@pytest.mark.parametrize(
+    ("broken", "lines"),
+    [
+        (b'{"b": "2},', (1, 2, 3)),  # a quote is missing
+        (b'{"b": [{"c": "2}]},', (1, 2, 3)),
+        (b'{"b": "2",', (1, 2, 3)),  # a brace is missing
+        (b'{"b": \n"2,\n"c":\n   {"d": 3}},', (1, 2, 6)),
+    ],
+)
+def test_an_element_that_does_not_end_spoils_no_other(broken: bytes, lines: tuple[int, ...], size: int) -> None:
+    found = elements(b'[{"a": 1},\n' + broken + b'\n{"c": [{"d": 3}, {}]}\n]', size)
+    assert tuple(record.line for record in found) == lines
+    assert (found[0].data, found[2].data) == (b'{"a": 1}', b'{"c": [{"d": 3}, {}]}')
+    with pytest.raises(ValueError, match=r"JSON|truncated"):
+        msgspec.json.decode(found[1].data)
+
+
+def test_what_follows_a_broken_element_is_found_by_how_far_in_it_stands() -> None:
+    parts = [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}]
+    data = json.dumps([{"a": 1}, {"b": "lost", "c": parts}, {"d": 4}], indent=2).replace('lost"', "lost")
+    assert [record.line for record in elements(data.encode())] == [2, 5, 18]
+
+
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
@@ -94,6 +120,10 @@ def test_compressed_files_are_read_and_damaged_ones_as_far_as_they_go(tmp_path: 
     torn = read(written(tmp_path / "torn", packed[: len(packed) // 2]))
     assert 1000 < len(torn) < 50_000
     assert torn[-1].problem == DAMAGED
+    for small in (data[:20_000], b"[" + data[:20_000].replace(b"\n", b",")):
+        torn = read(written(tmp_path / "small", gzip.compress(small)[:-100]))
+        assert len(torn) > 1000
+        assert torn[-1].problem == DAMAGED
     with pytest.raises(InvalidInput, match="damaged gzip"):
         read(written(tmp_path / "stump", packed[:12]))
 
@@ -139,5 +169,5 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
 def test_the_form_can_be_forced(tmp_path: Path) -> None:
     path = written(tmp_path / "file", b'[{"a": 1}]')
     with opened(path, "jsonl") as source:
-        assert (source.layout, source.size) == ("lines", 10)
+        assert source.layout == "lines"
     assert records.PIECE < LARGEST_RECORD
