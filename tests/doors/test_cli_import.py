@@ -78,6 +78,7 @@ def test_messages_go_to_the_conversation_that_is_named(cix: Cix, tmp_path: Path)
     (named,) = cix.json("import", file, "--session", "from-work")["sessions"]
     assert [one["external_id"] for one in cix.json("sessions")["sessions"]] == ["from-work", None]
     assert named["thread_id"] != thread
+    assert cix("import", file, "--session", "new").exit_code == 1
 
 
 @pytest.mark.req("CLI-1")
@@ -125,6 +126,25 @@ def test_an_import_that_is_stopped_ends_in_an_orderly_way_and_can_be_done_again(
     (done,) = cix.json("import", file)["sessions"]
     assert done["messages"] == 60_000
     assert 0 < done["skipped"] < 60_000
+
+
+@pytest.mark.req("CLI-1")
+def test_what_is_piped_in_is_imported(cix: Cix) -> None:
+    with cix.start("import", "-") as process:
+        process.type("".join(json.dumps(each) + "\n" for each in talk(2)))
+        code, _, _ = process.end()
+    assert (code, cix.said()) == (0, [("message 0", "message 1")])
+
+
+@pytest.mark.parametrize("said", ["", '{"role": "user", "content": "one"}\n'])
+def test_an_import_from_a_silent_pipe_can_be_stopped(cix: Cix, said: str) -> None:
+    with cix.start("import", "-") as process:
+        while not (cix.folder / "ledger.db").exists():
+            pass
+        process.type(said)
+        process.until_it_waits()
+        process.signal(signal.SIGINT)
+        assert process.wait() == 1
 
 
 def _some(cix: Cix) -> bool:

@@ -26,7 +26,9 @@ SESSION_HELP = "The conversation for messages that name none: one that is there,
 MOST_SHOWN = 100
 """How many bad records a person is shown."""
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of messages, plain or gzip.", show_default=False)]
+FILE_HELP = "A file of messages, plain or gzip; - is what is piped in."
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP, show_default=False)]
 Form = Annotated[str, typer.Option("--format", metavar="auto|openai|jsonl|…", help=FORMAT_HELP)]
 Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=SESSION_HELP)]
 
@@ -69,7 +71,7 @@ def _home(work: Work, means: Means, session: str) -> str:
     try:
         return work.do(work.client.threads.find(session, means.owner)).thread_id
     except NotFound:
-        if is_id(session) or session == "last":
+        if is_id(session) or session in ("last", "new"):  # words of other commands, no names
             raise
         return session
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import aclosing, suppress
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, aclosing, suppress
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -28,7 +30,7 @@ from contextinfinity.domain.ids import SessionId, is_id
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.errors import AlreadyExists, InvalidInput, OutOfOrder
 from contextinfinity.exchange.openai import Blobs, Said, Unfit, said_in
-from contextinfinity.exchange.records import Record, Source, opened
+from contextinfinity.exchange.records import STDIN, Record, Source, opened
 from contextinfinity.exchange.tally import Talk, Tally, result_of
 from contextinfinity.exchange.values import BadRecord, Format, Imported, Progress
 from contextinfinity.storage.arrivals import hash_of
@@ -42,7 +44,10 @@ COMPARED = 64
 
 PATIENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.05
+LEAVE_SECONDS = 1.0
 LONGEST_TITLE = 80
+
+T = TypeVar("T")
 
 Key = str | None
 """What names a conversation; None: nothing does, it is the file's own."""
@@ -66,9 +71,11 @@ async def import_file(
 ) -> Imported:
     """Import a file; what it holds that is no message is told, and everything else goes in.
 
-    ``thread_id``: where messages go that name no conversation, one that is there or a new one.
+    ``thread_id``: where messages go that name no conversation, one that is there or a new one. The path ``-`` is what
+    is piped in.
     """
-    with opened(path, form) as source:
+    with ExitStack() as stack:
+        source = await _in_a_thread(lambda: stack.enter_context(opened(path, form)))
         work = _Import(store, owner, thread_id, title=_title(path))
         async with aclosing(_read_ahead(_batches(source))) as batches:
             async for batch in batches:
@@ -83,23 +90,44 @@ async def import_file(
 
 def _title(path: Path) -> str | None:
     """Name a conversation after its file, as far as the name is text."""
+    if path == STDIN:
+        return None
     return path.name.split(".")[0][:LONGEST_TITLE].encode(errors="replace").decode() or None
 
 
 async def _read_ahead(batches: Iterator[list[Entry]]) -> AsyncGenerator[list[Entry], None]:
     """Read the next batch in another thread while the one before is being put in."""
-
-    def read() -> list[Entry] | None:
-        return next(batches, None)
-
-    upcoming = asyncio.ensure_future(asyncio.to_thread(read))
+    upcoming = _in_a_thread(lambda: next(batches, None))
     try:
         while (batch := await upcoming) is not None:
-            upcoming = asyncio.ensure_future(asyncio.to_thread(read))
+            upcoming = _in_a_thread(lambda: next(batches, None))
             yield batch
     finally:
-        await asyncio.wait((upcoming,))  # the file may be closed only when nobody reads it
-        upcoming.exception()
+        await asyncio.wait((upcoming,), timeout=LEAVE_SECONDS)  # a file is closed when nobody reads it; a pipe may stay
+        if upcoming.done():
+            upcoming.exception()
+
+
+def _in_a_thread(read: Callable[[], T]) -> asyncio.Future[T]:
+    """Run what may wait for ever, for a pipe: in a thread that keeps no process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def tell(result: T | None, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result(result) if error is None else done.set_exception(error)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = read()
+        except BaseException as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            loop.call_soon_threadsafe(tell, result, failure)
+
+    threading.Thread(target=run, name="import", daemon=True).start()
+    return done
 
 
 def _batches(source: Source) -> Iterator[list[Entry]]:

@@ -25,6 +25,7 @@ from contextinfinity.exchange.values import Format
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+STDIN = Path("-")
 LARGEST_RECORD = 32 << 20
 PIECE = 1 << 18
 TOO_LARGE = f"it is larger than {LARGEST_RECORD >> 20} MB"
@@ -85,7 +86,7 @@ def opened(path: Path, form: Format = "auto") -> Iterator[Source]:
     """Open a file of records; one that is something else is ``InvalidInput``."""
     with ExitStack() as stack:
         try:
-            raw = stack.enter_context(path.open("rb", buffering=0))
+            raw = stack.enter_context(_raw(path))
             stream = io.BufferedReader(raw, PIECE)
             unpacked = _Unpacked(stream) if stream.peek(2).startswith(_GZIP) else None
             stream = stream if unpacked is None else io.BufferedReader(unpacked, PIECE)  # type: ignore[arg-type]
@@ -101,6 +102,11 @@ def opened(path: Path, form: Format = "auto") -> Iterator[Source]:
             if begins.startswith(sign):
                 raise InvalidInput(f"{path} {words}.")
         yield Source(raw, stream, "lines" if form == "jsonl" else layout_of(begins), unpacked)
+
+
+def _raw(path: Path) -> io.FileIO:
+    """Open a file, or what is piped in, which is not ours to close."""
+    return io.FileIO(0, closefd=False) if path == STDIN else io.FileIO(path)
 
 
 class _Unpacked(io.RawIOBase):

@@ -11,6 +11,9 @@ _EARLIEST, _LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinf
 _UNITS = ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3), (1e20, 1e-6))
 """Up to which number what is meant are seconds, milliseconds, microseconds, nanoseconds; and how many make a milli."""
 
+_DAY_DIGITS = 8
+"""As a text, that many digits are a day: 20230508."""
+
 
 def moment_of(value: Json) -> datetime | None:
     """Read a moment; None where nothing readable stands. Without a zone it is UTC."""
@@ -23,10 +26,13 @@ def moment_of(value: Json) -> datetime | None:
 
 
 def _of_text(text: str) -> datetime | None:
-    try:
-        return _of_number(float(text))
-    except ValueError:
+    if len(text) == _DAY_DIGITS and text.isdecimal():
         moment = datetime.fromisoformat(text)
+    else:
+        try:
+            return _of_number(float(text))
+        except ValueError:
+            moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return from_millis(to_millis(moment)) if _EARLIEST <= moment <= _LATEST else None
 

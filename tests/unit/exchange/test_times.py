@@ -29,6 +29,11 @@ def test_every_way_of_writing_a_moment_is_read(value: object) -> None:
     assert moment_of(value) == MOMENT
 
 
+def test_eight_digits_are_a_day_in_a_text_and_seconds_as_a_number() -> None:
+    assert moment_of("20230508") == datetime(2023, 5, 8, tzinfo=UTC)
+    assert moment_of(20230508) == datetime(1970, 8, 23, 3, 35, 8, tzinfo=UTC)
+
+
 @pytest.mark.parametrize(
     "value", [None, True, "", "yesterday", [], {}, float("1e300"), 10**400, "nan", "inf", "0001-01-01T00:00:00+14:00"]
 )
