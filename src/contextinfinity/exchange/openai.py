@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -44,6 +45,9 @@ ROLES: dict[str, Role] = {
 }
 SESSION_FIELDS = ("thread_id", "session_id", "conversation_id")
 TIME_FIELDS = ("created_at", "timestamp")
+ROOMY = 1 << 20
+MOST_VALUES = 200_000
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _READ = frozenset({"role", "content", "id", "tool_calls", "tool_call_id", "function_call", "refusal", *SESSION_FIELDS})
 _DEEPEST_RESULT = 8
@@ -79,6 +83,8 @@ class Said(NamedTuple):
 
 def said_in(data: bytes) -> Said:
     """Read a record."""
+    if _is_overfull(data):
+        raise Unfit(f"it holds more than {MOST_VALUES:,} values")
     try:
         record = msgspec.json.decode(data)
     except RecursionError:
@@ -94,6 +100,11 @@ def said_in(data: bytes) -> Said:
         raise Unfit(unfit.reason, session) from None
     except InvalidInput as error:
         raise Unfit(error.message, session) from None
+
+
+def _is_overfull(data: bytes) -> bool:
+    """Tell whether a large record is a crowd of small values, which take fifty times its size once they are read."""
+    return len(data) > ROOMY and _TEXT.sub(b"", data).count(b",") > MOST_VALUES
 
 
 def _said(record: dict[str, Json], session: str | None) -> Said:

@@ -164,6 +164,14 @@ def test_bytes_that_are_no_message_say_why(data: bytes, words: str) -> None:
     assert words in reason(data) or (words == "101" and "levels deep" in reason(data))
 
 
+def test_a_record_may_say_very_much_but_not_hold_a_crowd_of_values() -> None:
+    csv = '1,2,"3",' * 500_000
+    assert said_in(json.dumps({"role": "user", "content": csv}).encode()).arrival.message.rendered_text == csv
+    for crowd in (b"{},", b'"a",'):
+        with pytest.raises(Unfit, match="more than 200,000 values"):
+            said_in(b'{"role": "user", "content": "x", "y": [' + crowd * 400_000 + b"0]}")
+
+
 def test_what_is_wrong_with_a_record_that_names_its_conversation_is_told_there() -> None:
     with pytest.raises(Unfit) as raised:
         said(role="robot", content="x", thread_id="t")
