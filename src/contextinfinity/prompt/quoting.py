@@ -31,30 +31,53 @@ _SLASHES = "/⁄∕╱⧸／"
 _BARS = "|｜¦ǀ∣│❘︱"
 _LETTERS = (
     "аaеeоoрpсcуyхxіiјjѕsԁdһhɡgοoαaεeιiτtκkνvρpυuχxԛqԝwᴀaʙbᴄcᴅdᴇeꜰfɢgʜhɪiᴊjᴋkʟlᴍmɴnᴏoᴘpʀrꜱsᴛtᴜuᴠvᴡwʏyᴢzıiɑaтtкkмmвbнhгr"
+    "ƒfꓮaꓚcꓰeꓝfꓲiꓡlꓟmꓠnꓳoꓣrꓢsꓔtꓴuꓬyᗅaᗩaᑕcᖴfᖇr"
 )
 _ALIKE = str.maketrans(
     _OPENING + _SLASHES + _BARS + _LETTERS[::2],
     "<" * len(_OPENING) + "/" * len(_SLASHES) + "|" * len(_BARS) + _LETTERS[1::2],
 )
+_BOXED = ((0x1F150, 26), (0x1F170, 26), (0x1F1E6, 26))
+"""Where alphabets in circles, boxes and flags begin."""
+_MARK = "\u0301"
+"""Stands for all marks above, below and through a letter, and for joiners."""
 
-_ENTITY = r"&(?:lt|#0{0,6}60|#x0{0,6}3c|lang|langle|laquo);?|\\u003c|\\x3c|\\74|%3c"
-_BETWEEN = r"[\W_]{0,2}"
-_OURS = _BETWEEN.join("artifact")
+_ENTITY = (
+    r"&(?:amp;){0,4}(?:lt|#0{0,6}60|#x0{0,6}3c|lang|langle|laquo);?|\\u(?:0000)?003c|\\u\{0{0,4}3c\}|\\x3c|\\0?74"
+    r"|[%=](?:25){0,4}3c|\+ADw-"
+)
+_CODE = r"&#\w{2,8};?|\\u00\w\w|\\x\w\w|%(?:25){0,4}\w\w"
+"""A letter that is written as its number."""
+_BETWEEN = rf"(?:{_MARK}*+(?:&#?\w{{2,8}};|[\W_])){{0,2}}{_MARK}*+"
+_OURS = _BETWEEN.join(rf"(?:{letter}|{_CODE})" for letter in "artifact")
+_NOT_OURS = r"</?artifactid>|<\s?artifact\w{1,40}+[.;,)\[]"
+"""Names of Maven, and what is smaller than a variable."""
 _SLASH = r"&(?:sol|#0{0,6}47|#x0{0,6}2f);?|\\u002f|\\x2f|%2f"
 _UPRIGHT = r"[|]|&(?:vert|verbar|#0{0,6}124|#x0{0,6}7c);?|\\u007c|\\x7c|%7c"
-_SIGN = rf"(?:{_ENTITY}|{_SLASH}|[\s\W_])"
+_SIGN = rf"(?:{_ENTITY}|{_SLASH}|(?!{_CODE})[\W_])"
+_END = r"\s{0,3}/?\s?(?:>|&gt|&#62|\\u003e|\\x3e)"
 _NAMES = (
-    "system|developer|assistant|user|human|tools?|tool_\\w+|functions?|function_\\w+|instructions?|thinking|im_\\w+|"
-    "antml|start_of_\\w+|end_of_\\w+|begin_of_\\w+|start_header\\w+|end_header\\w+|eot_id|bos|eos"
+    r"(?:(?:system|developer|assistant|user|human|model)(?:[_-](?:prompt|message|reminder|instructions?|query|input|"
+    r"request|response|reply|turn|notice|context|info))?|(?:\w{1,20}[:_])?(?:tools?|tool[_-]?calls?|tool[_-]\w+|functions?|"
+    r"function_\w+|invoke|think|thinking|bos|eos)|instructions?|thought|reasoning|scratchpad|im_\w+|antml|"
+    r"(?:start|end|begin)_of_\w+|(?:start|end)_header\w+|eot_id)"
 )
+_TOKENS = (
+    r"(?:/?s|unk|pad|sop|eop|eot|eod|extra_id_\d+|reserved_\d+|unused\d+|ctrl\d+|special_\d+|fim_\w+|0x[\da-f]{2})>"
+)
+_BRACKETED = r"inst|available_tools|tool_calls|tool_results|tool_content|system_prompt|call_id|think|gmask"
 _BORDER = re.compile(
-    rf"(?:<|{_ENTITY})(?={_SIGN}{{0,8}}+{_OURS})"  # our own
-    rf"|(?<!\w)(?:<|{_ENTITY})(?=\s?/?\s?(?:{_NAMES})(?:[\s>/:=]|&gt|$))"  # roles; after a letter it is List<User>
-    rf"|<(?=\s?/\s?(?:{_NAMES})\s?>)"
-    rf"|(?:<|{_ENTITY})(?=\s?(?:{_UPRIGHT}))"  # special tokens: ChatML, Llama 3, DeepSeek, Phi, Harmony
-    r"|<(?=<\s?/?\s?sys\s?>>|/?s>)"  # Llama 2
-    r"|\[(?=\s?/?\s?(?:inst|available_tools|tool_calls|tool_results|system_prompt)\s?\])"  # Llama 2, Mistral
-    r"|&(?=(?:amp;){1,4}(?:lt|#0{0,6}60|#x0{0,6}3c);?)",
+    rf"(?!{_NOT_OURS})(?:<|{_ENTITY})(?={_SIGN}{{0,8}}+{_MARK}*+{_OURS})"  # our own
+    # roles and calls; after a letter it is List<User>, after another one a shift, alone between blanks it is "less"
+    rf"|(?<!\w)(?:(?<!<)<|<(?!\s)|{_ENTITY})(?=\s{{0,2}}/?\s{{0,2}}{_NAMES}(?:{_END}|\s{{1,3}}[\w-]{{1,20}}\s?=\s?[\"']))"
+    rf"|(?<!\w)(?:<|{_ENTITY})(?=/?{_NAMES}(?:[:=/]|\s[^<>;&|(){{}}]{{0,200}}>|\s{{0,3}}(?:\n|$)))"
+    r"|(?<=\w)<(?=(?-i:system|developer|assistant|human|SYSTEM|DEVELOPER|ASSISTANT|HUMAN)\s?>)"
+    rf"|<(?=\s?/\s?{_NAMES}\s?>)"
+    # special tokens: ChatML, Llama 3, DeepSeek, Phi, Harmony; "f <| g x" and "<|>" are code
+    rf"|(?:<|{_ENTITY})(?=\s?(?:{_UPRIGHT})(?:[^\s>)]|\s?\w{{1,40}}\s?(?:{_UPRIGHT})))|<(?=\w{{1,30}}\|>)"
+    rf"|<(?=<\s?/?\s?sys\s?>>|{_TOKENS}|role>(?:system|human|assistant|observation)<)"  # Llama 2, T5, Baichuan, Ling
+    rf"|(?<!\w)\[(?=\s?(?:{_BRACKETED})\s?\])|\[(?=\s?/\s?(?:{_BRACKETED})\s?\]|(?-i:INST)\])"  # Llama 2, Mistral, GLM
+    r"|\[(?=\|\w{1,30}\|\])|\](?=~!?b[\[\]])",  # Exaone, MiniMax
     re.IGNORECASE,
 )
 
@@ -86,11 +109,15 @@ def harmless(text: str) -> str:
 @lru_cache(maxsize=64)
 def _table(signs: frozenset[str]) -> dict[int, str]:
     """Say for each sign which plain one it looks like: one for one, so that places stay the same."""
-    table = {}
-    for sign in signs:
-        if not sign.isascii():
-            plain = [part for part in unicodedata.normalize("NFKD", sign) if not unicodedata.combining(part)]
-            alike = (plain[0] if len(plain) == 1 else sign).lower().translate(_ALIKE)
-            if len(alike) == 1:
-                table[ord(sign)] = alike
-    return table
+    return {ord(sign): _plain(sign) for sign in signs if not sign.isascii()}
+
+
+def _plain(sign: str) -> str:
+    for first, many in _BOXED:
+        if first <= ord(sign) < first + many:
+            return chr(ord("a") + ord(sign) - first)
+    if unicodedata.category(sign) in ("Mn", "Me", "Cf"):
+        return _MARK
+    parts = [part for part in unicodedata.normalize("NFKD", sign) if not unicodedata.combining(part)]
+    alike = (parts[0] if len(parts) == 1 else sign).lower().translate(_ALIKE)
+    return alike if len(alike) == 1 else sign
