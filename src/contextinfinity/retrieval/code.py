@@ -21,6 +21,8 @@ LINE = 2.0
 _INDENTED = frozenset({"python", "py", "python3", "pyi", "gdscript", "nim", "coffee", "coffeescript"})
 _OPENS = re.compile(r"(?:async\s+)?def\s|class\s")
 _LEADS = re.compile(r"@|#")
+_HOLDS = re.compile(r"^[^)]*\{|\b(?:class|interface|struct|enum|trait|impl|object|record|extension)\b|^\W*function\b")
+"""What opens a block that holds functions, rather than the steps of one."""
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"|\'(?:[^\'\\]|\\.)*+\'|`[^`]*+`|//.*|/\*.*?\*/')
 _LONGEST = 500
 """Characters of a line that are looked at."""
@@ -32,7 +34,10 @@ _CODE_LINE = re.compile(
     | (?:pub\s+)?(?:fn|struct|enum|impl|trait|mod)\s | (?:export\s+)?(?:async\s+)?function\b | func\s+[\w(]
     | (?:public|private|protected|static|const|let|var|package|using|namespace)\s+\w | (?:if|for|while|switch)\s*\(
     | (?:elif|else|try|except|finally)\b.{0,80}: | (?:if|for|while|with)\s.{1,120}:$
-    | [\w.\[\]"']+\s*(?:[+*/-]?=|\+=)\s*\S
+    | [\w.\[\]"']+\s*(?:[+*/-]?=|\+=)\s*\S | "[^"\n]{1,80}"\s*:\s | (?<=[\ \t])[\w.-]{1,60}:(?:\s|$)
+    | (?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|FROM|WHERE|GROUP|ORDER|HAVING|LIMIT|UNION|VALUES|SET|AND|OR
+      |RETURNS?|LANGUAGE|GRANT|REVOKE)\b
+    | (?:(?:LEFT|RIGHT|INNER|OUTER|FULL|CROSS)\s)?JOIN\b | (?:raise|throw|print|echo|export|await|yield|assert|fi|end)\b
     | [{}()\[\]]+[;,]?$ | //|/\*|\*/ | [\w.]+\(.{0,200}\)\s*[;{]?$ | </?\w+[^>]{0,200}>
     )
     | .{0,400}[;{}]\s*$
@@ -42,14 +47,33 @@ _CODE_LINE = re.compile(
 _LOOKED_AT = 200
 _ENOUGH = 4
 _SHARE = 0.65
+_SURE = 0.2
+"""The share of lines that must be code by themselves: what is set in may be code, a list, or verse."""
+_DENSE = re.compile(r"[{}()\[\];=<>]")
+_QUOTES = re.compile(r"[\"':,]")
+_PACKED, _DENSITY, _SAMPLE = 60, 0.08, 4_000
+"""Characters from which code without lines is told by its signs, their share in it, and how many are looked at."""
 
 
 def looks_like_code(lines: Sequence[str]) -> bool:
     """Tell whether lines that nobody marked as code are code, by their beginning."""
     some = [line.rstrip()[:_LONGEST] for line in lines[: 2 * _LOOKED_AT] if line.strip()][:_LOOKED_AT]
+    if _packed(max(lines, key=len, default=""), sum(map(len, lines))):
+        return True
     if len(some) < _ENOUGH:
         return False
-    return sum(_CODE_LINE.match(line) is not None or line[0] in " \t" for line in some) >= _SHARE * len(some)
+    sure = [_CODE_LINE.match(line) is not None for line in some]
+    likely = sum(known or line[0] in " \t" for known, line in zip(sure, some, strict=True))
+    return likely >= _SHARE * len(some) and sum(sure) >= _SURE * len(some)
+
+
+def _packed(longest: str, whole: int) -> bool:
+    """Tell whether most of a text is one line of code without its blanks, or of data."""
+    text = longest[:_SAMPLE]
+    if len(text) < _PACKED or 2 * len(longest) < whole:
+        return False
+    signs = len(_DENSE.findall(text))
+    return signs >= _DENSITY * len(text) and signs + len(_QUOTES.findall(text)) >= 2 * _DENSITY * len(text)
 
 
 def strengths(lines: Sequence[str], language: str = "") -> list[float]:
@@ -100,6 +124,8 @@ def _by_indentation(lines: Sequence[str]) -> list[float]:
 def _by_braces(lines: Sequence[str]) -> list[float]:
     found: list[float] = []
     depth, closed, comment = 0, False, False
+    inner = METHOD  # how good a cut is between blocks of the outermost one: of a class much, of a function little
+    before = ""
     for place, line in enumerate(lines):
         if not line.strip():
             found.append(LINE)
@@ -107,7 +133,7 @@ def _by_braces(lines: Sequence[str]) -> list[float]:
         if comment:
             strength = LINE
         elif closed and depth < 2:
-            strength = FUNCTION if depth == 0 else METHOD
+            strength = FUNCTION if depth == 0 else inner
         else:
             strength = _plain(lines, place) / (1 + depth / 2)
         if line.lstrip()[:1] in "})]":
@@ -117,6 +143,9 @@ def _by_braces(lines: Sequence[str]) -> list[float]:
         comment = (comment or "/*" in code) and "*/" not in line
         if not comment:
             after = max(0, depth + code.count("{") - code.count("}"))
+            if depth == 0 < after:
+                opening = before + code if code.strip() == "{" else code
+                inner = METHOD if _HOLDS.search(opening) else LINE
             closed = "}" in code and after <= depth
-            depth = after
+            depth, before = after, code
     return found

@@ -41,7 +41,8 @@ _MISFIT = [9 * ((tokens - WISHED) / (WISHED if tokens < WISHED else MOST - WISHE
 """What a span of so many tokens costs for being short or long."""
 
 SENTENCE, WORD, ANYWHERE = 2.0, 0.5, 0.0
-_SENTENCE = re.compile(r"[.!?…;:][\"'”’»)\]]{0,3}\s+|[。！？；]|[\r\n]+")
+_SENTENCE = re.compile(r"[.!?…;:][\"'”’»)\]]{0,3}\s+|[。！？；]|[\r\n]+|[;}](?=[^\s;,)}\]])")
+"""Where a sentence ends, or a statement of code that has no blanks."""
 _BLANK = re.compile(r"\s")
 _JOINING = "\u200d\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 """Signs that belong to the one before them, beside combining marks: a joiner, a form of emoji, the tones of skin."""
