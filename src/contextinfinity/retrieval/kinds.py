@@ -15,8 +15,10 @@ _EXPLAINS = 12
 _DECIDES = re.compile(
     r"""
     \b(?:we|i|they|the\ team)(?:['’]ve|\ have|['’]re|\ are|\ will|['’]ll)?\ (?:now\ |all\ |finally\ |just\ )?
-      (?:decided|agreed|chose|settled|opted|picked|go(?:ing)?\ with|stick(?:ing)?\ with|will\ use|going\ to\ use)\b
-    | \blet['’]?s\ (?:go\ with|use|stick\ (?:with|to)|take|settle\ on|do\ it)\b
+      (?:decided|agreed|chose|settled\ (?:on|for)|opted|picked(?!\ up)|go(?:ing)?\ with|stick(?:ing)?\ with|will\ use
+      |going\ to\ use)\b
+    | \blet['’]?s\ (?:go\ with|stick\ (?:with|to)|settle\ on|do\ it)\b
+    | \blet['’]?s\ (?:use|take)\ (?!an?\b|this\b|these\b|some\b|another\b)
     | \b(?:decision|agreed|decided|final\ (?:choice|answer))\ ?: | \bthe\ (?:final\ )?decision\ (?:is|was)\b
     | \bit\ (?:is|was)\ (?:decided|agreed|settled)\b | \bwe['’]?\ ?(?:will|['’]ll)\ (?:use|go\ with|take|keep)\b
     | \b(?:entschieden|beschlossen|vereinbart)\b | \bwir\ (?:nehmen|bleiben\ (?:bei|dabei)|haben\ uns\ auf)\b
@@ -33,8 +35,14 @@ _HINTS = (
     "on garde", "elegido", "acordado", "vamos ", "deciso", "решили", "решено", "决定", "決定", "決めた", "就用",
 )  # fmt: skip
 """One of them is in every text in which something is decided; most texts have none, and looking for them is quick."""
-_UNDECIDED = re.compile(r"\b(?:not|n['’]t|never|yet\ to|should|could|would|if|whether|nicht|pas|sin)\b|\?", re.I)
-_ENDS = re.compile(r"[.!?\n。！？]")
+_UNDECIDED = re.compile(r"(?:\b(?:not|never|should|could|would|if|whether|nicht|pas|sin)|n['’]t|\byet\ to)\b|\?", re.I)
+_OPEN = re.compile(r"\b(?:nothing|yet|if|whether|should|could|would)\b|\?", re.I)
+"""What undoes a decision after it was named; that it was decided *not* to do a thing does not."""
+_FEWEST = 2
+"""Words of a sentence that states nothing."""
+_ASKS = ("?", "？", "؟", "か。", "吗。", "吗", "呢。")
+_WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_ENDS = re.compile(r"[.!?\n。！？؟]")
 
 
 def kind_of(text: str, side: Side, *, code: float, result: float) -> ChunkType:
@@ -48,7 +56,7 @@ def kind_of(text: str, side: Side, *, code: float, result: float) -> ChunkType:
         return "Decision"
     if side == "user":
         return "UserContext" if _states(some) else "Other"
-    return "Explanation" if len(some.split()) >= _EXPLAINS or _far_eastern(some) else "Other"
+    return "Explanation" if _words(some) >= _EXPLAINS else "Other"
 
 
 def decides(text: str) -> bool:
@@ -61,7 +69,8 @@ def decides(text: str) -> bool:
         for end in _ENDS.finditer(text, start, found.start()):
             start = end.end()
         stop = _ENDS.search(text, found.end(), found.end() + 200)
-        if not _UNDECIDED.search(text[start : stop.end() if stop else found.end() + 200]):
+        after = text[found.end() : stop.end() if stop else found.end() + 200]
+        if not _UNDECIDED.search(text[start : found.end()]) and not _OPEN.search(after):
             return True
     return False
 
@@ -69,13 +78,14 @@ def decides(text: str) -> bool:
 def _states(text: str) -> bool:
     """Tell whether a message says anything beside what it asks."""
     start = 0
-    for end in _ENDS.finditer(text):
-        if end[0] not in "?？" and len(text[start : end.end()].split()) > 3:
+    for end in [*(match.end() for match in _ENDS.finditer(text)), len(text)]:
+        sentence = text[start:end].strip()
+        if sentence and not sentence.endswith(_ASKS) and _words(sentence) > _FEWEST:
             return True
-        start = end.end()
-    rest = text[start:]
-    return len(rest.split()) > 3 or (_far_eastern(rest) and "？" not in rest)
+        start = end
+    return False
 
 
-def _far_eastern(text: str) -> bool:
-    return sum("\u3040" <= sign <= "\u9fff" or "\uac00" <= sign <= "\ud7af" for sign in text[:200]) >= 12
+def _words(text: str) -> int:
+    """Count words; in scripts without blanks two signs make one."""
+    return len(text.split()) + len(_WITHOUT_BLANKS.findall(text[:LONGEST])) // 2

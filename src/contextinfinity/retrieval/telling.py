@@ -21,7 +21,11 @@ _FIRST = 110
 
 _WORD = re.compile(r"[^\W_]+(?:[._/'’@:-][^\W_]+)*")
 _SENTENCE = re.compile(r"(?:[^.!?…。！？]|[.!?…](?!\s|$))++(?:[.!?…]++|[。！？])?")
-_DECORATION = re.compile(r"^[\s#>*+•–|`~=_-]+(?:\d{1,3}[.)]\s)?|[\s*`|_]+$")
+_DECORATION = re.compile(r"^[\s#>*+•–|`~=_/%;!-]*(?:\d{1,3}[.)]\s+)?[*_`]*|[\s*`|_/]+$")
+_PASSED_OVER = re.compile(r"\s*(?:```|~~~|#!|<!--|<\?xml|<!doctype)", re.I)
+"""Lines that say nothing of what follows."""
+_SHORTEST = 12
+"""Characters under which a sentence may be an abbreviation, and goes on."""
 _GREETING = re.compile(
     r"""(?:(?:oh|ah|well|so|hey|hi|hello|sure|certainly|of\ course|absolutely|great|good|nice|thanks|thank\ you
     |ok(?:ay)?|yes|no|yeah|wow|perfect|right|got\ it|i\ see|here\ you\ go
@@ -30,7 +34,18 @@ _GREETING = re.compile(
     re.X | re.I,
 )
 _DEFINED = re.compile(
-    r"^\s*(?:[\w()]+\s+){0,3}(?:def|class|fn|func|function|struct|interface|enum|trait|type)\s+(\w+)", re.M
+    r"""^[ \t]*(?:
+      (?:(?:export|default|async|pub(?:\(\w+\))?|public|private|protected|internal|static|abstract|final|sealed|const|unsafe
+        |inline|extern|data|open|partial|declare|override|virtual)\s+){0,5}
+      (?:(?:def|class|fn|function\*?|struct|interface|enum|trait|type|record|object|fun|sub|module|namespace)\s+(\w+)
+        |func\s+(?:\([^()\n]{0,60}\)\s*)?(\w+)
+        |(?:const|let|var)\s+(\w+)\s*=\s*(?:async\s*)?(?:function\b|\([^()\n]{0,120}\)\s*=>|\w+\s*=>))
+      | create\s+(?:or\s+replace\s+)?(?:\w+\s+){0,2}?(?:table|view|function|procedure|index|trigger|type)\s+
+        (?:if\s+not\s+exists\s+)?([\w.]+)
+      | (?!(?:if|for|while|switch|catch|return|else|do|with|elif)\b)(?:[\w:<>\[\],]{1,40}[ \t*&]+){0,4}?(\w+)
+        [ \t]*\([^(){};\n]{0,160}\)[^;(){}\n]{0,40}\n?\{
+    )""",
+    re.M | re.X | re.I,
 )
 
 
@@ -56,7 +71,7 @@ def lowered(text: str) -> set[str]:
 def summary_of(text: str, *, code: bool = False, call: str = "") -> str:
     """Say in a line what a text is: for code what it defines, for a result the ``call``, else its first telling
     sentence; then what it names."""
-    text = text[:LONGEST]
+    text = text.lstrip()[:LONGEST]
     first = (_definitions(text) if code else "") or _cut(next(_sentences(text), ""), _FIRST)
     if call:
         first = f"{_cut(call, _FIRST // 2)}: {_cut(first, _FIRST // 2)}"
@@ -69,7 +84,7 @@ def summary_of(text: str, *, code: bool = False, call: str = "") -> str:
 
 
 def _definitions(text: str) -> str:
-    names = dict.fromkeys(_DEFINED.findall(text))
+    names = dict.fromkeys(next(filter(None, match.groups())) for match in _DEFINED.finditer(text))
     return f"code: {_cut(', '.join(names), _FIRST)}" if names else ""
 
 
@@ -77,16 +92,27 @@ def _sentences(text: str) -> Iterator[str]:
     """Give the sentences that say something, then, if there is none, the first that is there."""
     spare = ""
     for line in text.splitlines():
-        for match in _SENTENCE.finditer(_DECORATION.sub("", line)):
-            bare = " ".join(match[0].split())
+        if _PASSED_OVER.match(line):
+            continue
+        begun = ""
+        for match in _SENTENCE.finditer(_DECORATION.sub("", line[:LONGEST])):
+            bare = " ".join(f"{begun} {match[0]}".replace("**", "").split())
             spare = spare or bare
-            if bare and not _GREETING.match(bare[:80]):
+            greets = _GREETING.match(bare[:80])
+            begun = bare if len(bare) < _SHORTEST and bare.endswith(".") and not greets else ""
+            if not begun and _says(bare) and not greets:
                 yield bare
-    if spare:
-        yield spare
+        if _says(begun):
+            yield begun
+    yield spare or " ".join(text[:SUMMARY].split())
+
+
+def _says(text: str) -> bool:
+    return sum(map(str.isalnum, text[:SUMMARY])) > 1
 
 
 def _cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
-    return f"{text[: most - 1].rsplit(' ', 1)[0][: most - 1].rstrip(' ,;:·')}…"
+    blank = text.rfind(" ", most // 2, most)
+    return f"{text[: blank if blank > 0 else most - 1].rstrip(' ,;:·')}…"

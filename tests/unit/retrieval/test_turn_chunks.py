@@ -277,6 +277,24 @@ def test_what_is_borrowed_stays_small() -> None:
             "Explanation",
         ),
         ("assistant", "Done.", "Other"),
+        ("assistant", "Let's take a look at how it works.", "Other"),
+        (
+            "assistant",
+            "Let's use an example: you have three apples and give one of them away, so two are left.",
+            "Explanation",
+        ),
+        ("user", "I just picked up the kids.", "UserContext"),
+        ("user", "We're going with Postgres, not MySQL.", "Decision"),
+        ("user", "I've decided not to use Redis.", "Decision"),
+        ("user", "We decided nothing yet.", "UserContext"),
+        ("user", "I use Python.", "UserContext"),
+        ("user", "私はベルリンに住んでいて、パン屋で働いています。", "UserContext"),
+        ("user", "お名前は何とおっしゃいますか。", "Other"),
+        ("user", "我叫安，住在柏林。", "UserContext"),
+        ("user", "你叫什么名字？", "Other"),
+        ("user", "ฉันอาศัยอยู่ในเบอร์ลินและทำงานเป็นคนทำขนมปัง", "UserContext"),
+        ("user", "أين تقع المكتبة القديمة في برلين؟", "Other"),
+        ("assistant", "ฉันอาศัยอยู่ในเบอร์ลินและทำงานเป็นคนทำขนมปังเพราะว่าฉันชอบขนมปังมาก", "Explanation"),
         ("assistant", "```sh\nmake test\nmake check\n```", "Code"),
     ],
 )
@@ -295,6 +313,14 @@ def test_kinds_are_told_apart(side: str, text: str, kind: str) -> None:
         ("## 2. How keys rotate\n\nEvery month.", "How keys rotate"),
         ("Hi Ann!\nThe invoice INV-77 is due.", "The invoice INV-77 is due. · Ann"),
         ("Thanks!", "Thanks!"),
+        ("1. First, open the door.\n2. Then close it.", "First, open the door."),
+        ("**Note:** keep the key safe.", "Note: keep the key safe."),
+        ("Dr. Smith lives in Ulm. He is nice.", "Dr. Smith lives in Ulm."),
+        ("<!-- draft -->\nThe boat leaves at nine.", "The boat leaves at nine."),
+        ("\n" * 3000 + "The boat leaves at nine.", "The boat leaves at nine."),
+        ('```json\n{\n  "name": "boat"\n}\n```', '"name": "boat"'),
+        ("```\n", "```"),
+        ("var " + "x" * 300, f"var {'x' * 105}…"),
         (
             "- It opens at nine.\n- See docs/hours.md and https://zoo.example/h",
             "It opens at nine. · docs/hours.md, https://zoo.example/h",
@@ -309,6 +335,26 @@ def test_a_line_says_what_a_chunk_is(text: str, line: str) -> None:
 def test_the_line_of_code_names_what_it_defines() -> None:
     first, *_ = assistants(PYTHON)
     assert first.summary.startswith("code: step_0, step_1, step_2")
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("export const add = (a, b) => {\n  return a + b;\n};\nconst sub = function(a) {\n  return a;\n};", "add, sub"),
+        (
+            "public class Boat {\n  private int age;\n  public int getAge(int now) {\n    return age;\n  }\n}",
+            "Boat, getAge",
+        ),
+        ("func (c *Client) connect() error {\n\treturn nil\n}", "connect"),
+        ("CREATE TABLE IF NOT EXISTS boats (id int);", "boats"),
+        ("#!/bin/sh\nbuild() {\n  make\n}", "build"),
+        ("/*\n * A library\n */\nstatic int add(int a, int b)\n{\n  return a + b;\n}", "add"),
+        ('def run():\n    """Return the class name, of type str."""\n', "run"),
+    ],
+)
+def test_the_line_of_code_names_what_it_defines_in_other_languages(code: str, names: str) -> None:
+    (cut,) = assistants(f"```\n{code}\n```")
+    assert cut.summary.split(" · ")[0] == f"code: {names}"
 
 
 @pytest.mark.req("RETRIEVE-8")
