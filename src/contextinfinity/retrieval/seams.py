@@ -105,7 +105,7 @@ class _Scan:
     def _code(self, lines: list[str], place: int, language: str) -> None:
         inner = _code_parts(lines[1:], place + len(lines[0]), language)
         glued = {0, len(inner) - 1}
-        self._add(place, self._opening(EDGE), code=True)
+        self._add(place, GLUE if self.before == "heading" else self._opening(EDGE), code=True)
         self.found += [Part(p.start, GLUE if n in glued else p.strength, True) for n, p in enumerate(inner)]
         self.before, self.blank, self.introduces = "code", True, False
 

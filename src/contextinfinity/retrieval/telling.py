@@ -15,7 +15,7 @@ SUMMARY = 160
 """Characters of a line at most."""
 _NAMED = 5
 """Things beside the first sentence that a line names."""
-_NAMING = 800
+_NAMING = 400
 """Characters in which they are looked for."""
 _FIRST = 110
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from contextinfinity.retrieval.chunks import chunks_of
-from tests.unit.retrieval.turns import turn
+from tests.unit.retrieval.turns import prose, turn
 
 STEPS = "".join(
     f"""	if value > {number} {{
@@ -66,3 +66,11 @@ def test_code_without_blanks_is_cut_between_its_statements() -> None:
     cuts = chunks_of(turn(MINIFIED, None))
     assert len(cuts) > 3
     assert all(MINIFIED[cut.own - 1] in ";}" for cut in cuts[1:])
+
+
+@pytest.mark.req("RETRIEVE-1")
+def test_a_heading_stays_with_the_code_it_introduces() -> None:
+    for words in range(120, 280, 11):
+        code = f"## Stairs\n\n### The stairs in full\n\n```go\n{GO[: GO.index('func climb1')]}```\n"
+        (holder,) = [cut for cut in chunks_of(turn("", f"{prose(words)}\n\n{code}")) if "### The" in cut.text]
+        assert "func climb0" in holder.text
