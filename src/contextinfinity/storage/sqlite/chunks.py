@@ -121,7 +121,8 @@ def _removed(connection: apsw.Connection, turn: Turn, of: _Messages, chunks: Seq
     back = {_id(turn, chunk, (of.texts[chunk.side] or "")[chunk.start : chunk.end]) for chunk in chunks}
     drop_vectors(connection, (key for chunk_id, key in keys.items() if chunk_id not in back))
     connection.execute("PRAGMA defer_foreign_keys = ON")  # the others' vectors wait for them, to the end of all this
-    connection.execute(SQL["delete_chunks"], (pack(turn.id),))
+    for statement in ("begin_recut", "delete_chunks", "end_recut"):
+        connection.execute(SQL[statement], (pack(turn.id),))
     return keys
 
 

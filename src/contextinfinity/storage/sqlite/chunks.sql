@@ -20,6 +20,14 @@ SELECT key FROM chunk WHERE id = ?
 -- The chunks of a turn, by where they are kept.
 SELECT id, key FROM chunk WHERE turn_id = ?
 
+-- name: begin_recut
+-- From here on the chunks of a turn may go.
+INSERT INTO recut (turn_id) VALUES (?)
+
+-- name: end_recut
+-- From here on they stay again.
+DELETE FROM recut WHERE turn_id = ?
+
 -- name: delete_chunks
 -- The chunks of a turn that is cut anew.
 DELETE FROM chunk WHERE turn_id = ?

@@ -62,3 +62,12 @@ FROM session AS s JOIN branch AS br ON br.session_id = s.id JOIN turn AS t ON t.
   JOIN message AS m ON m.key = CASE c.side WHEN 'assistant' THEN t.answer ELSE t.user_message END
   LEFT JOIN namespace AS n ON n.state = 'current'
   LEFT JOIN vector AS v ON v.chunk_key = c.key AND v.namespace_key = n.key;
+
+CREATE TABLE recut (                    -- turns whose chunks are made anew, while the row stands
+  turn_id BLOB PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER chunk_stays BEFORE DELETE ON chunk
+WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
+  AND NOT EXISTS (SELECT 1 FROM recut WHERE turn_id = OLD.turn_id)
+BEGIN SELECT raise(ABORT, 'immutable: a chunk goes with its session, or when its turn is cut anew'); END;

@@ -151,6 +151,10 @@ CREATE TABLE plan (                     -- the account of a request; step_index 
   PRIMARY KEY (turn_id, step_index)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE recut (                    -- turns whose chunks are made anew, while the row stands
+  turn_id BLOB PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE response (                 -- raw replies, compressed; may be pruned without touching the transcript
   step_id BLOB PRIMARY KEY REFERENCES step (id),
   session_id BLOB NOT NULL,

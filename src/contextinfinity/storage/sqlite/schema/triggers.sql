@@ -40,6 +40,11 @@ CREATE TRIGGER chunk_is_indexed_once BEFORE INSERT ON chunk
 WHEN EXISTS (SELECT 1 FROM chunk WHERE id = NEW.id) OR EXISTS (SELECT 1 FROM chunk WHERE key = NEW.key)
 BEGIN SELECT raise(IGNORE); END;
 
+CREATE TRIGGER chunk_stays BEFORE DELETE ON chunk
+WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
+  AND NOT EXISTS (SELECT 1 FROM recut WHERE turn_id = OLD.turn_id)
+BEGIN SELECT raise(ABORT, 'immutable: a chunk goes with its session, or when its turn is cut anew'); END;
+
 CREATE TRIGGER message_is_immutable BEFORE UPDATE ON message
 BEGIN SELECT raise(ABORT, 'immutable: a message never changes; record a new one'); END;
 
