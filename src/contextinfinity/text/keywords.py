@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 
 VERSION = 1
@@ -21,6 +22,7 @@ LONGEST = 40
 """Characters of a word that count: whatever is longer is data, and its front tells it apart."""
 
 _WORD = re.compile(r"[^\W_]+(?:[_'’][^\W_]+)*")
+_BLANKS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "_'")}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_'’]")
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
@@ -37,11 +39,58 @@ _EMPTY = frozenset(_WITHOUT_MEANING.split())
 
 def terms(text: str) -> list[str]:
     """Give the words of a text in their order, as often as they stand there."""
-    return [term for word in _WORD.findall(text) for term in _terms_of(word)]
+    found: list[str] = []
+    for each in map(_terms_of, _words_in(text)):
+        found += each
+    return found
+
+
+def _words_in(text: str) -> list[str]:
+    """Split a text into its words; plain English is most of what is said, and is split without the pattern."""
+    if not text.isascii():
+        return _WORD.findall(text)
+    pieces = text.translate(_BLANKS).split()
+    if "_" not in text and "'" not in text:
+        return pieces
+    found: list[str] = []
+    for piece in pieces:
+        found += (piece,) if piece.isalnum() else _WORD.findall(piece)
+    return found
+
+
+def among(text: str, asked: Iterable[str]) -> set[str]:
+    """Tell which of some terms a text holds, sooner than by taking all of it apart.
+
+    A word of plain letters stands in the text as it does in the index but for its ending: what holds no such front does
+    not hold the word, and of what does only that piece is taken apart.
+    """
+    if not text.isascii() or "_" in text:
+        return set(asked) & set(terms(text))
+    folded, found = text.lower(), set[str]()
+    for term in asked:
+        front, place = term[:-1] or term, 0
+        while (place := folded.find(front, place)) >= 0:
+            start, end = _piece(folded, place, place + len(front))
+            if term in terms(text[start:end]):
+                found.add(term)
+                break
+            place = end
+    return found
+
+
+def _piece(text: str, start: int, end: int) -> tuple[int, int]:
+    """Widen a span to the signs around it that may belong to a word."""
+    while start and (text[start - 1].isalnum() or text[start - 1] == "'"):
+        start -= 1
+    while end < len(text) and (text[end].isalnum() or text[end] == "'"):
+        end += 1
+    return start, end
 
 
 @lru_cache(maxsize=1 << 16)
 def _terms_of(word: str) -> tuple[str, ...]:
+    if word.isascii() and word.isalnum() and word.islower():  # most words by far: nothing to take apart or to fold
+        return () if word in _EMPTY else (stem(word[:LONGEST]),)
     pieces = [piece for piece in _HUMP.split(word) if piece]
     found = [term for piece in pieces for term in _plain(piece)]
     if len(pieces) > 1 and "'" not in word and "’" not in word:
@@ -51,8 +100,11 @@ def _terms_of(word: str) -> tuple[str, ...]:
 
 def _plain(piece: str) -> list[str]:
     """Bring a word to its plain form; nothing where it has no meaning of its own."""
-    folded = unicodedata.normalize("NFKD", piece).casefold()
-    word = "".join(sign for sign in folded if not unicodedata.combining(sign))
+    if piece.isascii():
+        word = piece.lower()
+    else:
+        folded = unicodedata.normalize("NFKD", piece).casefold()
+        word = "".join(sign for sign in folded if not unicodedata.combining(sign))
     if _UNSPACED.search(word):
         return _pairs(word)
     return [] if word in _EMPTY or not word else [stem(word[:LONGEST])]

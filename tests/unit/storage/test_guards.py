@@ -67,7 +67,6 @@ async def vandal(ledger: SqliteStore, ledger_path: Path) -> apsw.Connection:
         "UPDATE response SET body = x'00'",
         "UPDATE branch SET last_turn_seq = 0, fork_seq = 0, base_state = x'00'",
         "DELETE FROM plan",
-        "DELETE FROM chunk",
         "DELETE FROM branch",
         "DELETE FROM session",
         "REPLACE INTO message SELECT key, session_id, role, 'something else', NULL, content_hash FROM message",

@@ -34,7 +34,7 @@ DELETE FROM chunk WHERE turn_id = ?
 
 -- name: count_chunks
 -- The index grows.
-UPDATE word_state SET chunks = chunks + ?
+UPDATE word_state SET chunks = chunks + ? WHERE one = 1
 
 -- name: delete_uncut
 -- A turn is cut.

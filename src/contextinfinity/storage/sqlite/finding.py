@@ -25,7 +25,7 @@ from contextinfinity.storage.sqlite.admission import Admission, Number
 from contextinfinity.storage.sqlite.keywords import SAMPLED, owner_token, session_token, token_of
 from contextinfinity.storage.sqlite.rows import many, one, pack, to_message
 from contextinfinity.storage.sqlite.turns import find_turn
-from contextinfinity.text.keywords import terms as terms_of
+from contextinfinity.text.keywords import among
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,7 +196,7 @@ def _rows(connection: apsw.Connection, words: Sequence[str], within: _Within, mo
     phrase = within.phrase + " AND ".join(f'"{token_of(word)}"' for word in words)
     values = {"phrase": phrase, "first": within.first, "last": within.last, "most": most}
     (text,) = many(connection, SQL["find_rows"], values)[0]
-    return np.array((text or "").split(",") if text else [], dtype=np.int64)
+    return np.fromstring(text or "", dtype=np.int64, sep=",")
 
 
 def _own(rows: Numbers) -> int:
@@ -211,18 +211,18 @@ def _ranked(found: _LookedUp, weights: Sequence[int]) -> _Ranked:
     """Put together what each place holds, and sort: a borrowed word counts half, of equals the newer comes first."""
     import numpy as np
 
-    numbers = np.unique(np.concatenate([rows >> 1 for rows in found.rows]))
-    own, lent, score = (np.zeros(len(numbers), dtype=np.int64) for _ in range(3))
-    for at, rows in enumerate(found.rows):
-        borrowed = (rows & 1).astype(bool)
-        says, borrows = (np.zeros(len(numbers), dtype=bool) for _ in range(2))
-        says[np.searchsorted(numbers, rows[~borrowed] >> 1)] = True
-        borrows[np.searchsorted(numbers, rows[borrowed] >> 1)] = True
-        own |= says.astype(np.int64) << at
-        lent |= borrows.astype(np.int64) << at
-        score += says * weights[at] + (borrows & ~says) * (weights[at] // 2)
-    best = np.lexsort((-numbers, -score))[:FURTHEST]
-    return _Ranked(numbers[best].tolist(), own[best].tolist(), lent[best].tolist())
+    rows = np.sort(np.concatenate([(rows >> 1) << 6 | at << 1 | rows & 1 for at, rows in enumerate(found.rows)]))
+    if not len(rows):
+        return _Ranked([], [], [])
+    numbers, words, borrowed = rows >> 6, rows >> 1 & 31, rows & 1
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    bits = np.left_shift(1, words)
+    own, lent = (np.bitwise_or.reduceat(bits * which, starts) for which in (1 - borrowed, borrowed))
+    value = np.asarray(weights)[words] >> borrowed
+    value[1:] *= np.diff(rows >> 1) != 0  # a word it both says and borrows counts once: the two stand side by side
+    score = np.add.reduceat(value, starts)
+    best = np.argsort(-(score << 41 | numbers[starts]))[:FURTHEST]
+    return _Ranked(numbers[starts][best].tolist(), own[best].tolist(), lent[best].tolist())
 
 
 def _score(hit: WordHit, weights: Sequence[int]) -> int:
@@ -263,9 +263,10 @@ def _read_again(connection: apsw.Connection, hits: Hits, words: Sequence[str], p
     rows = many(connection, CONTENT_SQL["select_messages"], (keys,))
     texts = {2 * key: to_message(*content).rendered_text for key, *content in rows}
     again: Hits = []
+    common = [words[at] for at in partly]
     for number, hit in hits:
         text = _tool_text(connection, hit.place) if number & 1 else texts.get(number, "")
-        said, own = set(terms_of(text)), hit.own
+        said, own = among(text, common), hit.own
         for at in partly:
             own |= (words[at] in said) << at
         again.append((number, WordHit(hit.place, own, hit.lent)))
@@ -279,6 +280,8 @@ def _tool_text(connection: apsw.Connection, place: Place) -> str:
 
 def _spread(hit: WordHit, places: Sequence[int]) -> WordHit:
     """Give the bits the order of the question, where a word may stand twice."""
+    if all(at == place for at, place in enumerate(places)):
+        return hit
     own = sum((hit.own >> place & 1) << at for at, place in enumerate(places))
     lent = sum((hit.lent >> place & 1) << at for at, place in enumerate(places))
     return WordHit(hit.place, own, lent)

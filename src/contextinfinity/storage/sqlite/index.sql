@@ -30,20 +30,21 @@ UPDATE turn SET degraded = 0, updated_at = :now WHERE id = :id AND degraded
 
 -- name: select_state
 -- How far the index goes.
-SELECT messages, indexed, (SELECT count(*) FROM uncut), chunks, version FROM word_state
+SELECT messages, indexed, (SELECT count(*) FROM uncut), chunks, version FROM word_state WHERE one = 1
 
 -- name: select_marks
 -- What is being made anew, and how far.
-SELECT version, renewing, made, upto FROM word_state
+SELECT version, renewing, made, upto FROM word_state WHERE one = 1
 
 -- name: begin_renewing
 -- The words are of another version: all are to be made anew, up to the newest question.
 UPDATE word_state SET renewing = :version, made = 0, upto = (SELECT coalesce(max(user_message), 0) FROM turn)
+WHERE one = 1
 
 -- name: go_on_renewing
 -- The words of the turns up to that key are made anew.
-UPDATE word_state SET made = :made
+UPDATE word_state SET made = :made WHERE one = 1
 
 -- name: end_renewing
 -- All words are of that version.
-UPDATE word_state SET version = renewing, renewing = NULL, made = 0, upto = 0
+UPDATE word_state SET version = renewing, renewing = NULL, made = 0, upto = 0 WHERE one = 1

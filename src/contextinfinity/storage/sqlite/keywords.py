@@ -122,7 +122,8 @@ def _count_samples(connection: apsw.Connection, said: Iterable[tuple[int, str]])
 
 def _words(text: str) -> list[str]:
     """Give the words of a text as they are written, each once."""
-    return [token_of(term) for term in dict.fromkeys(terms(text))]
+    words = list(dict.fromkeys(terms(text)))
+    return words if "".join(words).isalnum() else [token_of(word) for word in words]
 
 
 def _line(words: list[str], tokens: tuple[str, str]) -> str:

@@ -29,7 +29,7 @@ ON CONFLICT (token) DO UPDATE SET messages = messages + :messages, places = plac
 -- name: count_words
 -- The index grows.
 UPDATE word_state SET messages = messages + :said, indexed = indexed + :messages, places = places + :places,
-  version = coalesce(version, :version)
+  version = coalesce(version, :version) WHERE one = 1
 
 -- name: count_sample
 -- A message that is counted says a word.
@@ -45,7 +45,7 @@ SELECT messages, places, first, last FROM word_scope WHERE token = ?
 
 -- name: select_places
 -- How many places there are.
-SELECT places FROM word_state
+SELECT places FROM word_state WHERE one = 1
 
 -- name: select_samples
 -- How many of the messages that are counted say each of the words.

@@ -22,6 +22,7 @@ from contextinfinity.testing.stores.closing import ClosingSuite
 from contextinfinity.testing.stores.concurrency import ConcurrencySuite
 from contextinfinity.testing.stores.content import ContentSuite
 from contextinfinity.testing.stores.endings import EndingSuite
+from contextinfinity.testing.stores.filling import FillingSuite
 from contextinfinity.testing.stores.folds import FoldSuite
 from contextinfinity.testing.stores.index import IndexSuite
 from contextinfinity.testing.stores.lanes import LaneSuite
@@ -55,6 +56,7 @@ class StoreSuite(
     IndexSuite,
     VectorSuite,
     NamespaceSuite,
+    FillingSuite,
     WorkSuite,
     LaneSuite,
     ContentSuite,
@@ -73,6 +75,7 @@ __all__ = [
     "ConcurrencySuite",
     "ContentSuite",
     "EndingSuite",
+    "FillingSuite",
     "FoldSuite",
     "IndexSuite",
     "LaneSuite",

@@ -8,6 +8,7 @@ CREATE INDEX turn_by_answer ON turn (answer) WHERE answer IS NOT NULL;
 -- the turn that the message asks. Words are written as we know them, with a blank between; the table only looks up.
 CREATE VIRTUAL TABLE keyword USING fts5 (
   words, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii');
+INSERT INTO keyword (keyword, rank) VALUES ('hashsize', 8388608);  -- bytes gathered before they are written: imports
 
 CREATE TABLE word_scope (               -- how much a session or an owner has said
   token TEXT PRIMARY KEY,               -- as it stands among the words
