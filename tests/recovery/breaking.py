@@ -463,6 +463,21 @@ BREAKS = [
     Break("chunk_orphan", "A chunk has lost its message", sql(f"UPDATE chunk SET turn_id = {OTHER}")),
     Break("vector_orphan", "A vector has lost its chunk", sql("UPDATE vector SET chunk_key = 99")),
     Break("vector_size", "A vector has the wrong size", sql("UPDATE loose_vector SET body = x'00'")),
+    Break(
+        "keyword_missing",
+        "A turn is not found by its words",
+        sql(
+            "DELETE FROM keyword_docsize WHERE id = (SELECT 4 * min(question) FROM uncut)",
+            "DELETE FROM uncut WHERE question = (SELECT min(question) FROM uncut)",
+            "UPDATE word_state SET indexed = indexed - 1",
+        ),
+    ),
+    Break(
+        "keyword_orphan",
+        "Words have lost their message",
+        sql("INSERT INTO keyword (rowid, words) VALUES (4 * 999 + 1, 'heron')"),
+    ),
+    Break("keyword_count", "The index counts itself wrong", sql("UPDATE word_state SET indexed = indexed + 1")),
     Break("deletion_left", "A deletion was begun", sql(f"INSERT INTO deletion VALUES ({OTHER}, 'asked for', 0)")),
     Break(
         "blob_use_orphan",

@@ -150,6 +150,11 @@ def test_a_hash_of_a_release_that_knew_more_kinds_of_blocks_is_right(home: Path)
 
 
 def test_a_gap_that_a_deletion_left_is_none(home: Path) -> None:
+    sql(
+        "DELETE FROM keyword WHERE rowid IN (SELECT 4 * user_message FROM turn WHERE turn_seq = 4 "
+        "UNION ALL SELECT 4 * answer FROM turn WHERE turn_seq = 4)",
+        "UPDATE word_state SET messages = messages - 2, indexed = indexed - 2",
+    )(home)
     sql("DELETE FROM message WHERE key IN (SELECT user_message FROM turn WHERE turn_seq = 4)")(home)
     sql("DELETE FROM message WHERE key IN (SELECT answer FROM turn WHERE turn_seq = 4)")(home)
     sql(

@@ -221,6 +221,21 @@ KINDS: dict[str, Kind] = {
     "chunk_orphan": Kind("broken", "A chunk has lost its message.", "{} chunks have lost their messages.", _DERIVED),
     "vector_orphan": Kind("broken", "A vector has lost its chunk.", "{} vectors have lost their chunks.", _DERIVED),
     "vector_size": Kind("broken", "A vector has the wrong size.", "{} vectors have the wrong size.", _DERIVED),
+    "keyword_missing": Kind(
+        "warning",
+        "A turn is not found by its words.",
+        "{} turns are not found by their words.",
+        _DERIVED,
+        "Puts the turns among those that are to be cut; their words come with it.",
+    ),
+    "keyword_orphan": Kind("warning", "Words have lost their message.", "{} words have lost their message.", _DERIVED),
+    "keyword_count": Kind(
+        "warning",
+        "The index counts itself wrong.",
+        "The index counts itself wrong in {} ways.",
+        "It only tells how far the index goes.",
+        "Counts the index again.",
+    ),
     "blob_use_orphan": _lost(
         "A note that a message shows a blob has lost the message.",
         "{} notes that a message shows a blob have lost the message.",

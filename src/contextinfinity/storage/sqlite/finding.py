@@ -45,8 +45,8 @@ MOST_ROWS = 8_192
 """Rows of one word that are looked up elsewhere."""
 ALL_ROWS = 3 * MOST_ROWS
 """The same of all words together."""
-TOGETHER = 512
-"""Rows that hold both of two common words, looked up where no word is rare."""
+ENOUGH = 512
+"""Rows from which on common words are not looked up; and rows that hold two of them, looked up where none is rare."""
 FURTHEST = 4_096
 """Places that are asked whether the scope admits them, at most."""
 LAST = 2**62
@@ -157,7 +157,7 @@ def _look_up(connection: apsw.Connection, words: Sequence[str], within: _Within)
     left, rarest = ALL_ROWS, sorted(range(len(words)), key=lambda at: (common[at], at))
     for at in rarest:
         found.counts[at] = common[at]
-        if left < min(common[at], MOST_ROWS) or (common[at] > MOST_ROWS and at != rarest[0]):
+        if left < min(common[at], MOST_ROWS) or (common[at] > MOST_ROWS and ALL_ROWS - left >= ENOUGH):
             found.partly.append(at)
             continue
         rows = found.rows[at] = _rows(connection, (words[at],), within, MOST_ROWS)
@@ -177,7 +177,7 @@ def _look_up_together(
     """Add rows that hold both of the two words that are least common."""
     import numpy as np
 
-    rows = _rows(connection, [words[at] for at in both], within, TOGETHER)
+    rows = _rows(connection, [words[at] for at in both], within, ENOUGH)
     for at in both:
         found.rows[at] = np.union1d(found.rows[at], rows)
 

@@ -235,6 +235,25 @@ SELECT 'pack number ' || p.key || ': ' || length(p.bodies) || ' bytes' FROM vect
   JOIN namespace AS n ON n.key = p.namespace_key
 WHERE length(p.bodies) <> (n.dim + 4) * CASE WHEN json_valid(p.keys) THEN json_array_length(p.keys) ELSE 0 END
 
+-- name: keyword_missing
+-- Turns that have ended and wait for nothing, whose question or answer is not found by its words.
+SELECT 'turn ' || t.turn_seq || ' of branch ' || named(t.branch_id) FROM turn AS t
+WHERE t.phase IN ('Indexed', 'Done', 'Failed') AND t.user_message NOT IN (SELECT question FROM uncut)
+  AND (NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.user_message) OR (t.answer IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.answer)))
+
+-- name: keyword_orphan
+-- Words of messages that are not there.
+SELECT 'words of message ' || (id / 4) FROM keyword_docsize AS d
+WHERE NOT EXISTS (SELECT 1 FROM message AS m WHERE m.key = d.id / 4)
+
+-- name: keyword_count
+-- What the index counts differs from what is there.
+SELECT 'words: ' || s.indexed || ' of ' || d.there || ' messages, ' || s.chunks || ' of ' || c.there || ' chunks'
+FROM word_state AS s, (SELECT count(*) AS there FROM keyword_docsize WHERE id % 4 = 0) AS d,
+  (SELECT count(*) AS there FROM chunk) AS c
+WHERE s.indexed <> d.there OR s.chunks <> c.there
+
 -- name: blob_use_orphan
 -- Notes that a message shows a blob, without the message.
 SELECT 'blob ' || lower(hex(u.hash)) || ', message ' || u.message_key FROM blob_use AS u
@@ -316,11 +335,11 @@ SELECT 1 FROM blob AS b JOIN blob_use AS u ON u.hash = b.hash WHERE b.hash = ? A
 SELECT key, named(session_id), CAST(role AS BLOB), CAST(text AS BLOB), CAST(blocks AS BLOB), content_hash FROM message
 
 -- name: each_chunk
--- The spans that were indexed, with the messages they are of, message by message.
+-- The spans that were indexed, with the messages they are of, message by message; what tools said is no message.
 SELECT c.uuid, m.key, CAST(m.role AS BLOB), CAST(m.text AS BLOB), CAST(m.blocks AS BLOB), c.start, c.end, c.content_hash
 FROM chunk AS c JOIN turn AS t ON t.id = c.turn_id
   JOIN message AS m ON m.key = CASE c.side WHEN 'user' THEN t.user_message ELSE t.answer END
-ORDER BY c.key
+WHERE c.side <> 'tool' ORDER BY c.key
 
 -- name: each_text
 -- Shared texts with their hashes.

@@ -31,6 +31,21 @@ WHERE t.phase NOT IN ('Done', 'Failed') AND NOT EXISTS (SELECT 1 FROM job AS j W
   AND (j.job_type = wanted.job_type OR (wanted.job_type = 'remember_turn' AND j.job_type = 'index_turn')))
 RETURNING id
 
+-- name: keyword_missing
+-- Turns that are not found by their words are put among those that are to be cut: the words come with the chunks.
+INSERT INTO uncut SELECT t.user_message FROM turn AS t
+WHERE t.phase IN ('Indexed', 'Done', 'Failed') AND t.user_message NOT IN (SELECT question FROM uncut)
+  AND (NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.user_message) OR (t.answer IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.answer)))
+RETURNING question
+
+-- name: keyword_count
+-- The index is counted again.
+UPDATE word_state SET indexed = (SELECT count(*) FROM keyword_docsize WHERE id % 4 = 0),
+  chunks = (SELECT count(*) FROM chunk)
+WHERE indexed <> (SELECT count(*) FROM keyword_docsize WHERE id % 4 = 0) OR chunks <> (SELECT count(*) FROM chunk)
+RETURNING one
+
 -- name: worker_dead
 -- Registrations of the dead. Their turns stay theirs: recovery finds those by their owner.
 DELETE FROM worker WHERE id IN (SELECT value FROM json_each(:dead)) RETURNING id

@@ -53,6 +53,22 @@ WHEN (NEW.phase = 'Failed' AND OLD.phase <> 'Failed')
   OR (NEW.phase = 'Done' AND NEW.answer IS NOT OLD.answer)
 BEGIN INSERT INTO uncut VALUES (NEW.user_message) ON CONFLICT DO NOTHING; END;
 
+CREATE TRIGGER deleted_turn_is_not_to_be_cut AFTER DELETE ON turn
+BEGIN DELETE FROM uncut WHERE question = OLD.user_message; END;
+
+CREATE TRIGGER deleted_message_takes_its_words AFTER DELETE ON message
+BEGIN
+  UPDATE word_scope SET messages = messages - 1, places = places - (
+    SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
+  WHERE token = char(0xE100) || lower(hex(OLD.session_id));
+  UPDATE word_state SET messages = messages - 1,
+    indexed = indexed - (SELECT count(*) FROM keyword_docsize WHERE id = 4 * OLD.key),
+    places = places - (SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
+  WHERE one = 1;
+  DELETE FROM keyword WHERE rowid IN (
+    SELECT id FROM keyword_docsize WHERE id BETWEEN 4 * OLD.key AND 4 * OLD.key + 3);
+END;
+
 DROP VIEW chunks;
 DROP VIEW retrievals;
 DELETE FROM vector;

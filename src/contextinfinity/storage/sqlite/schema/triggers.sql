@@ -45,6 +45,19 @@ WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
   AND NOT EXISTS (SELECT 1 FROM recut WHERE turn_id = OLD.turn_id)
 BEGIN SELECT raise(ABORT, 'immutable: a chunk goes with its session, or when its turn is cut anew'); END;
 
+CREATE TRIGGER deleted_message_takes_its_words AFTER DELETE ON message
+BEGIN
+  UPDATE word_scope SET messages = messages - 1, places = places - (
+    SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
+  WHERE token = char(0xE100) || lower(hex(OLD.session_id));
+  UPDATE word_state SET messages = messages - 1,
+    indexed = indexed - (SELECT count(*) FROM keyword_docsize WHERE id = 4 * OLD.key),
+    places = places - (SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
+  WHERE one = 1;
+  DELETE FROM keyword WHERE rowid IN (
+    SELECT id FROM keyword_docsize WHERE id BETWEEN 4 * OLD.key AND 4 * OLD.key + 3);
+END;
+
 CREATE TRIGGER message_is_immutable BEFORE UPDATE ON message
 BEGIN SELECT raise(ABORT, 'immutable: a message never changes; record a new one'); END;
 
@@ -126,6 +139,9 @@ BEGIN SELECT raise(ABORT, 'immutable: a shared text never changes'); END;
 CREATE TRIGGER text_is_kept_once BEFORE INSERT ON text
 WHEN EXISTS (SELECT 1 FROM text WHERE hash = NEW.hash) OR EXISTS (SELECT 1 FROM text WHERE key = NEW.key)
 BEGIN SELECT raise(ABORT, 'immutable: that text is there already'); END;
+
+CREATE TRIGGER deleted_turn_is_not_to_be_cut AFTER DELETE ON turn
+BEGIN DELETE FROM uncut WHERE question = OLD.user_message; END;
 
 CREATE TRIGGER ended_turn_is_to_be_cut AFTER UPDATE OF phase, answer ON turn
 WHEN (NEW.phase = 'Failed' AND OLD.phase <> 'Failed')

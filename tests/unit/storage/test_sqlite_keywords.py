@@ -1,0 +1,172 @@
+"""Words in SQLite: there with their message or not at all, kept in step, bounded however common they are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from contextinfinity.domain.message import ImageBlock, Message, blob_source
+from contextinfinity.domain.search import Place, Scope
+from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.turn import Exchange
+from contextinfinity.errors import InvalidInput, LedgerFull
+from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.storage.sqlite.migrate import migrate, migrations
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import exchange, new_branch, slice_of
+from contextinfinity.text.keywords import VERSION, among, terms
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "ledger.db")
+    yield store
+    await store.close()
+
+
+def rows(store: SqliteStore, sql: str) -> list[tuple[object, ...]]:
+    return store.database.reading(lambda connection: connection.execute(sql).fetchall()).result()
+
+
+async def found(store: SqliteStore, word: str, scope: Scope | None = None) -> list[Place]:
+    return [hit.place for hit in (await store.index.find_words(terms(word), scope or Scope())).hits]
+
+
+@pytest.mark.req("RETRIEVE-2")
+async def test_a_message_is_there_exactly_if_its_words_are(store: SqliteStore) -> None:
+    branch = await new_branch(store)
+    (turn,) = await store.turns.record(branch.id, [exchange("heron one")])
+    lost = ImageBlock(source=blob_source("0" * 64), media_type="image/png")
+    with pytest.raises(InvalidInput):
+        await store.turns.record(
+            branch.id, [exchange("heron two"), Exchange(message=Message(role="user", blocks=(lost,)))]
+        )
+
+    def dies(connection: apsw.Connection) -> None:
+        connection.execute("UPDATE word_state SET messages = 99")
+        raise apsw.FullError("the disk is full")
+
+    with pytest.raises(LedgerFull):
+        await store.database.write(dies)
+    assert await found(store, "heron") == [Place(turn.id, "user")]
+    assert rows(store, "SELECT id / 4 FROM keyword_docsize") == rows(store, "SELECT key FROM message") == [(1,)]
+    assert (await store.index.state()).messages == 1
+
+
+@pytest.mark.req("RETRIEVE-2")
+async def test_a_ledger_from_before_the_index_is_filled_turn_by_turn(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    store = SqliteStore(path)
+    branch = await new_branch(store)
+    turns = await store.turns.record(branch.id, [exchange("heron one", "yes"), exchange("heron two")])
+    await store.close()
+    forget(path)
+    store = SqliteStore(path)
+    assert await found(store, "heron") == []
+    state = await store.index.state()
+    assert (state.messages, state.indexed, state.uncut, state.version) == (3, 0, 2, VERSION)
+    assert await store.index.uncut() == turns
+    await store.index.fill([(turns[0].id, [slice_of("heron one", "heron one")])])
+    assert await found(store, "heron") == [Place(turns[0].id, "user")]
+    await store.index.replace([(turn.id, []) for turn in await store.index.turns(after=turns[0].id)])
+    state = await store.index.state()
+    assert (state.messages, state.indexed, state.uncut) == (3, 3, 0)
+    assert len(await found(store, "heron", Scope(session_id=branch.session_id))) == 2
+    await store.close()
+
+
+def forget(path: Path) -> None:
+    """Bring a ledger back to the shape it had before there were words."""
+    connection = connect(str(path))
+    connection.execute("PRAGMA foreign_keys = OFF")
+    for kind, name in connection.execute(
+        "SELECT type, name FROM sqlite_schema WHERE name IN ('keyword', 'word_scope', 'word_sample', 'word_state', "
+        "'uncut', 'turn_by_question', 'turn_by_answer') OR (type = 'trigger' AND tbl_name IN ('turn', 'message') "
+        "AND (name LIKE '%to_be_cut' OR name LIKE '%takes_its_words'))"
+    ).fetchall():
+        connection.execute(f"DROP {kind} IF EXISTS {name}")
+    connection.execute("DELETE FROM schema_version WHERE version >= 7")
+    migrate(connection, str(path), migrations())
+    connection.close()
+
+
+async def test_words_of_another_version_are_made_anew_across_restarts(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    store = SqliteStore(path)
+    branch = await new_branch(store)
+    turns = await store.turns.record(branch.id, [exchange(f"heron {n}", "yes") for n in range(5)])
+    await store.database.write(lambda c: c.execute("UPDATE word_state SET version = 0").fetchall())
+    assert (await store.index.state()).version == 0
+    await store.index.replace([(turn.id, []) for turn in turns[:2]])
+    await store.close()
+    store = SqliteStore(path)
+    await store.turns.record(branch.id, [exchange("heron while it runs")])
+    assert rows(store, "SELECT renewing, made FROM word_state") == [(VERSION, 3)]
+    await store.index.replace([(turns[4].id, [])])  # out of turn: it does not count yet
+    assert (await store.index.state()).version == 0
+    await store.index.replace([(turn.id, []) for turn in turns[2:]])
+    state = await store.index.state()
+    assert (state.version, state.messages, state.indexed) == (VERSION, 11, 11)
+    assert len(await found(store, "heron")) == 6
+    await store.close()
+
+
+async def test_a_message_that_is_deleted_takes_its_words(store: SqliteStore) -> None:
+    branch = await new_branch(store)
+    await store.turns.record(branch.id, [exchange("heron one", "heron two")])
+
+    def delete(connection: apsw.Connection) -> None:
+        connection.execute("INSERT INTO deletion SELECT id, 'asked for', 0 FROM session")
+        connection.execute("DELETE FROM message WHERE key = 2")
+
+    await store.database.write(delete)
+    assert rows(store, "SELECT id FROM keyword_docsize") == [(4,)]
+    assert rows(store, "SELECT messages, indexed, places FROM word_state") == [(1, 1, 1)]
+    hits = await store.index.find_words(["heron"], Scope(session_id=branch.session_id))
+    assert (len(hits.hits), hits.counts, hits.total) == (1, (1,), 1)
+
+
+async def made_large(store: SqliteStore) -> None:
+    """Say one word everywhere, one often and one seldom; another owner says a tenth of it."""
+    rng = random.Random(1)
+    branches = [await new_branch(store, NewSession(owner=Owner(user_id=name))) for name in ("one", "other")]
+    for number in range(22):
+        said = [
+            f"everywhere {'common' if rng.random() < 0.5 else 'other'}" + " seldom" * (at % 500 == 7)
+            for at in range(1000)
+        ]
+        await store.turns.record(branches[number % 10 == 3].id, [exchange(text) for text in said])
+
+
+@pytest.mark.req("RETRIEVE-5")
+async def test_in_a_large_ledger_rare_words_lead_and_common_ones_are_read_from_the_text(store: SqliteStore) -> None:
+    await made_large(store)
+    words = ["everywher", "common", "seldom"]
+    hits = await store.index.find_words(words, Scope())
+    entries = await store.index.read([hit.place for hit in hits.hits])
+    assert (hits.total, hits.counts[2], len(hits.hits)) == (22_000, 44, 128)
+    assert 0.8 < hits.counts[0] / 22_000 < 1.2
+    assert ["seldom" in entry.text for entry in entries] == [True] * 44 + [False] * 84
+    for hit, entry in zip(hits.hits, entries, strict=True):
+        assert hit.own == sum((word in terms(entry.text)) << at for at, word in enumerate(words))
+    both = (await store.index.find_words(words[:2], Scope())).hits
+    assert [hit.own for hit in both] == [0b11] * 128
+    for user in ("one", "other"):
+        hits = await store.index.find_words(words, Scope(owner=Owner(user_id=user)))
+        entries = await store.index.read([hit.place for hit in hits.hits])
+        (session,) = [await store.sessions.get(name) for name in {entry.session_id for entry in entries}]
+        assert session is not None
+        assert (len(hits.hits), session.owner.user_id) == (128, user)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Walking in cities' parks, don't stop!", "getUserName get_user_name", "A1 b-2 c'd", "Über die Brücken", "x" * 90],
+)
+def test_terms_among_a_text_are_those_it_is_made_of(text: str) -> None:
+    made = terms(text)
+    assert among(text, [*made, "nothing", "walkin", "cit"]) == set(made)
