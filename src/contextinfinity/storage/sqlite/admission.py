@@ -15,6 +15,7 @@ import msgspec
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import to_millis
 from contextinfinity.domain.search import Place, Scope
+from contextinfinity.domain.session import Owner
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import end_place
 from contextinfinity.storage.sqlite.rows import Row, many, one, pack, unpack
@@ -53,16 +54,19 @@ class Admission:
         return found
 
     def _admits(self, row: Row, side: ChunkSide) -> bool:
-        """Ask what costs least first."""
+        """Ask what costs least first, and nothing that the scope leaves open."""
         key, turn_id, session_id, branch_id, turn_seq, created_at = row
         scope = self._scope
+        if self._session is not None and session_id != self._session:
+            return False
+        if scope.sides and side not in scope.sides:
+            return False
+        if self._stretches is not None and not self._is_seen(branch_id, turn_seq):
+            return False
         return (
-            (self._session is None or session_id == self._session)
-            and (not scope.sides or side in scope.sides)
-            and self._is_seen(branch_id, turn_seq)
-            and self._is_ours(session_id)
-            and self._is_of_that_time(key, created_at)
-            and self._is_of_those_types(turn_id, side)
+            (scope.owner is None or self._is_ours(session_id, scope.owner))
+            and (self._since is self._until is None or self._is_of_that_time(key, created_at))
+            and (not scope.types or self._is_of_those_types(turn_id, side))
         )
 
     def _lineage(self) -> dict[bytes, tuple[int, int]] | None:
@@ -73,29 +77,20 @@ class Admission:
         return {pack(owner): (first, last) for owner, first, last in line}
 
     def _is_seen(self, branch_id: bytes, turn_seq: int) -> bool:
-        if self._stretches is None:
-            return True
-        first, last = self._stretches.get(branch_id, (1, 0))
+        first, last = (self._stretches or {}).get(branch_id, (1, 0))
         return first <= turn_seq <= last
 
-    def _is_ours(self, session_id: bytes) -> bool:
-        owner = self._scope.owner
-        if owner is None:
-            return True
+    def _is_ours(self, session_id: bytes, owner: Owner) -> bool:
         if session_id not in self._ours:
             row = one(self._connection, SQL["select_owner"], (session_id,))
             self._ours[session_id] = row == (owner.org_id, owner.user_id)
         return self._ours[session_id]
 
     def _is_of_that_time(self, key: int, created_at: int) -> bool:
-        if self._since is None and self._until is None:
-            return True
         (elsewhere,) = many(self._connection, SQL["select_said_at"], (key,))[0]
         said_at = created_at if elsewhere is None else elsewhere
         return (self._since is None or said_at >= self._since) and (self._until is None or said_at < self._until)
 
     def _is_of_those_types(self, turn_id: bytes, side: ChunkSide) -> bool:
-        types = self._scope.types
-        return not types or any(
-            name in types for (name,) in many(self._connection, SQL["select_types"], (turn_id, side))
-        )
+        types = many(self._connection, SQL["select_types"], (turn_id, side))
+        return any(name in self._scope.types for (name,) in types)

@@ -43,7 +43,7 @@ SHARE = 16
 """A scope with less than this part of the ledger is intersected with each word."""
 MOST_ROWS = 8_192
 """Rows of one word that are looked up elsewhere."""
-ALL_ROWS = 3 * MOST_ROWS
+ALL_ROWS = 2 * MOST_ROWS
 """The same of all words together."""
 ENOUGH = 512
 """Rows from which on common words are not looked up; and rows that hold two of them, looked up where none is rare."""
@@ -95,8 +95,9 @@ def find(connection: apsw.Connection, terms: Sequence[str], scope: Scope, most: 
         hits = _read_again(connection, hits, words, found.partly)
         hits.sort(key=lambda hit: -_score(hit[1], weights))
     places = [words.index(term) for term in asked]
+    best = [hit for _, hit in hits[: row_limit(most)]]
     return WordHits(
-        hits=tuple(_spread(hit, places) for _, hit in hits[: row_limit(most)]),
+        hits=tuple(best if len(words) == len(asked) else (_spread(hit, places) for hit in best)),
         counts=tuple(found.counts[place] for place in places),
         total=within.places,
     )
@@ -195,7 +196,7 @@ def _rows(connection: apsw.Connection, words: Sequence[str], within: _Within, mo
 
     phrase = within.phrase + " AND ".join(f'"{token_of(word)}"' for word in words)
     values = {"phrase": phrase, "first": within.first, "last": within.last, "most": most}
-    (text,) = many(connection, SQL["find_rows"], values)[0]
+    (text,) = many(connection, SQL["find_all_rows" if most == LAST else "find_rows"], values)[0]
     return np.fromstring(text or "", dtype=np.int64, sep=",")
 
 
@@ -211,7 +212,9 @@ def _ranked(found: _LookedUp, weights: Sequence[int]) -> _Ranked:
     """Put together what each place holds, and sort: a borrowed word counts half, of equals the newer comes first."""
     import numpy as np
 
-    rows = np.sort(np.concatenate([(rows >> 1) << 6 | at << 1 | rows & 1 for at, rows in enumerate(found.rows)]))
+    rows = np.concatenate(found.rows)
+    words = np.repeat(np.arange(len(weights)), [len(each) for each in found.rows])
+    rows = np.sort((rows >> 1) << 6 | words << 1 | rows & 1)
     if not len(rows):
         return _Ranked([], [], [])
     numbers, words, borrowed = rows >> 6, rows >> 1 & 31, rows & 1
@@ -221,21 +224,28 @@ def _ranked(found: _LookedUp, weights: Sequence[int]) -> _Ranked:
     value = np.asarray(weights)[words] >> borrowed
     value[1:] *= np.diff(rows >> 1) != 0  # a word it both says and borrows counts once: the two stand side by side
     score = np.add.reduceat(value, starts)
-    best = np.argsort(-(score << 41 | numbers[starts]))[:FURTHEST]
+    order = -(score << 41 | numbers[starts])
+    best = np.argpartition(order, FURTHEST)[:FURTHEST] if len(order) > FURTHEST else np.arange(len(order))
+    best = best[np.argsort(order[best])]
     return _Ranked(numbers[starts][best].tolist(), own[best].tolist(), lent[best].tolist())
 
 
 def _score(hit: WordHit, weights: Sequence[int]) -> int:
-    lent = hit.lent & ~hit.own
-    return sum(each * (hit.own >> at & 1) + each // 2 * (lent >> at & 1) for at, each in enumerate(weights))
+    score, lent = 0, hit.lent & ~hit.own
+    for at, each in enumerate(weights):
+        if hit.own >> at & 1:
+            score += each
+        elif lent >> at & 1:
+            score += each // 2
+    return score
 
 
 Hits: TypeAlias = list[tuple[Number, WordHit]]
 
 
 def _admitted(connection: apsw.Connection, ranked: _Ranked, scope: Scope, most: int, *, wider: bool) -> Hits:
-    """Walk down until enough are admitted; ``wider``: half as many again, because the order may still change."""
-    admission, wanted = Admission(connection, scope), most + most // 2 * wider
+    """Walk down until enough are admitted; ``wider``: a quarter more, because the order may still change."""
+    admission, wanted = Admission(connection, scope), most + most // 4 * wider
     hits: Hits = []
     for batch in _batches(len(ranked.numbers), wanted):
         places = admission.admitted(ranked.numbers[batch])
@@ -279,9 +289,7 @@ def _tool_text(connection: apsw.Connection, place: Place) -> str:
 
 
 def _spread(hit: WordHit, places: Sequence[int]) -> WordHit:
-    """Give the bits the order of the question, where a word may stand twice."""
-    if all(at == place for at, place in enumerate(places)):
-        return hit
+    """Give the bits the order of the question, where a word stands twice."""
     own = sum((hit.own >> place & 1) << at for at, place in enumerate(places))
     lent = sum((hit.lent >> place & 1) << at for at, place in enumerate(places))
     return WordHit(hit.place, own, lent)
