@@ -18,6 +18,7 @@ from contextinfinity.domain.ids import BranchId, ChunkId
 from contextinfinity.domain.search import Scope
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.vectors import packed, unpacked
+from contextinfinity.storage.sqlite.matrices import Matrices, Whose
 from contextinfinity.storage.sqlite.placing import drop_vectors
 from contextinfinity.storage.sqlite.rows import pack
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -182,6 +183,28 @@ async def test_a_chunk_that_takes_a_removed_ones_number_is_seen_to_lack_a_vector
     (turn,) = await ledger.turns.record(branch.id, [exchange("bare")])
     bare = await ledger.chunks.index(turn.id, [slice_of("bare", "bare")])
     assert await ledger.vectors.unplaced(SPACE) == bare
+
+
+async def test_a_copy_in_memory_holds_each_vector_once(ledger: SqliteStore) -> None:
+    branch, matrices = await new_branch(ledger), Matrices()
+    for seed, size in enumerate((3, 200, 53, 1, 300, 0)):
+        await fill(ledger, branch.id, random.Random(seed), size)
+        for whose in (Whose(1, DIM), Whose(1, DIM, session_id=pack(branch.session_id)), Whose(1, DIM, owner=Owner())):
+            rows = await ledger.database.read(lambda connection, whose=whose: matrices.rows(connection, whose))  # type: ignore[misc]
+            total = ledger.database.reading(lambda connection: connection.execute("SELECT key FROM vector").fetchall())
+            assert sorted(rows.keys.tolist()) == [key for (key,) in total.result()]
+
+
+async def test_copies_in_memory_are_bounded(ledger: SqliteStore) -> None:
+    rng, branches, size = random.Random(16), [await new_branch(ledger) for _ in range(4)], 50
+    for branch in branches:
+        await fill(ledger, branch.id, rng, size)
+    matrices = Matrices(memory=2 * size * (DIM + 12))
+    for branch in (*branches, *branches):
+        whose = Whose(1, DIM, session_id=pack(branch.session_id))
+        rows = await ledger.database.read(lambda connection, whose=whose: matrices.rows(connection, whose))  # type: ignore[misc]
+        assert len(rows.keys) == size
+        assert matrices.size() <= matrices.memory
 
 
 async def test_searches_in_many_threads_agree_while_others_write(ledger: SqliteStore) -> None:

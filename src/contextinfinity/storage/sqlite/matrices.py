@@ -28,8 +28,11 @@ Floats: TypeAlias = NDArray[np.float32]
 MEMORY = 192 << 20
 """Bytes that the matrices of a process may take together; those not asked for lately go first."""
 
+MOST = 4096
+"""Matrices that are kept, however small."""
+
 _READ = 16_384  # rows that are read at a time
-_AT_ONCE = 4096  # rows that are made floats at a time: they stay in the processor's cache
+_AT_ONCE = 512  # rows that are made floats at a time: they stay in the processor's cache
 
 
 class Whose(NamedTuple):
@@ -59,7 +62,8 @@ class Rows(NamedTuple):
         found = np.empty(len(self.keys), np.float32)
         for start in range(0, len(found), _AT_ONCE):
             end = start + _AT_ONCE
-            np.dot(self.bodies[start:end].astype(np.float32), wanted, out=found[start:end])
+            # Not a matrix product: that wakes threads of its own, and waits for them when the machine is busy.
+            np.vecdot(self.bodies[start:end].astype(np.float32), wanted, out=found[start:end])
         found *= self.shrink
         found *= lengths(query[None])[0]
         return found
@@ -70,7 +74,7 @@ def lengths(bodies: Bodies) -> Floats:
     squares = np.empty(len(bodies), np.float32)
     for start in range(0, len(bodies), _AT_ONCE):
         part = bodies[start : start + _AT_ONCE].astype(np.float32)
-        np.einsum("ij,ij->i", part, part, out=squares[start : start + _AT_ONCE])
+        np.vecdot(part, part, out=squares[start : start + _AT_ONCE])
     return np.where(squares > 0, 1 / np.sqrt(np.maximum(squares, 1)), 0).astype(np.float32)
 
 
@@ -124,6 +128,8 @@ class Matrices:
         with self._lock:
             matrix = self._kept.setdefault(whose, _Matrix(whose.dim, whose.above))
             self._kept.move_to_end(whose)
+            if len(self._kept) > MOST:
+                self._kept.popitem(last=False)
         with matrix.lock:
             before = matrix.rows
             try:
@@ -142,9 +148,13 @@ class Matrices:
         with self._lock:
             self._kept.pop(whose, None)
 
+    def size(self) -> int:
+        """Tell how many bytes all of them take."""
+        return sum(matrix.size() for matrix in self._kept.values())
+
     def _make_room(self) -> None:
         with self._lock:
-            total = sum(matrix.size() for matrix in self._kept.values())
+            total = self.size()
             while total > self.memory and self._kept:
                 total -= self._kept.popitem(last=False)[1].size()
 

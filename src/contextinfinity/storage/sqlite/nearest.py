@@ -15,7 +15,7 @@ import apsw
 
 from contextinfinity.domain.ids import to_millis
 from contextinfinity.domain.search import NearHit, Place, Scope
-from contextinfinity.domain.session import Lineage, Owner
+from contextinfinity.domain.session import Lineage
 from contextinfinity.storage.rules import end_place
 from contextinfinity.storage.sqlite.matrices import Source
 from contextinfinity.storage.sqlite.placing import SQL
@@ -42,10 +42,6 @@ class Asked:
         self._stretches: dict[bytes, tuple[int, int]] = {}
         if scope.branch_id is not None:
             self._follow(connection, lineage_of(connection, scope.branch_id), scope.branch_id)
-        if self.session_id is not None:
-            row = one(connection, SESSION_SQL["select_session"], (self.session_id,))
-            owner = None if row is None else Owner(org_id=row[1], user_id=row[2])
-            self.is_empty = self.is_empty or owner is None or scope.owner not in (None, owner)
 
     def _follow(self, connection: apsw.Connection, lineage: Lineage, branch_id: str) -> None:
         row = one(connection, SESSION_SQL["select_branch"], (pack(branch_id),))
