@@ -27,6 +27,7 @@ from benchmarks import (
     summaries,
     topics,
     upkeep,
+    vectors,
     wires,
 )
 from benchmarks.harness import FULL, ORDINARY, Bench, Benchmark, Row, machine
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "importing": importing.run,
     "embedding": embedding.run,
     "topics": topics.run,
+    "vectors": vectors.run,
 }
 
 

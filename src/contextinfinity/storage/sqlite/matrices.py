@@ -6,7 +6,6 @@ ranks its rows asks the ledger for each before showing it. All of this needs num
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 import apsw
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -99,9 +99,10 @@ class _Matrix:
         """Add rows that are new."""
         size, end = len(self.rows.keys), len(self.rows.keys) + len(keys)
         if end > len(self._room.keys):
-            self._room = self._larger(end if size == 0 else max(end, size + size // 4))
+            self._room = self._larger(end + max(PACK, end // 8))
         room = self._room
-        room.keys[size:end], room.bodies[size:end], room.shrink[size:end] = keys, bodies, lengths(bodies)
+        room.keys[size:end], room.bodies[size:end] = keys, bodies
+        room.shrink[size:end] = lengths(room.bodies[size:end])
         self.rows = room.first(end)
         self.last = max(self.last, int(keys.max(initial=0)))
 
@@ -171,7 +172,9 @@ def newer(connection: apsw.Connection, whose: Whose, after: int) -> Iterator[tup
     packs, loose = _statements(whose, after)
     rows = connection.execute(SQL[packs], values)
     while some := list(islice(rows, _READ // PACK)):
-        yield together([key for keys, _ in some for key in json.loads(keys)], (b for _, b in some), whose.dim, after)
+        yield together(
+            [key for keys, _ in some for key in msgspec.json.decode(keys)], (b for _, b in some), whose.dim, after
+        )
     rows = connection.execute(SQL[loose], values)
     while some := list(islice(rows, _READ)):
         yield together([key for key, _ in some], (body for _, body in some), whose.dim, after)

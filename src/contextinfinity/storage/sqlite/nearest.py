@@ -61,8 +61,9 @@ class Asked:
 
     def statement(self) -> str:
         """Name what looks up all that is needed to tell."""
-        scope = self.scope
-        return SQL["select_found_where_and_when" if scope.branch_id or scope.since or scope.until else "select_found"]
+        if self.scope.since or self.scope.until:
+            return SQL["select_found_where_and_when"]
+        return SQL["select_found_where" if self.scope.branch_id else "select_found"]
 
     def admits(self, row: Any) -> bool:
         """Tell of a row whether it may be shown."""
@@ -85,7 +86,7 @@ def walk(connection: apsw.Connection, asked: Asked, source: Source, most: int) -
     """Go down a list until enough may be shown; tell how many of those that were looked up are gone."""
     statement, hits, gone = asked.statement(), list[NearHit](), 0
     seen: set[int] = set()
-    step = max(_FIRST, most if asked.admits_all else 2 * most)
+    step = max(_FIRST, most if asked.admits_all else most + most // 4)
     while len(hits) < most and len(seen) < FARTHEST:
         keys, scores = source(step)
         fresh = {int(key): float(score) for key, score in zip(keys, scores, strict=True) if int(key) not in seen}

@@ -199,8 +199,14 @@ SELECT j.value, c.id, c.turn_id, c.side, c.chunk_type, s.org_id, s.user_id, NULL
 FROM json_each(:keys) AS j CROSS JOIN vector AS v ON v.key = j.value CROSS JOIN chunk AS c ON c.key = v.chunk_key
   CROSS JOIN session AS s ON s.id = c.session_id
 
+-- name: select_found_where
+-- The same with the place in their branch.
+SELECT j.value, c.id, c.turn_id, c.side, c.chunk_type, s.org_id, s.user_id, t.branch_id, t.turn_seq, NULL
+FROM json_each(:keys) AS j CROSS JOIN vector AS v ON v.key = j.value CROSS JOIN chunk AS c ON c.key = v.chunk_key
+  CROSS JOIN session AS s ON s.id = c.session_id CROSS JOIN turn AS t ON t.id = c.turn_id
+
 -- name: select_found_where_and_when
--- The same with the place in their branch, and the time when it was said.
+-- The same with the time when it was said, also where that was elsewhere.
 SELECT j.value, c.id, c.turn_id, c.side, c.chunk_type, s.org_id, s.user_id, t.branch_id, t.turn_seq,
   coalesce((SELECT min(o.said_at) FROM origin AS o
     WHERE o.message_key = CASE c.side WHEN 'assistant' THEN t.answer ELSE t.user_message END), t.created_at)
