@@ -8,8 +8,7 @@ the ledger.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import apsw
 
@@ -27,9 +26,6 @@ FARTHEST = 16_384
 """Vectors of one list that are looked up; what a filter leaves of them is the result."""
 
 _FIRST = 32  # the least to be looked up at once
-
-Admits: TypeAlias = Callable[[Any], bool]
-"""Tells of a row of ``select_found*`` whether it may be shown."""
 
 
 class Asked:
@@ -85,18 +81,21 @@ class Asked:
 def walk(connection: apsw.Connection, asked: Asked, source: Source, most: int) -> tuple[list[NearHit], int]:
     """Go down a list until enough may be shown; tell how many of those that were looked up are gone."""
     statement, hits, gone = asked.statement(), list[NearHit](), 0
+    everything = asked.admits_all and asked.scope.owner is None
     seen: set[int] = set()
-    step = max(_FIRST, most if asked.admits_all else most + most // 4)
+    step = max(_FIRST, most if asked.admits_all else most + most // 2)
     while len(hits) < most and len(seen) < FARTHEST:
         keys, scores = source(step)
-        fresh = {int(key): float(score) for key, score in zip(keys, scores, strict=True) if int(key) not in seen}
+        found = zip(keys.tolist(), scores.tolist(), strict=True)
+        fresh = {key: score for key, score in found if key not in seen}
         if not fresh:
             break
         seen |= fresh.keys()
         rows = many(connection, statement, {"keys": json.dumps(list(fresh))})
         gone += len(fresh) - len(rows)
-        hits += [_hit(row, fresh[row[0]]) for row in rows if asked.admits(row)]
-        step = min(4 * step, FARTHEST)
+        hits += [_hit(row, fresh[row[0]]) for row in rows if everything or asked.admits(row)]
+        step = min(2 * step, FARTHEST)
+    hits.sort(key=lambda hit: -hit.similarity)  # a graph that is asked for more may find a nearer one
     return hits[:most], gone
 
 
