@@ -40,13 +40,13 @@ _EMPTY = frozenset(_WITHOUT_MEANING.split())
 def terms(text: str) -> list[str]:
     """Give the words of a text in their order, as often as they stand there."""
     found: list[str] = []
-    for each in map(_terms_of, _words_in(text)):
+    for each in map(terms_of, words(text)):
         found += each
     return found
 
 
-def _words_in(text: str) -> list[str]:
-    """Split a text into its words; plain English is most of what is said, and is split without the pattern."""
+def words(text: str) -> list[str]:
+    """Give the words of a text as they stand there; plain English is most of it, and is split without the pattern."""
     if not text.isascii():
         return _WORD.findall(text)
     pieces = text.translate(_BLANKS).split()
@@ -88,7 +88,8 @@ def _piece(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _terms_of(word: str) -> tuple[str, ...]:
+def terms_of(word: str) -> tuple[str, ...]:
+    """Give what one such word is known as: nothing, its plain form, or that of its parts and of the whole."""
     if word.isascii() and word.isalnum() and word.islower():  # most words by far: nothing to take apart or to fold
         return () if word in _EMPTY else (stem(word[:LONGEST]),)
     pieces = [piece for piece in _HUMP.split(word) if piece]

@@ -1,0 +1,142 @@
+"""A question as a search reads it: whom it is about, when, and by which words it is answered.
+
+    words     those that mean something, without the names of the speakers and without the words that name a time
+    persons   a speaker who is named; without one, "I" and "my" stand for the user, "you" and "your" for the assistant
+    spans     the times it names
+
+A speaker's name is said by others more than by the speaker: as a word it leads astray, so it counts as a voice instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.search import Entry
+from contextinfinity.retrieval.dates import TimeSpan, spans_in
+from contextinfinity.retrieval.lexicon import Word, words_of
+from contextinfinity.text.keywords import terms, terms_of
+
+MOST_WORDS = 32
+"""Words of a question that are looked at; a longer one is a text."""
+LONGEST = 4_000
+_SHORTEST_NAME = 3
+"""Letters of a name from which its front alone may be meant by it."""
+
+_PREFIX = re.compile(r"\s{0,9}([^\W\d_][\w.'’ -]{0,39}?)\s?:\s")
+_NAME = re.compile(r"[^\W\d_][\w'’-]*")
+_I = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Ww]e|[Oo]ur|ich|mein\w*|mir|mich|je|mon|mes|mi|mis|yo)\b")
+_YOU = re.compile(r"\b(?:you|your|yours|du|dein\w*|tu|ton|tes)\b", re.I)
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What is asked, and when; ``standalone`` is the same with all that it refers to, where it was made explicit."""
+
+    text: str
+    asked_at: datetime
+    standalone: str = ""
+
+    @property
+    def full(self) -> str:
+        """Both forms in one."""
+        return "\n".join(filter(None, (self.text[:LONGEST], self.standalone[:LONGEST])))
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A question, read."""
+
+    words: tuple[Word, ...]
+    spans: tuple[TimeSpan, ...] = ()
+    speakers: frozenset[str] = frozenset()
+    """Those it names, small."""
+    side: ChunkSide | None = None
+    """Whom "I" or "you" stands for, where no speaker is named."""
+
+
+def search_terms(question: Question) -> tuple[str, ...]:
+    """Give what a question is looked up by in an index of words, each once."""
+    return tuple(dict.fromkeys(terms(question.full)))[:MOST_WORDS]
+
+
+def vector_text(question: Question, speakers: Collection[str]) -> str:
+    """Give the text that is placed for a question: without the speakers' names, which nobody says of themselves."""
+    text = question.standalone or question.text
+    named = _named(text, speakers)
+    if not named:
+        return text
+    left = re.sub(rf"\b(?:{'|'.join(map(re.escape, named))})\b(?:['’]s\b|['’])?", " ", text)
+    return " ".join(left.split()) or text
+
+
+def speaker_of(entry: Entry) -> str:
+    """Tell who speaks, by the name that was kept or by one in front of the text."""
+    if entry.speaker:
+        return entry.speaker
+    found = _PREFIX.match(entry.text[:80])
+    return found[1] if found else ""
+
+
+def speakers_of(entries: Sequence[Entry]) -> frozenset[str]:
+    """Give those who speak; what stands in front of a text is a name only where several texts begin with it."""
+    kept = {entry.speaker for entry in entries if entry.speaker}
+    fronts = [speaker_of(entry) for entry in entries if not entry.speaker]
+    return frozenset(kept | {name for name in set(fronts) if name and fronts.count(name) > 2})
+
+
+def read_question(question: Question, speakers: Collection[str], *, newest: datetime | None = None) -> Asked:
+    """Read a question; ``newest`` is when the last of what was found was said.
+
+    Times are reckoned from when the question is asked, or, where all that was found is older than what they then mean,
+    from the newest of it: in an old conversation people mean the days of that conversation.
+    """
+    text = question.full
+    spans = spans_in(text, question.asked_at)
+    if newest is not None and spans and all(span.start > newest for span in spans):
+        spans = spans_in(text, newest)
+    named = _named(text, speakers)
+    hidden = {word.term for word in words_of(" ".join((*named, *(span.words for span in spans))))}
+    found = {word.term: word for word in reversed(words_of(text)) if word.term not in hidden}
+    return Asked(
+        words=tuple(reversed(found.values()))[:MOST_WORDS],
+        spans=spans,
+        speakers=frozenset(_meant(named, speakers)),
+        side=None if named else _side(question.text),
+    )
+
+
+def _named(text: str, speakers: Collection[str]) -> list[str]:
+    """Give the words of a text that stand for a speaker: a name, or its front with a capital letter."""
+    parts = {part.lower() for name in speakers for part in _NAME.findall(name) if len(part) >= _SHORTEST_NAME}
+    found = dict.fromkeys(_without_s(word) for word in _NAME.findall(text))
+    return [word for word in found if _is_name(word, parts)]
+
+
+def _without_s(word: str) -> str:
+    return re.sub(r"['’]s?$", "", word)
+
+
+def _is_name(word: str, parts: Collection[str]) -> bool:
+    low, capital = word.lower(), word[:1].isupper()
+    if low in parts:
+        return capital or bool(terms_of(word))
+    return capital and len(low) >= _SHORTEST_NAME and any(part.startswith(low) for part in parts)
+
+
+def _meant(named: Sequence[str], speakers: Collection[str]) -> list[str]:
+    lows = [word.lower() for word in named]
+    return [
+        name.lower()
+        for name in speakers
+        if any(part.lower().startswith(low) for part in _NAME.findall(name) for low in lows)
+    ]
+
+
+def _side(text: str) -> ChunkSide | None:
+    mine, yours = _I.search(text) is not None, _YOU.search(text) is not None
+    if mine == yours:
+        return None
+    return "user" if mine else "assistant"

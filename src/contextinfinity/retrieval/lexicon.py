@@ -1,0 +1,145 @@
+"""Words and how much they are alike: what lets a question about a car find what was said of a vehicle.
+
+Each word has a place in the space of the built-in embedder, whatever embedder places whole texts. A word of the
+question is met in a text as well as the most similar word there meets it: 1 for the same word in any form, nothing for
+one that is no more alike than any two words are.
+
+Words and texts that were met are remembered, within bounds: most of a search's work is to read the same texts again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from contextinfinity.text.keywords import terms_of, words
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix: TypeAlias = NDArray[np.float32]
+    Ids: TypeAlias = NDArray[np.int32]
+
+WordPlace: TypeAlias = "Callable[[Sequence[str]], Matrix]"
+
+UNLIKE = 0.3
+"""The cosine up to which two words have nothing in common."""
+DIMENSIONS = 128
+"""Numbers of a word's place that count: the first ones say most, and half of them say nearly all."""
+MOST_WORDS = 1 << 14
+MOST_TEXTS = 1 << 12
+LONGEST = 6_000
+"""Characters of a text that are read: more than any chunk has."""
+
+
+class Word(NamedTuple):
+    """A word as it was written, and as the index knows it."""
+
+    written: str
+    term: str
+
+
+def words_of(text: str) -> list[Word]:
+    """Give the words of a text that mean something, in their order."""
+    return [each for word in words(text[:LONGEST]) for each in _known_as(word)]
+
+
+def _known_as(word: str) -> list[Word]:
+    found = terms_of(word)
+    return [Word(word.lower(), found[0])] if len(found) == 1 else [Word(term, term) for term in found]
+
+
+class Reading(NamedTuple):
+    """Texts as rows of a table, a row a word: how well each word meets each word of the question."""
+
+    ids: list[Ids]
+    likeness: Matrix
+
+
+class Lexicon:
+    """The words that were met so far."""
+
+    def __init__(self, place: WordPlace) -> None:
+        self._place = place
+        self._lock = Lock()
+        self._forget()
+
+    def read(self, asked: Sequence[Word], texts: Sequence[str]) -> Reading:
+        """Read texts for the words of a question."""
+        with self._lock:
+            ids = self._read(texts)
+            if len(self._ids) > MOST_WORDS:
+                self._forget()
+                ids = self._read(texts)
+            self._learn()
+            return Reading(ids, self._likeness(asked))
+
+    def _forget(self) -> None:
+        import numpy as np
+
+        self._ids: dict[str, int] = {}
+        self._forms: dict[str, list[int]] = {}
+        self._texts: OrderedDict[str, Ids] = OrderedDict()
+        self._new: list[str] = []
+        self._rows = np.zeros((0, DIMENSIONS), dtype=np.float32)
+
+    def _read(self, texts: Sequence[str]) -> list[Ids]:
+        found = [self._text(text) for text in texts]
+        while len(self._texts) > MOST_TEXTS:
+            self._texts.popitem(last=False)
+        return found
+
+    def _text(self, text: str) -> Ids:
+        import numpy as np
+
+        known = self._texts.get(text)
+        if known is None:
+            known = self._texts[text] = np.array([self._id(word) for word in words_of(text)], dtype=np.int32)
+        else:
+            self._texts.move_to_end(text)
+        return known
+
+    def _id(self, word: Word) -> int:
+        known = self._ids.get(word.written)
+        if known is None:
+            known = self._ids[word.written] = len(self._ids)
+            self._forms.setdefault(word.term, []).append(known)
+            self._new.append(word.written)
+        return known
+
+    def _learn(self) -> None:
+        """Place the words that are new."""
+        import numpy as np
+
+        if self._new:
+            self._rows = np.concatenate((self._rows, self._placed(self._new)))
+            self._new = []
+
+    def _placed(self, written: Sequence[str]) -> Matrix:
+        import numpy as np
+
+        rows = self._place(written)[:, :DIMENSIONS]
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        placed: Matrix = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
+        return placed
+
+    def _likeness(self, asked: Sequence[Word]) -> Matrix:
+        import numpy as np
+
+        cosines = self._rows @ self._placed([word.written for word in asked]).T
+        alike: Matrix = np.clip((cosines - UNLIKE) / (1 - UNLIKE), 0, 1)
+        for column, word in enumerate(asked):
+            alike[self._forms.get(word.term, []), column] = 1
+        return alike
+
+
+@cache
+def built_in_lexicon() -> Lexicon:
+    """Give the one of this process, with the words' places of the built-in embedder."""
+    from contextinfinity.embedders.static import built_in
+
+    return Lexicon(built_in().encode)
