@@ -16,7 +16,6 @@ from contextinfinity.domain.turn import Phase
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
 from contextinfinity.embedders.static import StaticEmbedder, built_in
-from contextinfinity.engine.indexing import bring_in_step
 from contextinfinity.engine.parts import Retrieval, Setup
 from contextinfinity.errors import InvalidInput, NotFound, ProviderError
 from contextinfinity.prompt.budget import Ceilings
@@ -330,7 +329,7 @@ async def test_another_embedder_fills_a_namespace_of_its_own_and_is_switched_to_
             during.append(done <= of)
 
         assert PLANTED in [hit.text for hit in (await desk.engine.search(sought)).hits], "found by the old ones meanwhile"
-        brought = await bring_in_step(desk.engine._parts, progress=look)
+        brought = await desk.engine.bring_in_step(progress=look)
         assert brought.switched
         assert brought.vectors == (await desk.engine.store.index.state()).chunks
         assert during

@@ -7,52 +7,37 @@ was missing is told.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import now
+from contextinfinity.domain.ids import ChunkId, now
 from contextinfinity.domain.plan import LeftOut
-from contextinfinity.domain.search import Entry, Hit, Hits, Place, Scope
+from contextinfinity.domain.search import Entry, Hit, Hits, NearHit, Place, Scope, WordHits
+from contextinfinity.domain.vectors import packed, unpacked
+from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import artifact_of
+from contextinfinity.engine.indexing import EMBED_SECONDS, placing
 from contextinfinity.engine.parts import Need, Parts
 from contextinfinity.engine.sparing import spared
-from contextinfinity.prompt.redact import Redactor, secrets_in
+from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
 from contextinfinity.prompt.sections import Artifact
+from contextinfinity.retrieval.asking import Question, search_terms, speakers_of, vector_text
+from contextinfinity.retrieval.calibration import KNOWN, Calibration, calibration_of
 from contextinfinity.retrieval.chunks import ENCODING
+from contextinfinity.retrieval.lexicon import built_in_lexicon
 from contextinfinity.retrieval.packing import Candidate, Piece, Room, pack
-from contextinfinity.storage.index import MOST_TERMS
-from contextinfinity.text.keywords import terms
+from contextinfinity.retrieval.ranking import Found, rank
 from contextinfinity.text.tokens.encodings import encoding
-
-if TYPE_CHECKING:
-    pass
-
-log = logging.getLogger(__name__)
 
 CANDIDATES = 128
 """How many candidates are looked at, of words and of vectors each."""
+SURROUNDED = 128
+"""Of how many of them what stands around is looked at as well."""
 UNLIMITED = 2**31
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
-
-
-class Wish(Struct, frozen=True, kw_only=True):
-    """What is looked for: the words of a question, and the same made explicit where that was needed."""
-
-    question: str
-    explicit: str | None = None
-    asked_at: datetime
-    scope: Scope = Scope()
-
-    @property
-    def forms(self) -> tuple[str, ...]:
-        """The question in all its forms, the explicit one first."""
-        return tuple(dict.fromkeys(filter(None, (self.explicit, self.question))))
 
 
 class Looked(Struct, frozen=True, kw_only=True):
@@ -68,17 +53,14 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     turn, retrieval = need.turn, parts.setup.retrieval
     if retrieval is None:
         return ()
-    wish = Wish(
-        question=turn.user_message.rendered_text,
-        explicit=need.explicit,
-        asked_at=turn.created_at,
-        scope=Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown),
-    )
-    looked = await look(parts, wish)
+    text = turn.user_message.rendered_text
+    question = Question(text=text, asked_at=turn.created_at, standalone=need.explicit or "")
+    scope = Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
+    looked = await look(parts, question, scope)
     missing += looked.missing
     good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
     room = Room(target=min(retrieval.target, need.room), most=retrieval.top_k)
-    chosen = pack(good[: retrieval.overfetch_k], wish.forms[0], encoding(ENCODING).count, room=room)
+    chosen = pack(good[: retrieval.overfetch_k], question.full, encoding(ENCODING).count, room=room)
     missing += chosen.left_out[:MOST_LEFT_OUT]
     pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in chosen.pieces]
     return tuple(artifact_of(piece, turn.session_id) for piece in pieces if piece.text.strip())
@@ -86,7 +68,7 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
 
 async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:
     """Find what was said; with a budget, what would be packed into it."""
-    looked = await look(parts, Wish(question=question, asked_at=now(), scope=scope))
+    looked = await look(parts, Question(text=question, asked_at=now()), scope)
     room = Room(target=budget or UNLIMITED, ceiling=budget or UNLIMITED, most=None if budget else limit)
     chosen = pack(looked.candidates, question, encoding(ENCODING).count, room=room)
     return Hits(
@@ -127,11 +109,81 @@ def _without_halves(piece: Piece, entries: Mapping[Place, Entry], redactor: Reda
     return replace(piece, start=start, end=max(start, end), text=entry.text[start : max(start, end)])
 
 
-async def look(parts: Parts, wish: Wish) -> Looked:
-    """Look by words and by vectors at once, read what was found, and rank it."""
+# --- looking ---
+
+
+async def look(parts: Parts, question: Question, scope: Scope) -> Looked:
+    """Look by words and by vectors, read what was found and what stands around it, and rank it."""
     missing: list[LeftOut] = []
-    asked = tuple(dict.fromkeys(term for form in wish.forms for term in terms(form)))[:MOST_TERMS]
-    words, near = await asyncio.gather(
-        spared("keywords", missing, lambda: parts.store.index.find_words(asked, wish.scope, most=CANDIDATES)),
-        spared("vectors", missing, lambda: _near(parts, wish)),
-    )
+    index, asked = parts.store.index, search_terms(question)
+    words = await spared("keywords", missing, lambda: index.find_words(asked, scope, most=CANDIDATES)) or WordHits()
+    entries = await _read(parts, [hit.place for hit in words.hits], {})
+    near = await spared("vectors", missing, lambda: _near(parts, question, entries.values(), scope)) or _NOTHING_NEAR
+    entries = await _read(parts, [hit.place for hit in near.hits], entries)
+    entries = await _read(parts, await index.around([*entries][:SURROUNDED]), entries)
+    admitted = await _admitted(parts, entries.values(), scope)
+    cosines = await spared("vectors", missing, lambda: _cosines(parts, near, admitted)) or {}
+    found = Found(words=words, entries=admitted, cosines=cosines)
+    ranked = rank(question, found, near.calibration, built_in_lexicon(), encoding(ENCODING).count)
+    fitting = (one for one in ranked if not scope.types or one.chunk.chunk_type in scope.types)
+    return Looked(candidates=tuple(fitting), entries=entries, missing=tuple(missing))
+
+
+class _Near(Struct, frozen=True, kw_only=True):
+    """What is near to a question, and what it was compared by."""
+
+    hits: tuple[NearHit, ...] = ()
+    vector: bytes = b""
+    namespace: str = ""
+    calibration: Calibration = KNOWN[STATIC]
+
+
+_NOTHING_NEAR = _Near()
+
+
+async def _near(parts: Parts, question: Question, entries: Iterable[Entry], scope: Scope) -> _Near:
+    embedder = await placing(parts)
+    if embedder is None:
+        return _NOTHING_NEAR
+    text = hidden(vector_text(question, speakers_of([*entries])), parts.setup.redactor)
+    async with asyncio.timeout(EMBED_SECONDS):
+        (row,) = await embedder.embed([text], kind="query")
+        calibration = await calibration_of(embedder)
+    vector = packed(row)
+    hits = await parts.store.vectors.near(vector, embedder.name, scope, most=CANDIDATES)
+    return _Near(hits=hits, vector=vector, namespace=embedder.name, calibration=calibration)
+
+
+async def _cosines(parts: Parts, near: _Near, entries: Sequence[Entry]) -> dict[ChunkId, float]:
+    """Tell how near the chunks are: those that were found so, and the others by their vectors."""
+    cosines = {hit.chunk_id: hit.similarity for hit in near.hits}
+    others = [chunk.id for entry in entries for chunk in entry.chunks if chunk.id not in cosines]
+    if near.vector and others:
+        import numpy as np
+
+        bodies = await parts.store.vectors.bodies(near.namespace, others)
+        known = [(chunk, unpacked(body)) for chunk, body in zip(others, bodies, strict=True) if body is not None]
+        if known:
+            rows = np.stack([row for _, row in known]) @ unpacked(near.vector)
+            cosines.update(zip((chunk for chunk, _ in known), rows.tolist(), strict=True))
+    return cosines
+
+
+async def _read(parts: Parts, places: Iterable[Place], known: dict[Place, Entry]) -> dict[Place, Entry]:
+    """Read places that are not known yet."""
+    wanted = [place for place in dict.fromkeys(places) if place not in known]
+    return {**known, **{entry.place: entry for entry in (await parts.store.index.read(wanted) if wanted else ())}}
+
+
+async def _admitted(parts: Parts, entries: Iterable[Entry], scope: Scope) -> list[Entry]:
+    """Leave out what stands around something and is not to be shown itself: beyond a fork, or of another kind."""
+    lineage = None if scope.branch_id is None else await parts.store.branches.lineage(scope.branch_id)
+    return [
+        entry
+        for entry in entries
+        if (lineage is None or lineage.owner_of(entry.turn_seq) == entry.branch_id)
+        and (scope.before is None or entry.turn_seq < scope.before)
+        and (not scope.sides or entry.place.side in scope.sides)
+        and (scope.since is None or entry.said_at >= scope.since)
+        and (scope.until is None or entry.said_at < scope.until)
+    ]

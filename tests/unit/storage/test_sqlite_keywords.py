@@ -131,10 +131,10 @@ async def test_a_message_that_is_deleted_takes_its_words(store: SqliteStore) -> 
 
 
 async def made_large(store: SqliteStore) -> None:
-    """Say one word everywhere, one often and one seldom; another owner says a tenth of it."""
+    """Say one word everywhere, one often and one seldom; one owner says too much to be looked up alone."""
     rng = random.Random(1)
     branches = [await new_branch(store, NewSession(owner=Owner(user_id=name))) for name in ("one", "other")]
-    for number in range(22):
+    for number in range(26):
         said = [
             f"everywhere {'common' if rng.random() < 0.5 else 'other'}" + " seldom" * (at % 500 == 7)
             for at in range(1000)
@@ -148,9 +148,9 @@ async def test_in_a_large_ledger_rare_words_lead_and_common_ones_are_read_from_t
     words = ["everywher", "common", "seldom"]
     hits = await store.index.find_words(words, Scope())
     entries = await store.index.read([hit.place for hit in hits.hits])
-    assert (hits.total, hits.counts[2], len(hits.hits)) == (22_000, 44, 128)
-    assert 0.8 < hits.counts[0] / 22_000 < 1.2
-    assert ["seldom" in entry.text for entry in entries] == [True] * 44 + [False] * 84
+    assert (hits.total, hits.counts[2], len(hits.hits)) == (26_000, 52, 128)
+    assert 0.8 < hits.counts[0] / 26_000 < 1.2
+    assert ["seldom" in entry.text for entry in entries] == [True] * 52 + [False] * 76
     for hit, entry in zip(hits.hits, entries, strict=True):
         assert hit.own == sum((word in terms(entry.text)) << at for at, word in enumerate(words))
     both = (await store.index.find_words(words[:2], Scope())).hits

@@ -8,7 +8,7 @@ has. The same transaction counts what is there, so that nobody ever has to.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import apsw
 
@@ -87,7 +87,7 @@ def put_words(connection: apsw.Connection, session_id: bytes, row: int, text: st
         connection.execute(SQL["replace_words" if there else "insert_words"], (row, line))
         added = 1 - int(there)
     if added and not row & LENT:
-        _count(connection, session_id, [row // 4], said=0, messages=0, places=added)
+        _count(connection, _tokens(connection, session_id), [row // 4], said=0, messages=0, places=added)
 
 
 def _write(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, new: bool) -> None:
@@ -96,17 +96,17 @@ def _write(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[
     _count_samples(connection, said)
     places = sum(1 for _, text in said if text.strip())
     keys = [key for key, _ in said]
-    _count(connection, session_id, keys, said=len(said) if new else 0, messages=len(said), places=places)
+    _count(connection, tokens, keys, said=len(said) if new else 0, messages=len(said), places=places)
 
 
 def _count(
-    connection: apsw.Connection, session_id: bytes, keys: Collection[int], *, said: int, messages: int, places: int
+    connection: apsw.Connection, tokens: tuple[str, str], keys: Sequence[int], *, said: int, messages: int, places: int
 ) -> None:
+    """Count what came to the index, in all and for the session and its owner; ``said``: to the ledger as well."""
     values = {"said": said, "messages": messages, "places": places, "version": VERSION}
     connection.execute(SQL["count_words"], values)
     ends = {"first": min(keys), "last": max(keys)}
-    for token in _tokens(connection, session_id):
-        connection.execute(SQL["count_scope"], {**values, **ends, "token": token})
+    connection.executemany(SQL["count_scope"], [{**values, **ends, "token": token} for token in tokens])
 
 
 def _tokens(connection: apsw.Connection, session_id: bytes) -> tuple[str, str]:
