@@ -102,14 +102,15 @@ def _add(
 ) -> None:
     """Add chunks, each under the key it had, and their vectors; count them; the turn is cut."""
     place = {"turn_id": pack(turn.id), "session_id": of.session_id, "branch_id": pack(turn.branch_id)}
-    before, placed = connection.total_changes(), list[Placed]()
+    added, placed = -len(keys), list[Placed]()
     for chunk in chunks:
         text = of.texts[chunk.side]
         check_span(chunk.start, chunk.end, text)
-        key = _insert(connection, chunk, (text or "")[chunk.start : chunk.end], place, keys)
+        key, is_new = _insert(connection, chunk, (text or "")[chunk.start : chunk.end], place, keys)
+        added += is_new
         if chunk.embedding is not None:
             placed.append((key, chunk.embedding))
-    if added := connection.total_changes() - before - len(keys):
+    if added:
         connection.execute(SQL["count_chunks"], (added,))
     put_embeddings(connection, of.session_id, placed)
     connection.execute(SQL["delete_uncut"], (of.question,))
@@ -142,10 +143,12 @@ def _id(turn: Turn, chunk: NewChunk, words: str) -> bytes:
 
 def _insert(
     connection: apsw.Connection, chunk: NewChunk, words: str, place: dict[str, bytes], keys: dict[bytes, int]
-) -> int:
-    """Add a chunk unless it is there; give its key."""
+) -> tuple[int, bool]:
+    """Add a chunk unless it is there; give its key, and whether it is new."""
     digest = wire.text_hash(words)
     chunk_id = pack(id_of(unpack(place["turn_id"]), chunk.chunk_type, digest.hex()))
+    if (there := one(connection, SQL["select_chunk_key"], (chunk_id,))) is not None:
+        return there[0], False
     values = {
         "key": keys.get(chunk_id),
         "id": chunk_id,
@@ -160,7 +163,7 @@ def _insert(
         **place,
     }
     connection.execute(SQL["insert_chunk"], values)
-    return int(one(connection, SQL["select_chunk_key"], (chunk_id,))[0])  # type: ignore[index]
+    return one(connection, SQL["select_chunk_key"], (chunk_id,))[0], True  # type: ignore[index]
 
 
 def _to_chunks(connection: apsw.Connection, rows: Sequence[Row]) -> tuple[Chunk, ...]:

@@ -10,7 +10,6 @@ INSERT INTO chunk (key, id, session_id, branch_id, turn_id, side, start, end, su
   created_at)
 VALUES (:key, :id, :session_id, :branch_id, :turn_id, :side, :start, :end, :summary, :chunk_type, :token_est,
   :content_hash, :now)
-ON CONFLICT (id) DO NOTHING
 
 -- name: select_chunk_key
 -- Where a chunk is kept.
