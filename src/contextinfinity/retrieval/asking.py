@@ -16,7 +16,6 @@ from datetime import datetime
 from msgspec import Struct
 
 from contextinfinity.domain.chunk import ChunkSide
-from contextinfinity.domain.search import Entry
 from contextinfinity.retrieval.dates import TimeSpan, spans_in
 from contextinfinity.retrieval.lexicon import Word, words_of
 from contextinfinity.text.keywords import terms, terms_of
@@ -27,7 +26,6 @@ LONGEST = 4_000
 _SHORTEST_NAME = 3
 """Letters of a name from which its front alone may be meant by it."""
 
-_PREFIX = re.compile(r"\s{0,9}([^\W\d_][\w.'’ -]{0,39}?)\s?:\s")
 _NAME = re.compile(r"[^\W\d_][\w'’-]*")
 _I = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Ww]e|[Oo]ur|ich|mein\w*|mir|mich|je|mon|mes|mi|mis|yo)\b")
 _YOU = re.compile(r"\b(?:you|your|yours|du|dein\w*|tu|ton|tes)\b", re.I)
@@ -70,21 +68,6 @@ def vector_text(question: Question, speakers: Collection[str]) -> str:
         return text
     left = re.sub(rf"\b(?:{'|'.join(map(re.escape, named))})\b(?:['’]s\b|['’])?", " ", text)
     return " ".join(left.split()) or text
-
-
-def speaker_of(entry: Entry) -> str:
-    """Tell who speaks, by the name that was kept or by one in front of the text."""
-    if entry.speaker:
-        return entry.speaker
-    found = _PREFIX.match(entry.text[:80])
-    return found[1] if found else ""
-
-
-def speakers_of(entries: Sequence[Entry]) -> frozenset[str]:
-    """Give those who speak; what stands in front of a text is a name only where several texts begin with it."""
-    kept = {entry.speaker for entry in entries if entry.speaker}
-    fronts = [speaker_of(entry) for entry in entries if not entry.speaker]
-    return frozenset(kept | {name for name in set(fronts) if name and fronts.count(name) > 2})
 
 
 def read_question(question: Question, speakers: Collection[str], *, newest: datetime | None = None) -> Asked:

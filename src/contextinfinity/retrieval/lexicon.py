@@ -34,6 +34,8 @@ MOST_WORDS = 1 << 14
 MOST_TEXTS = 1 << 12
 LONGEST = 6_000
 """Characters of a text that are read: more than any chunk has."""
+_PART = 256
+"""Words that are compared with the question at a time."""
 
 
 class Word(NamedTuple):
@@ -130,7 +132,10 @@ class Lexicon:
     def _likeness(self, asked: Sequence[Word]) -> Matrix:
         import numpy as np
 
-        cosines = self._rows @ self._placed([word.written for word in asked]).T
+        columns = self._placed([word.written for word in asked]).T
+        # In parts: a large product would start threads of the library, which cost more than they save.
+        parts = [self._rows[start : start + _PART] @ columns for start in range(0, len(self._rows), _PART)]
+        cosines = np.concatenate(parts) if parts else np.zeros((0, len(asked)), dtype=np.float32)
         alike: Matrix = np.clip((cosines - UNLIKE) / (1 - UNLIKE), 0, 1)
         for column, word in enumerate(asked):
             alike[self._forms.get(word.term, []), column] = 1

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 Form: TypeAlias = Literal["whole", "slice", "summary"]
 
 TARGET, CEILING = 800, 6000
-DIVERSITY = 0.3
-"""How much nearness to what was taken counts against a candidate's own score."""
+DIVERSITY = 0.1
+"""How much nearness to what was taken counts against a candidate's own score. More costs answers: what belongs together
+is near to each other as well."""
+_BEFORE_ALL = 10.0
 SAME = 0.985
 """Vectors nearer to each other than this say the same."""
 NEIGHBOUR = 0.5
@@ -159,27 +161,25 @@ def _diverse(
     wanted: list[Candidate], rows: dict[ChunkId, int], vectors: Matrix | None, left: list[LeftOut]
 ) -> Iterator[Candidate]:
     """Give candidates in the order in which they are worth most beside those given before."""
-    if vectors is None:
+    if vectors is None or not wanted:
         yield from wanted
         return
-    near = dict.fromkeys((each.chunk.id for each in wanted), 0.0)
-    rest = wanted
-    while rest:
-        chosen = min(rest, key=lambda each: (_rank(each)[0], _worth(each, near), *_rank(each)[1:]))
-        rest = [each for each in rest if each is not chosen]
-        if near[chosen.chunk.id] >= SAME and not chosen.attached:
+    import numpy as np
+
+    placed = np.array([each.chunk.id in rows for each in wanted])
+    own = vectors[[rows.get(each.chunk.id, 0) for each in wanted]]
+    worth = np.array([(1 - DIVERSITY) * each.score + _BEFORE_ALL * each.attached for each in wanted])
+    near = np.zeros(len(wanted))
+    for _ in wanted:
+        place = int(np.argmax(worth - DIVERSITY * near))
+        chosen = wanted[place]
+        worth[place] = -_BEFORE_ALL
+        if near[place] >= SAME and not chosen.attached:
             left.append(_left(chosen, "something nearly the same is there already"))
             continue
         yield chosen
-        place = rows.get(chosen.chunk.id)
-        for each in rest if place is not None else ():
-            other = rows.get(each.chunk.id)
-            if other is not None:
-                near[each.chunk.id] = max(near[each.chunk.id], float(vectors[place] @ vectors[other]))
-
-
-def _worth(candidate: Candidate, near: dict[ChunkId, float]) -> float:
-    return DIVERSITY * near[candidate.chunk.id] - (1 - DIVERSITY) * candidate.score
+        if placed[place]:
+            near = np.maximum(near, np.where(placed, own @ own[place], 0))
 
 
 class _Tray:

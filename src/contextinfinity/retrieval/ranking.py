@@ -7,9 +7,9 @@
     time      whether it was said, or tells of, when the question says
     asking    what only asks is seldom an answer
 
-Their weighted sum puts candidates in order. Its scale is calibrated: what it comes to for texts that have nothing to do
-with the question is 0, what one in a thousand of them exceeds is 0.72, the question itself is 1. Words count by what
-they add up to, so a question of many rare words goes by its words, one of few common words by its vector.
+Their weighted sum puts candidates in order. It is a share of what the question itself would reach, and calibrated: what
+texts come to that have nothing to do with the question is 0, what one in a thousand of them exceeds is 0.72. Words
+count by what they add up to, so a question of many rare words goes by its words, one of few common words by its vector.
 """
 
 from __future__ import annotations
@@ -22,32 +22,41 @@ from msgspec import Struct, field
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import Entry, WordHits
 from contextinfinity.retrieval import signals
-from contextinfinity.retrieval.asking import Question, read_question, search_terms, speakers_of
-from contextinfinity.retrieval.calibration import Calibration
+from contextinfinity.retrieval.asking import Question, read_question, search_terms
+from contextinfinity.retrieval.calibration import RARE, SHARES, Calibration
 from contextinfinity.retrieval.lexicon import Lexicon
 from contextinfinity.retrieval.packing import Candidate
 from contextinfinity.retrieval.spans import Count
 from contextinfinity.retrieval.spots import Spot, spots_of
+from contextinfinity.retrieval.voices import speakers_of, with_speakers
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from contextinfinity.retrieval.signals import Column
 
-HEARD = {-1: 0.88, -2: 0.55, -3: 0.25, -4: 0.2, 1: 0.2, 2: 0.2, 3: 0.15, 4: 0.15}
+HEARD = {-1: 0.8, -2: 0.64, -3: 0.51, -4: 0.41, 1: 0.3, 2: 0.2}
 """What a word counts that was said so many texts before (-) or after (+), beside one that is said here."""
-NEAR = {-1: 0.37, 1: 0.37, -2: 0.3, 2: 0.3}
-
-MOST = 256
+NEAR = {-1: 0.4, 1: 0.4, -2: 0.3, 2: 0.3}
+"""The same of a vector."""
+MOST = 128
 """Candidates that are given at most."""
+TOLD = 64
+"""Candidates whose words are searched for times, where the question names one: the best without it."""
+_TIE = 1e-6
+"""What keeps two scores apart that would be the same."""
+_LEAST = 1e-3
 
 
 class Weights(Struct, frozen=True, kw_only=True):
     """What each signal counts; chosen on data, see docs/decisions/0011."""
 
-    heard: float = 3.4
-    near: float = 1.6
+    heard: float = 3.5
+    near: float = 1.3
     voice: float = 1.5
-    time: float = 4.8
-    asking: float = -3.3
+    time: float = 5.3
+    asking: float = -3.4
     heard_around: dict[int, float] = field(default_factory=lambda: dict(HEARD))
     near_around: dict[int, float] = field(default_factory=lambda: dict(NEAR))
 
@@ -65,68 +74,75 @@ class Found(Struct, frozen=True, kw_only=True):
     """Of chunks to the question's vector, as far as they are known."""
 
 
-def rank(
-    question: Question,
-    found: Found,
-    calibration: Calibration,
-    lexicon: Lexicon,
-    count: Count,
-    *,
-    most: int = MOST,
-    weights: Weights = CHOSEN,
-) -> tuple[Candidate, ...]:
+class Means(Struct, frozen=True, kw_only=True):
+    """What a ranking works with: the embedder's calibration, the words, how tokens are counted, the weights."""
+
+    calibration: Calibration
+    lexicon: Lexicon
+    count: Count
+    weights: Weights = CHOSEN
+    recency: float = 0.1
+    """What the newest candidate gains over the oldest: a tenth of what speaks for it."""
+
+
+def rank(question: Question, found: Found, means: Means, *, most: int = MOST) -> tuple[Candidate, ...]:
     """Put what was found in order, the best first."""
-    spots = spots_of(found.entries, found.cosines, count)
+    entries = with_speakers(found.entries, question.full)
+    spots = spots_of(entries, found.cosines, means.count)
     if not spots:
         return ()
-    sums = _sums(_signals(question, found, spots, calibration, lexicon, weights), weights)
-    order = (-sums).argsort(kind="stable")[:most]
-    return tuple(_candidate(spots[row], float(sums[row])) for row in order)
+    scores = _scores(question, found, spots, means)
+    order = (-scores).argsort(kind="stable")[:most]
+    ties = _TIE * len(order)
+    return tuple(
+        _candidate(spots[row], min(max(float(scores[row]), ties - place * _TIE), 1 - place * _TIE))
+        for place, row in enumerate(order)
+    )
 
 
-class _Signals(Struct, frozen=True):
-    heard: Column
-    near: Column
-    voice: Column
-    time: Column
-    asking: Column
-
-
-def _signals(
-    question: Question,
-    found: Found,
-    spots: Sequence[Spot],
-    calibration: Calibration,
-    lexicon: Lexicon,
-    weights: Weights,
-) -> _Signals:
+def _scores(question: Question, found: Found, spots: Sequence[Spot], means: Means) -> Column:
+    """Give the scores; below 0 and above 1 they go on, so that the order is kept."""
     import numpy as np
 
-    newest = max(spot.entry.said_at for spot in spots)
-    asked = read_question(question, speakers_of(found.entries), newest=newest)
+    weights, newest = means.weights, max(spot.entry.said_at for spot in spots)
+    asked = read_question(question, speakers_of(spot.entry for spot in spots), newest=newest)
     beside = signals.around(spots)
     texts = [spot.chunk.rendered_text for spot in spots]
     rare = signals.rarities([word.term for word in asked.words], search_terms(question), found.words)
-    met = signals.met(asked, texts, rare, lexicon)
-    known = np.array([found.cosines.get(spot.chunk.id, calibration.mean) for spot in spots], dtype=np.float32)
-    return _Signals(
-        heard=signals.heard(met, beside, weights.heard_around) @ rare,
-        near=signals.near(calibration.steps(known), beside, weights.near_around),
-        voice=signals.voices(asked, spots),
-        time=signals.times(asked, spots),
-        asking=signals.asking(texts),
+    met = signals.met(asked, texts, rare, means.lexicon)
+    known = np.array([found.cosines.get(spot.chunk.id, means.calibration.mean) for spot in spots], dtype=np.float32)
+    steps = means.calibration.steps(known)
+    sums: Column = (
+        weights.heard * (signals.heard(met, beside, weights.heard_around) @ rare)
+        + weights.near * signals.near(steps, beside, weights.near_around)
+        + weights.voice * signals.voices(asked, spots)
+        + weights.asking * signals.asking(texts)
     )
+    if asked.spans:
+        likeliest = (-sums).argsort(kind="stable")[:TOLD]
+        sums += weights.time * signals.times(asked, spots, likeliest)
+    every = max(float(rare.sum()), _LEAST)
+    whole = weights.heard * every + weights.near * means.calibration.most_steps
+    shares = sums / whole * (1 + means.recency * _recency(spots))
+    alone = (steps >= 1) | (met @ rare / every >= SHARES.rare)
+    return _lifted(SHARES.scores(shares), alone)
 
 
-def _sums(found: _Signals, weights: Weights) -> Column:
-    total: Column = (
-        weights.heard * found.heard
-        + weights.near * found.near
-        + weights.voice * found.voice
-        + weights.time * found.time
-        + weights.asking * found.asking
-    )
-    return total
+def _lifted(scores: Column, alone: NDArray[np.bool_]) -> Column:
+    """Let pass what one signal alone says is no chance, be the rest against it; among such the order stays."""
+    import numpy as np
+
+    return np.where(alone & (scores < RARE), RARE + _TIE * scores, scores)
+
+
+def _recency(spots: Sequence[Spot]) -> Column:
+    """Give 0 for the oldest, 1 for the newest."""
+    import numpy as np
+
+    times = np.array([spot.entry.said_at.timestamp() for spot in spots])
+    stretch = float(times.max() - times.min())
+    found: Column = ((times - times.min()) / (stretch or 1.0)).astype(np.float32)
+    return found
 
 
 def _candidate(spot: Spot, score: float) -> Candidate:
@@ -135,5 +151,5 @@ def _candidate(spot: Spot, score: float) -> Candidate:
         score=score,
         turn_seq=spot.entry.turn_seq,
         said_at=spot.entry.said_at,
-        speaker=spot.speaker,
+        speaker=spot.entry.speaker,
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from contextinfinity.domain.search import WordHits
@@ -126,28 +126,23 @@ def voices(asked: Asked, spots: Sequence[Spot]) -> Column:
     import numpy as np
 
     if len(asked.speakers) == 1:
-        return np.array([spot.speaker.lower() in asked.speakers for spot in spots], dtype=np.float32)
+        return np.array([spot.entry.speaker.lower() in asked.speakers for spot in spots], dtype=np.float32)
     if asked.side is None or asked.speakers:
         return np.zeros(len(spots), dtype=np.float32)
     return 0.5 * np.array([spot.chunk.side == asked.side for spot in spots], dtype=np.float32)
 
 
-def times(asked: Asked, spots: Sequence[Spot]) -> Column:
-    """Tell how well it fits the times of the question, when each was said or what it tells of."""
+def times(asked: Asked, spots: Sequence[Spot], told: Iterable[int]) -> Column:
+    """Tell how well it fits the times of the question, when each was said; of some rows also, what they tell of."""
     import numpy as np
 
-    if not asked.spans:
-        return np.zeros(len(spots), dtype=np.float32)
-    return np.array([_time(asked.spans, spot) for spot in spots], dtype=np.float32)
-
-
-def _time(spans: Sequence[TimeSpan], spot: Spot) -> float:
-    said = spot.entry.said_at
-    told = told_of(spot.chunk.rendered_text, said)
-    return max(
-        span.certainty * max(chain((nearness(span, said),), (_overlap(span, other) for other in told)))
-        for span in spans
-    )
+    moments = [spot.entry.said_at for spot in spots]
+    fits = {moment: max(span.certainty * nearness(span, moment) for span in asked.spans) for moment in set(moments)}
+    found = np.array([fits[moment] for moment in moments], dtype=np.float32)
+    for row in told:
+        for other in told_of(spots[row].chunk.rendered_text, moments[row]):
+            found[row] = max(found[row], *(span.certainty * _overlap(span, other) for span in asked.spans))
+    return found
 
 
 def _overlap(span: TimeSpan, told: TimeSpan) -> float:

@@ -10,7 +10,6 @@ from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Chunk, chunk_id
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import Entry
-from contextinfinity.retrieval.asking import speaker_of
 from contextinfinity.retrieval.kinds import kind_of
 from contextinfinity.retrieval.spans import Count
 from contextinfinity.retrieval.telling import summary_of
@@ -23,27 +22,22 @@ LONGEST_UNCUT = 4_000
 
 
 class Spot(Struct, frozen=True):
-    """A text, where it stands, and who said it."""
+    """A text, and where it stands."""
 
     entry: Entry
     chunk: Chunk
-    speaker: str
 
 
 def spots_of(entries: Sequence[Entry], cosines: Mapping[ChunkId, float], count: Count) -> list[Spot]:
     """Give what is to be ranked, in the order of saying."""
-    found = [
-        Spot(entry, chunk, speaker)
-        for entry in {entry.place: entry for entry in entries}.values()
-        for speaker in (speaker_of(entry),)
-        for chunk in _chunks(entry, cosines, count)
+    once = {entry.place: entry for entry in entries}
+    return [
+        Spot(entry, chunk) for entry in sorted(once.values(), key=_place) for chunk in _chunks(entry, cosines, count)
     ]
-    return sorted(found, key=_place)
 
 
-def _place(spot: Spot) -> tuple[str, int, str, int, int]:
-    entry = spot.entry
-    return entry.session_id, entry.turn_seq, entry.place.turn_id, _ORDER[entry.place.side], spot.chunk.start
+def _place(entry: Entry) -> tuple[str, int, str, int]:
+    return entry.session_id, entry.turn_seq, entry.place.turn_id, _ORDER[entry.place.side]
 
 
 def _chunks(entry: Entry, cosines: Mapping[ChunkId, float], count: Count) -> Iterator[Chunk]:

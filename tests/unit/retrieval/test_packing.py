@@ -113,7 +113,7 @@ def test_what_stands_beside_goes_in_after_what_was_found() -> None:
 
 @pytest.mark.req("RETRIEVE-4")
 def test_with_vectors_what_says_nearly_the_same_gives_way() -> None:
-    found = [candidate(n, f"{prose(280, f'place{n}')}", score) for n, score in ((1, 0.9), (2, 0.85), (3, 0.7))]
+    found = [candidate(n, f"{prose(280, f'place{n}')}", score) for n, score in ((1, 0.9), (2, 0.85), (3, 0.8))]
     near = np.array([[1.0, 0.0], [0.96, 0.28], [0.0, 1.0]], dtype=np.float32)
     plain = pack(found, "No word of it", count)
     diverse = pack(found, "No word of it", count, vectors=near)
