@@ -5,7 +5,7 @@ BIN := .venv/bin
 MODELS ?= $(or $(CONTEXTINFINITY_LOCAL__MODELS_DIR),$(HOME)/.cache/contextinfinity/models)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run setup test check format bench bench-full torture endurance faults clean
+.PHONY: run setup test check format bench bench-full peers torture endurance faults clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -31,6 +31,10 @@ bench: .venv/.dev ## figures up to 100,000 turns, beside raw SQLite
 bench-full: .venv/.dev ## the same with 1,000,000 turns; its data is kept in benchmarks/data
 	$(BIN)/python -m benchmarks --full
 
+peers: ## install what `bench recall` is compared with, in .venv-peers
+	@$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check chromadb mem0ai langchain-core langchain
+
 torture: .venv/.dev ## kill a working process 10,000 times and look at what it left; takes about half an hour
 	$(BIN)/python -m benchmarks.torture --trials 10000
 
@@ -41,7 +45,7 @@ faults: .venv/.dev ## disk faults and power cuts at every operation, with many s
 	CONTEXTINFINITY_FAULT_SEEDS=20 $(BIN)/python -m pytest --timeout 0 tests/recovery/test_disk_faults.py tests/recovery/test_power_cut.py
 
 clean: ## remove what the other targets made
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-peers .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ContextInfinity needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }

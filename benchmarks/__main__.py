@@ -23,6 +23,7 @@ from benchmarks import (
     many_writers,
     opening,
     prefix,
+    recall,
     report,
     summaries,
     topics,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "embedding": embedding.run,
     "topics": topics.run,
     "vectors": vectors.run,
+    "recall": recall.run,
 }
 
 

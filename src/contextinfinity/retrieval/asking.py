@@ -1,7 +1,7 @@
 """A question as a search reads it: whom it is about, when, and by which words it is answered.
 
     words     those that mean something, without the names of the speakers and without the words that name a time
-    persons   a speaker who is named; without one, "I" and "my" stand for the user, "you" and "your" for the assistant
+    persons   a speaker who is named; without one, "my" stands for the user and "your" for the assistant
     spans     the times it names
 
 A speaker's name is said by others more than by the speaker: as a word it leads astray, so it counts as a voice instead.
@@ -27,8 +27,12 @@ _SHORTEST_NAME = 3
 """Letters of a name from which its front alone may be meant by it."""
 
 _NAME = re.compile(r"[^\W\d_][\w'’-]*")
-_I = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Ww]e|[Oo]ur|ich|mein\w*|mir|mich|je|mon|mes|mi|mis|yo)\b")
-_YOU = re.compile(r"\b(?:you|your|yours|du|dein\w*|tu|ton|tes)\b", re.I)
+_MINE = re.compile(
+    r"\b(?:my|mine|(?:did|have|had|was|am|do) I|I (?:said|told|wanted)|mein\w*|meus?|mon|mes|mis?)\b", re.I
+)
+_YOURS = re.compile(
+    r"\b(?:your|yours|(?:did|have|had|were) you|you (?:said|told|suggested)|dein\w*|ton|tes|tus?)\b", re.I
+)
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -52,7 +56,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     speakers: frozenset[str] = frozenset()
     """Those it names, small."""
     side: ChunkSide | None = None
-    """Whom "I" or "you" stands for, where no speaker is named."""
+    """Whom "my" or "your" stands for, where no speaker is named."""
 
 
 def search_terms(question: Question) -> tuple[str, ...]:
@@ -119,7 +123,7 @@ def _meant(named: Sequence[str], speakers: Collection[str]) -> list[str]:
 
 
 def _side(text: str) -> ChunkSide | None:
-    mine, yours = _I.search(text) is not None, _YOU.search(text) is not None
+    mine, yours = _MINE.search(text) is not None, _YOURS.search(text) is not None
     if mine == yours:
         return None
     return "user" if mine else "assistant"

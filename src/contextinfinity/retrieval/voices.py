@@ -37,7 +37,9 @@ def with_speakers(entries: Iterable[Entry], question: str) -> tuple[Entry, ...]:
     entries = tuple(entries)
     if all(entry.speaker for entry in entries):
         return entries
-    fronts = {entry.place: found[1] for entry in entries if (found := _FRONT.match(entry.text[:60]))}
+    fronts = {
+        entry.place: found[1] for entry in entries if ":" in entry.text[:60] and (found := _FRONT.match(entry.text))
+    }
     often = {name for name, times in Counter(fronts.values()).items() if times >= OFTEN}
     called = {} if often else _called([entry for entry in entries if not entry.speaker], question)
     return tuple(
