@@ -28,7 +28,7 @@ def imported(cix: Cix, folder: Path) -> str:
 @pytest.mark.req("RETRIEVE-9", "CLI-1")
 def test_a_search_prints_hits_in_the_agreed_shape(cix: Cix, tmp_path: Path) -> None:
     thread = imported(cix, tmp_path)
-    found = cix.json("search", "What is the name of the boat?", "--session", thread)
+    found = cix.json("search", "What is my sister's boat called?", "--session", thread)
     assert set(found) == {"hits", "tokens"}
     first = found["hits"][0]
     assert set(first) >= {

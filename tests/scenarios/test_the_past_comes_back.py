@@ -131,12 +131,12 @@ async def test_a_follow_up_carries_both_earlier_turns(tmp_path: Path) -> None:
 
 @pytest.mark.req("RETRIEVE-10")
 async def test_a_branch_brings_back_its_own_past_and_never_a_siblings(tmp_path: Path) -> None:
-    secret = "The code of the safe in the harbour is Albatross."
+    hidden = "The code of the safe in the harbour is Albatross."
     async with Desk(tmp_path, setup=setup()) as desk:
         await desk.ask("Hello.")
         await desk.settle()
         sibling = await desk.engine.fork(desk.thread)
-        await desk.ask(secret, branch_id=sibling.id)
+        await desk.ask(hidden, branch_id=sibling.id)
         await grown(desk, PLANTED)
         await desk.ask("What is the code of the safe in the harbour?")
         assert "Albatross" not in str(desk.prompts[-1])
@@ -146,7 +146,7 @@ async def test_a_branch_brings_back_its_own_past_and_never_a_siblings(tmp_path: 
         seen = await desk.engine.search("code of the safe", thread_id=desk.thread, branch_id=branch)
         assert all("Albatross" not in hit.text for hit in seen.hits)
         seen = await desk.engine.search("code of the safe", thread_id=desk.thread, branch_id=sibling.id)
-        assert seen.hits[0].text == secret
+        assert seen.hits[0].text == hidden
 
 
 @pytest.mark.req("RETRIEVE-7")
@@ -177,7 +177,9 @@ async def test_an_index_that_is_broken_does_not_fail_a_turn(tmp_path: Path) -> N
         connection.close()
         turn = await desk.engine.ask(desk.thread, ASKED)
         assert turn.outcome == "completed"
-        assert any("retrieval" in left.what or "vectors" in left.what for left in (await desk.plan(turn.turn_id)).left_out)
+        assert any(
+            "retrieval" in left.what or "vectors" in left.what for left in (await desk.plan(turn.turn_id)).left_out
+        )
 
 
 @pytest.mark.req("RETRIEVE-8")
@@ -296,7 +298,9 @@ async def test_what_was_imported_is_indexed_with_its_names_and_times(tmp_path: P
         await desk.ask("Hello.")
         await desk.settle()
         said = [
-            Arrival(message=say("user", PLANTED), place=0, external_id="D1:1", created_at=then, details={"name": "Ann"}),
+            Arrival(
+                message=say("user", PLANTED), place=0, external_id="D1:1", created_at=then, details={"name": "Ann"}
+            ),
             Arrival(message=say("assistant", "A fine name."), place=1, external_id="D1:2", details={"name": "Bob"}),
         ]
         await desk.engine.store.arrivals.add(await desk.branch(), said)
@@ -315,9 +319,7 @@ async def test_another_embedder_fills_a_namespace_of_its_own_and_is_switched_to_
     async with Desk(tmp_path, setup=setup()) as desk:
         await grown(desk, PLANTED)
     other = Turned()
-    both = Setup(
-        retrieval=Retrieval(embedders=Embedders(lambda: other, {built_in().name: built_in})), ceilings=FOLDING
-    )
+    both = Setup(retrieval=Retrieval(embedders=Embedders(lambda: other, {built_in().name: built_in})), ceilings=FOLDING)
     async with Desk(tmp_path, setup=both) as desk:
         vectors = desk.engine.store.vectors
         await vectors.open(other.name, other.dim)
@@ -331,7 +333,9 @@ async def test_another_embedder_fills_a_namespace_of_its_own_and_is_switched_to_
         def look(done: int, of: int) -> None:
             during.append(done <= of)
 
-        assert PLANTED in [hit.text for hit in (await desk.engine.search(sought)).hits], "found by the old ones meanwhile"
+        assert PLANTED in [hit.text for hit in (await desk.engine.search(sought)).hits], (
+            "found by the old ones meanwhile"
+        )
         brought = await desk.engine.bring_in_step(progress=look)
         assert brought.switched
         assert brought.vectors == (await desk.engine.store.index.state()).chunks

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from contextinfinity.cli.options import Means, command
+from contextinfinity.cli.printing import remark
+from contextinfinity.cli.progress import bar
 from contextinfinity.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from contextinfinity.cli.working import Work
     from contextinfinity.exchange.values import Format, Imported, Progress
 
+INDEXED_AT_ONCE = 20_000
+"""Messages: some twenty seconds."""
 NOT_YET = ("cix", "chatgpt", "claude")
 FORMAT_HELP = (
     "jsonl: a message a line; openai: a JSON list of messages, or lines; auto: what the file looks like. "
@@ -45,10 +49,22 @@ def import_(means: Means, file: File, form: Form = "auto", session: Home = None)
         with _bar(file) as progress:
             loading = work.client.imports.load(file, form=known, thread_id=home, owner=means.owner, progress=progress)
             imported = work.do(loading)
+        _index(work, imported)
     if means.as_json:
         print_json(imported)
     else:
         _print(imported)
+
+
+def _index(work: Work, imported: Imported) -> None:
+    """Make what was imported findable by its meaning too; of very much that is left to the background."""
+    added = sum(one.added for one in imported.sessions)
+    if added > INDEXED_AT_ONCE:
+        return remark("Found by its words from now on; by its meaning later, or after `cix reindex`.")
+    if added:
+        with bar("indexing") as progress:
+            work.do(work.client.past.bring_in_step(progress=progress))
+    return None
 
 
 def _known(form: str) -> Format:

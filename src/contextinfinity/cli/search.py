@@ -1,4 +1,4 @@
-"""``cix search``: what was said, found again; ``cix reindex`` and ``cix rebuild``: what finding needs, made complete."""
+"""``cix search``: what was said, found again; ``cix reindex``, ``cix rebuild``: what finding needs, made complete."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,13 +25,17 @@ from contextinfinity.engine.parts import Need, Parts
 from contextinfinity.engine.sparing import spared
 from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
 from contextinfinity.prompt.sections import Artifact
-from contextinfinity.retrieval.asking import Question, search_terms, speakers_of, vector_text
+from contextinfinity.retrieval.asking import Question, search_terms, vector_text
 from contextinfinity.retrieval.calibration import KNOWN, Calibration, calibration_of
 from contextinfinity.retrieval.chunks import ENCODING
 from contextinfinity.retrieval.lexicon import built_in_lexicon
-from contextinfinity.retrieval.packing import Candidate, Piece, Room, pack
-from contextinfinity.retrieval.ranking import Found, rank
+from contextinfinity.retrieval.packing import Candidate, Packed, Piece, Room, pack
+from contextinfinity.retrieval.ranking import Found, Means, rank
+from contextinfinity.retrieval.voices import speakers_of, with_speakers
 from contextinfinity.text.tokens.encodings import encoding
+
+if TYPE_CHECKING:
+    from contextinfinity.domain.vectors import Row
 
 CANDIDATES = 128
 """How many candidates are looked at, of words and of vectors each."""
@@ -40,11 +46,14 @@ MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
 
 
-class Looked(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Looked:
     """What was found, the best first, and what could not be asked."""
 
     candidates: tuple[Candidate, ...]
     entries: dict[Place, Entry]
+    rows: dict[ChunkId, Row]
+    """The vectors of the chunks, as far as they are known."""
     missing: tuple[LeftOut, ...] = ()
 
 
@@ -60,7 +69,7 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     missing += looked.missing
     good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
     room = Room(target=min(retrieval.target, need.room), most=retrieval.top_k)
-    chosen = pack(good[: retrieval.overfetch_k], question.full, encoding(ENCODING).count, room=room)
+    chosen = _packed(good[: retrieval.overfetch_k], question.full, room, looked if retrieval.mmr else None)
     missing += chosen.left_out[:MOST_LEFT_OUT]
     pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in chosen.pieces]
     return tuple(artifact_of(piece, turn.session_id) for piece in pieces if piece.text.strip())
@@ -70,12 +79,23 @@ async def search(parts: Parts, question: str, scope: Scope, *, budget: int | Non
     """Find what was said; with a budget, what would be packed into it."""
     looked = await look(parts, Question(text=question, asked_at=now()), scope)
     room = Room(target=budget or UNLIMITED, ceiling=budget or UNLIMITED, most=None if budget else limit)
-    chosen = pack(looked.candidates, question, encoding(ENCODING).count, room=room)
+    mmr = parts.setup.retrieval is not None and parts.setup.retrieval.mmr
+    chosen = _packed(looked.candidates, question, room, looked if mmr else None)
     return Hits(
         hits=tuple(_hit(piece, looked.entries) for piece in chosen.pieces),
         tokens=chosen.tokens,
         missing=tuple(f"{left.what}: {left.reason}" for left in looked.missing),
     )
+
+
+def _packed(candidates: Sequence[Candidate], question: str, room: Room, looked: Looked | None) -> Packed:
+    """Pack candidates; with what was looked at, those that say different things first."""
+    vectors = None
+    if looked is not None and all(one.chunk.id in looked.rows for one in candidates) and candidates:
+        import numpy as np
+
+        vectors = np.stack([looked.rows[one.chunk.id] for one in candidates])
+    return pack(candidates, question, encoding(ENCODING).count, room=room, vectors=vectors)
 
 
 def _hit(piece: Piece, entries: Mapping[Place, Entry]) -> Hit:
@@ -122,11 +142,17 @@ async def look(parts: Parts, question: Question, scope: Scope) -> Looked:
     entries = await _read(parts, [hit.place for hit in near.hits], entries)
     entries = await _read(parts, await index.around([*entries][:SURROUNDED]), entries)
     admitted = await _admitted(parts, entries.values(), scope)
-    cosines = await spared("vectors", missing, lambda: _cosines(parts, near, admitted)) or {}
-    found = Found(words=words, entries=admitted, cosines=cosines)
-    ranked = rank(question, found, near.calibration, built_in_lexicon(), encoding(ENCODING).count)
+    rows = await spared("vectors", missing, lambda: _rows(parts, near, admitted)) or {}
+    found = Found(words=words, entries=admitted, cosines=_cosines(rows, near.vector))
+    means = Means(
+        calibration=near.calibration,
+        lexicon=built_in_lexicon(),
+        count=encoding(ENCODING).count,
+        recency=parts.setup.retrieval.recency_boost if parts.setup.retrieval else 0,
+    )
+    ranked = rank(question, found, means)
     fitting = (one for one in ranked if not scope.types or one.chunk.chunk_type in scope.types)
-    return Looked(candidates=tuple(fitting), entries=entries, missing=tuple(missing))
+    return Looked(candidates=tuple(fitting), entries=entries, rows=rows, missing=tuple(missing))
 
 
 class _Near(Struct, frozen=True, kw_only=True):
@@ -145,7 +171,8 @@ async def _near(parts: Parts, question: Question, entries: Iterable[Entry], scop
     embedder = await placing(parts)
     if embedder is None:
         return _NOTHING_NEAR
-    text = hidden(vector_text(question, speakers_of([*entries])), parts.setup.redactor)
+    speakers = speakers_of(with_speakers(entries, question.full))
+    text = hidden(vector_text(question, speakers), parts.setup.redactor)
     async with asyncio.timeout(EMBED_SECONDS):
         (row,) = await embedder.embed([text], kind="query")
         calibration = await calibration_of(embedder)
@@ -154,19 +181,20 @@ async def _near(parts: Parts, question: Question, entries: Iterable[Entry], scop
     return _Near(hits=hits, vector=vector, namespace=embedder.name, calibration=calibration)
 
 
-async def _cosines(parts: Parts, near: _Near, entries: Sequence[Entry]) -> dict[ChunkId, float]:
-    """Tell how near the chunks are: those that were found so, and the others by their vectors."""
-    cosines = {hit.chunk_id: hit.similarity for hit in near.hits}
-    others = [chunk.id for entry in entries for chunk in entry.chunks if chunk.id not in cosines]
-    if near.vector and others:
-        import numpy as np
+async def _rows(parts: Parts, near: _Near, entries: Sequence[Entry]) -> dict[ChunkId, Row]:
+    """Read the vectors of all chunks that are to be ranked."""
+    chunks = [chunk.id for entry in entries for chunk in entry.chunks]
+    bodies = await parts.store.vectors.bodies(near.namespace, chunks) if near.vector else ()
+    return {chunk: unpacked(body) for chunk, body in zip(chunks, bodies, strict=bool(bodies)) if body is not None}
 
-        bodies = await parts.store.vectors.bodies(near.namespace, others)
-        known = [(chunk, unpacked(body)) for chunk, body in zip(others, bodies, strict=True) if body is not None]
-        if known:
-            rows = np.stack([row for _, row in known]) @ unpacked(near.vector)
-            cosines.update(zip((chunk for chunk, _ in known), rows.tolist(), strict=True))
-    return cosines
+
+def _cosines(rows: Mapping[ChunkId, Row], vector: bytes) -> dict[ChunkId, float]:
+    if not rows:
+        return {}
+    import numpy as np
+
+    found = np.stack([*rows.values()]) @ unpacked(vector)
+    return dict(zip(rows, found.tolist(), strict=True))
 
 
 async def _read(parts: Parts, places: Iterable[Place], known: dict[Place, Entry]) -> dict[Place, Entry]:

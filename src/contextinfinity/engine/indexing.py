@@ -163,6 +163,7 @@ async def _place(parts: Parts, told: HowFar) -> tuple[int, bool]:
         embedder = None if namespace.state == "old" else await parts.setup.retrieval.embedders.named(namespace.name)
         if embedder is not None:
             done += await _fill_namespace(parts, namespace, embedder, told)
+            await vectors.build()
             switched |= namespace.state == "filling" and await vectors.switch(namespace.name)
     breath = Breath(parts)
     while await vectors.drop_old():
