@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import ChunkId, now
+from contextinfinity.domain.ids import ChunkId, TurnId, now
 from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.search import Entry, Hit, Hits, NearHit, Place, Scope, WordHits
 from contextinfinity.domain.vectors import packed, unpacked
@@ -37,10 +38,12 @@ from contextinfinity.text.tokens.encodings import encoding
 if TYPE_CHECKING:
     from contextinfinity.domain.vectors import Row
 
-CANDIDATES = 128
+CANDIDATES = 64
 """How many candidates are looked at, of words and of vectors each."""
-SURROUNDED = 128
-"""Of how many of them what stands around is looked at as well."""
+TURNS = 32
+"""How many of the turns they stand in are ranked, with the turns beside them."""
+HEARD = 32
+"""Of how many of them it is heard who speaks."""
 UNLIMITED = 2**31
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
@@ -137,10 +140,8 @@ async def look(parts: Parts, question: Question, scope: Scope) -> Looked:
     missing: list[LeftOut] = []
     index, asked = parts.store.index, search_terms(question)
     words = await spared("keywords", missing, lambda: index.find_words(asked, scope, most=CANDIDATES)) or WordHits()
-    entries = await _read(parts, [hit.place for hit in words.hits], {})
-    near = await spared("vectors", missing, lambda: _near(parts, question, entries.values(), scope)) or _NOTHING_NEAR
-    entries = await _read(parts, [hit.place for hit in near.hits], entries)
-    entries = await _read(parts, await index.around([*entries][:SURROUNDED]), entries)
+    near = await spared("vectors", missing, lambda: _near(parts, question, words, scope)) or _NOTHING_NEAR
+    entries = {entry.place: entry for entry in await index.around(_best_turns(words, near))}
     admitted = await _admitted(parts, entries.values(), scope)
     rows = await spared("vectors", missing, lambda: _rows(parts, near, admitted)) or {}
     found = Found(words=words, entries=admitted, cosines=_cosines(rows, near.vector))
@@ -155,6 +156,13 @@ async def look(parts: Parts, question: Question, scope: Scope) -> Looked:
     return Looked(candidates=tuple(fitting), entries=entries, rows=rows, missing=tuple(missing))
 
 
+def _best_turns(words: WordHits, near: _Near) -> list[TurnId]:
+    """Take turns from what words and what vectors found, in turn."""
+    by_words, by_vectors = [hit.place.turn_id for hit in words.hits], [hit.place.turn_id for hit in near.hits]
+    found = dict.fromkeys(turn_id for pair in zip_longest(by_words, by_vectors) for turn_id in pair if turn_id)
+    return [*found][:TURNS]
+
+
 class _Near(Struct, frozen=True, kw_only=True):
     """What is near to a question, and what it was compared by."""
 
@@ -167,10 +175,12 @@ class _Near(Struct, frozen=True, kw_only=True):
 _NOTHING_NEAR = _Near()
 
 
-async def _near(parts: Parts, question: Question, entries: Iterable[Entry], scope: Scope) -> _Near:
+async def _near(parts: Parts, question: Question, words: WordHits, scope: Scope) -> _Near:
+    """Find what is near; a question is placed without the names of those who speak, told by what words found."""
     embedder = await placing(parts)
     if embedder is None:
         return _NOTHING_NEAR
+    entries = await parts.store.index.read([hit.place for hit in words.hits[:HEARD]])
     speakers = speakers_of(with_speakers(entries, question.full))
     text = hidden(vector_text(question, speakers), parts.setup.redactor)
     async with asyncio.timeout(EMBED_SECONDS):
@@ -195,12 +205,6 @@ def _cosines(rows: Mapping[ChunkId, Row], vector: bytes) -> dict[ChunkId, float]
 
     found = np.stack([*rows.values()]) @ unpacked(vector)
     return dict(zip(rows, found.tolist(), strict=True))
-
-
-async def _read(parts: Parts, places: Iterable[Place], known: dict[Place, Entry]) -> dict[Place, Entry]:
-    """Read places that are not known yet."""
-    wanted = [place for place in dict.fromkeys(places) if place not in known]
-    return {**known, **{entry.place: entry for entry in (await parts.store.index.read(wanted) if wanted else ())}}
 
 
 async def _admitted(parts: Parts, entries: Iterable[Entry], scope: Scope) -> list[Entry]:

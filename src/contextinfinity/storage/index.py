@@ -7,7 +7,7 @@ became durable; its chunks and vectors come with TX-C, or with ``fill`` for turn
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, TypeAlias
 
 from contextinfinity.domain.chunk import NewChunk
@@ -43,8 +43,8 @@ class Index(Protocol):
         """Read places in the order asked for; unknown ones, and sides on which nothing was said, are left out."""
         ...
 
-    async def around(self, places: Sequence[Place]) -> tuple[Place, ...]:
-        """Give the sides of those turns, and of the turns just before and after them in the same branch, once each."""
+    async def around(self, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
+        """Read all that was said in those turns, and in the turns just before and after them in the same branch."""
         ...
 
     async def uncut(self, *, limit: int = 256) -> tuple[Turn, ...]:

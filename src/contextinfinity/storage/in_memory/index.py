@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -47,11 +47,11 @@ class InMemoryIndex:
         with self._tables.transaction() as tables:
             return tuple(entry for place in places for entry in _entries(tables, place))
 
-    async def around(self, places: Sequence[Place]) -> tuple[Place, ...]:
-        """Give the sides of those turns and of their neighbours."""
+    async def around(self, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
+        """Read all that was said in turns and in their neighbours."""
         with self._tables.transaction() as tables:
-            found = dict.fromkeys(side for place in places for side in _around(tables, place.turn_id))
-            return tuple(found)
+            found = dict.fromkeys(place for turn_id in turn_ids for place in _around(tables, turn_id))
+            return tuple(entry for place in found for entry in _entries(tables, place))
 
     async def uncut(self, *, limit: int = 256) -> tuple[Turn, ...]:
         """Read turns that have ended and have no chunks yet."""

@@ -6,30 +6,26 @@ anew for another version a mark says how far that has come.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import apsw
 
-from contextinfinity.domain.chunk import ChunkSide
-from contextinfinity.domain.ids import TurnId, from_millis, now, to_millis
+from contextinfinity.domain.ids import TurnId, now, to_millis
 from contextinfinity.domain.search import Entry, IndexState, Place, Scope, WordHits
-from contextinfinity.domain.sides import sides_of
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.index import CutTurn
 from contextinfinity.storage.rules import ENDED, check_phase, row_limit
-from contextinfinity.storage.sqlite.chunks import add_chunks, chunks_of_turn, replace_chunks
+from contextinfinity.storage.sqlite.chunks import add_chunks, replace_chunks
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.finding import find
 from contextinfinity.storage.sqlite.keywords import clear_samples
-from contextinfinity.storage.sqlite.rows import Row, many, one, pack, unpack
-from contextinfinity.storage.sqlite.turns import existing_turn, find_turn
+from contextinfinity.storage.sqlite.reading import read_around, read_places
+from contextinfinity.storage.sqlite.rows import many, one, pack, unpack
+from contextinfinity.storage.sqlite.turns import existing_turn
 from contextinfinity.text.keywords import VERSION
 
 SQL = sql_files.load(__package__, "index.sql")
-
-FRONT = 80
-"""Characters of a message that mostly show whether anything was said."""
 
 
 class SqliteIndex:
@@ -44,11 +40,11 @@ class SqliteIndex:
 
     async def read(self, places: Sequence[Place]) -> tuple[Entry, ...]:
         """Read places in the order asked for."""
-        return await self._database.read(lambda connection: _read(connection, places))
+        return await self._database.read(lambda connection: read_places(connection, places))
 
-    async def around(self, places: Sequence[Place]) -> tuple[Place, ...]:
-        """Give the sides of those turns and of their neighbours."""
-        return await self._database.read(lambda connection: _around(connection, places))
+    async def around(self, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
+        """Read all that was said in turns and in their neighbours."""
+        return await self._database.read(lambda connection: read_around(connection, turn_ids))
 
     async def uncut(self, *, limit: int = 256) -> tuple[Turn, ...]:
         """Read turns that have ended and have no chunks yet."""
@@ -85,63 +81,7 @@ class SqliteIndex:
         )
 
 
-# --- reading ---
-
-
-def _read(connection: apsw.Connection, places: Sequence[Place]) -> tuple[Entry, ...]:
-    turns: dict[TurnId, dict[ChunkSide, Entry]] = {}
-    for place in places:
-        if place.turn_id not in turns:
-            turns[place.turn_id] = {each.place.side: each for each in _entries(connection, place.turn_id)}
-    found = (turns[place.turn_id].get(place.side) for place in places)
-    return tuple(entry for entry in found if entry is not None)
-
-
-def _entries(connection: apsw.Connection, turn_id: TurnId) -> Iterator[Entry]:
-    """Read all sides of a turn on which anything was said."""
-    turn = find_turn(connection, turn_id)
-    if turn is None:
-        return
-    question, answer = one(connection, SQL["select_keys"], (pack(turn_id),))  # type: ignore[misc]
-    chunks = chunks_of_turn(connection, turn_id)
-    for spoken in sides_of(turn):
-        key = answer if spoken.side == "assistant" else question
-        origins: list[Row] = many(connection, SQL["select_origins_of_message"], (key,))
-        moments = [said_at for _, said_at, _ in origins if said_at is not None]
-        names = (name for _, _, name in origins if isinstance(name, str))
-        yield Entry(
-            place=Place(turn_id, spoken.side),
-            session_id=turn.session_id,
-            branch_id=turn.branch_id,
-            turn_seq=turn.turn_seq,
-            said_at=from_millis(min(moments)) if moments else turn.created_at,
-            text=spoken.text,
-            speaker="" if spoken.side == "tool" else next(names, ""),
-            external_ids=tuple(external_id for external_id, _, _ in origins if external_id is not None),
-            chunks=tuple(chunk for chunk in chunks if chunk.side == spoken.side),
-        )
-
-
-def _around(connection: apsw.Connection, places: Sequence[Place]) -> tuple[Place, ...]:
-    found: dict[Place, None] = {}
-    for turn_id in dict.fromkeys(place.turn_id for place in places):
-        for row in many(connection, SQL["select_around"], (pack(turn_id),)):
-            found.update((Place(unpack(row[0]), side), None) for side in _spoken(connection, row))
-    return tuple(found)
-
-
-def _spoken(connection: apsw.Connection, row: Row) -> Iterator[ChunkSide]:
-    """Name the sides on which anything was said; only a turn that is more than two plain texts is read for it."""
-    turn_id, steps, question, rich_question, answer, rich_answer = row
-    fronts = [front for front in (question, answer) if front is not None]
-    unclear = any(not front.strip() and len(front) == FRONT for front in fronts)
-    if steps > 1 or rich_question or rich_answer or unclear:
-        yield from (spoken.side for spoken in sides_of(existing_turn(connection, unpack(turn_id))))
-        return
-    if question.strip():
-        yield "user"
-    if answer is not None and answer.strip():
-        yield "assistant"
+# --- keeping in step ---
 
 
 def _turns(connection: apsw.Connection, after: TurnId | None, limit: int) -> tuple[Turn, ...]:
@@ -150,9 +90,6 @@ def _turns(connection: apsw.Connection, after: TurnId | None, limit: int) -> tup
         return ()
     rows = many(connection, SQL["select_turns_after"], (0 if row is None else row[0], limit))
     return tuple(existing_turn(connection, unpack(turn_id)) for turn_id, _ in rows)
-
-
-# --- keeping in step ---
 
 
 def _fill(connection: apsw.Connection, cut: Sequence[CutTurn]) -> None:

@@ -4,16 +4,31 @@
 -- The messages of a turn.
 SELECT user_message, answer FROM turn WHERE id = ?
 
--- name: select_origins_of_message
--- Where a message came from.
-SELECT external_id, said_at, json_extract(details, '$.name') FROM origin WHERE message_key = ? ORDER BY place
+-- name: select_turns_read
+-- Turns by their ids in hex, with their messages; those that are more than plain text have none here.
+SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, t.steps, t.user_message, u.text, NULL, t.answer, a.text
+FROM json_each(?) AS k CROSS JOIN turn AS t ON t.id = unhex(k.value)
+  JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 
--- name: select_around
--- A turn and its neighbours on the same branch, with what shows whether anything was said.
-SELECT n.id, n.steps, substr(u.text, 1, 80), u.blocks IS NOT NULL, substr(a.text, 1, 80), a.blocks IS NOT NULL
-FROM turn AS t JOIN turn AS n ON n.branch_id = t.branch_id AND n.turn_seq BETWEEN t.turn_seq - 1 AND t.turn_seq + 1
-  JOIN message AS u ON u.key = n.user_message LEFT JOIN message AS a ON a.key = n.answer
-WHERE t.id = ? ORDER BY n.turn_seq
+-- name: select_turns_around
+-- The same of turns and of their neighbours on the same branch, each once, in their order.
+WITH near AS (
+  SELECT DISTINCT t.branch_id, t.turn_seq + d.value AS turn_seq
+  FROM json_each(?) AS k CROSS JOIN turn AS t ON t.id = unhex(k.value) CROSS JOIN json_each('[-1,0,1]') AS d)
+SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, t.steps, t.user_message, u.text, NULL, t.answer, a.text
+FROM near CROSS JOIN turn AS t ON t.branch_id = near.branch_id AND t.turn_seq = near.turn_seq
+  JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
+ORDER BY t.branch_id, t.turn_seq
+
+-- name: select_origins_read
+-- Where messages came from, by their keys.
+SELECT o.message_key, o.external_id, o.said_at, json_extract(o.details, '$.name')
+FROM json_each(?) AS k CROSS JOIN origin AS o ON o.message_key = k.value ORDER BY o.message_key, o.place
+
+-- name: select_chunks_read
+-- The chunks of turns, by their ids in hex, in the order of their place.
+SELECT c.turn_id, c.id, c.side, c.start, c.end, c.summary, c.chunk_type, c.token_est, c.content_hash, c.created_at
+FROM json_each(?) AS k CROSS JOIN chunk AS c ON c.turn_id = unhex(k.value) ORDER BY c.turn_id, c.start, c.end, c.id
 
 -- name: select_uncut
 -- Turns that are to be cut, the oldest first.

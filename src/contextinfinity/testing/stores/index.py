@@ -292,17 +292,19 @@ class ReadingSuite:
         turns = await store.turns.record(branch.id, said)
         fork = await store.branches.fork(branch.id, at=2)
         (forked,) = await store.turns.record(fork.id, [exchange("other")])
-        beside = await store.index.around([Place(turns[1].id, "user"), Place(turns[2].id, "user")])
-        assert beside == (
+        beside = await store.index.around([turns[1].id, turns[2].id])
+        assert {entry.place for entry in beside} == {
             Place(turns[0].id, "user"),
             Place(turns[0].id, "assistant"),
             Place(turns[1].id, "user"),
             Place(turns[2].id, "user"),
             Place(turns[2].id, "assistant"),
             Place(turns[3].id, "assistant"),
-        )
-        assert await store.index.around([Place(forked.id, "user")]) == (Place(forked.id, "user"),)
-        assert await store.index.around([Place(new_id(), "user")]) == ()
+        }
+        assert len(beside) == 6, "each once"
+        assert beside[:1] == await store.index.read([Place(turns[0].id, "user")]), "as it is read by itself"
+        assert [entry.text for entry in await store.index.around([forked.id])] == ["other"]
+        assert await store.index.around([new_id()]) == ()
 
 
 class IndexSuite(FindingSuite, ScopeSuite, ReadingSuite):
