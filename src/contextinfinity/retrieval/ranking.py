@@ -15,6 +15,7 @@ count by what they add up to, so a question of many rare words goes by its words
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -27,7 +28,7 @@ from contextinfinity.retrieval.calibration import RARE, SHARES, Calibration
 from contextinfinity.retrieval.lexicon import Lexicon
 from contextinfinity.retrieval.packing import Candidate
 from contextinfinity.retrieval.spans import Count
-from contextinfinity.retrieval.spots import Spot, spots_of
+from contextinfinity.retrieval.spots import Spot, chunk_of, spots_of
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ NEAR = {-1: 0.4, 1: 0.4, -2: 0.3, 2: 0.3}
 """The same of a vector."""
 MOST = 128
 """Candidates that are given at most."""
+MOST_CHARACTERS = 160_000
+"""Of text that is read for one question."""
 TOLD = 64
 """Candidates whose words are searched for times, where the question names one: the best without it."""
 _TIE = 1e-6
@@ -88,30 +91,36 @@ class Means(Struct, frozen=True, kw_only=True):
 def rank(question: Question, found: Found, means: Means, *, most: int = MOST) -> tuple[Candidate, ...]:
     """Put what was found in order, the best first."""
     entries = with_speakers(found.entries, question.full)
-    spots = spots_of(entries, found.cosines, means.count)
+    spots = _bounded(spots_of(entries, found.cosines), found)
     if not spots:
         return ()
     scores = _scores(question, found, spots, means)
-    order = (-scores).argsort(kind="stable")[:most]
-    ties = _TIE * len(order)
-    return tuple(
-        _candidate(spots[row], min(max(float(scores[row]), ties - place * _TIE), 1 - place * _TIE))
-        for place, row in enumerate(order)
-    )
+    order = (-scores).argsort(kind="stable")[:most].tolist()
+    ends = [min(max(float(scores[row]), _TIE * (len(order) - at)), 1 - _TIE * at) for at, row in enumerate(order)]
+    return tuple(_candidate(spots[row], score, means) for row, score in zip(order, ends, strict=True))
+
+
+def _bounded(spots: list[Spot], found: Found) -> list[Spot]:
+    """Leave out the least promising of very much text, so that no search takes long; the order of saying stays."""
+    if sum(len(spot.text) for spot in spots) <= MOST_CHARACTERS:
+        return spots
+    held = {hit.place: hit.own.bit_count() + hit.lent.bit_count() / 2 for hit in found.words.hits}
+    near = [found.cosines.get(spot.cut.id, 0.0) if spot.cut else 0.0 for spot in spots]
+    order = sorted(range(len(spots)), key=lambda row: (-held.get(spots[row].entry.place, 0.0) - near[row], row))
+    sizes = accumulate(len(spots[row].text) for row in order)
+    kept = sorted(row for row, size in zip(order, sizes, strict=True) if size <= MOST_CHARACTERS)
+    return [spots[row] for row in kept]
 
 
 def _scores(question: Question, found: Found, spots: Sequence[Spot], means: Means) -> Column:
     """Give the scores; below 0 and above 1 they go on, so that the order is kept."""
-    import numpy as np
-
     weights, newest = means.weights, max(spot.entry.said_at for spot in spots)
     asked = read_question(question, speakers_of(spot.entry for spot in spots), newest=newest)
     beside = signals.around(spots)
-    texts = [spot.chunk.rendered_text for spot in spots]
+    texts = [spot.text for spot in spots]
     rare = signals.rarities([word.term for word in asked.words], search_terms(question), found.words)
     met = signals.met(asked, texts, rare, means.lexicon)
-    known = np.array([found.cosines.get(spot.chunk.id, means.calibration.mean) for spot in spots], dtype=np.float32)
-    steps = means.calibration.steps(known)
+    steps = means.calibration.steps(_cosines(spots, found, means.calibration.mean))
     sums: Column = (
         weights.heard * (signals.heard(met, beside, weights.heard_around) @ rare)
         + weights.near * signals.near(steps, beside, weights.near_around)
@@ -119,13 +128,20 @@ def _scores(question: Question, found: Found, spots: Sequence[Spot], means: Mean
         + weights.asking * signals.asking(texts)
     )
     if asked.spans:
-        likeliest = (-sums).argsort(kind="stable")[:TOLD]
+        likeliest = (-sums).argsort(kind="stable")[:TOLD].tolist()
         sums += weights.time * signals.times(asked, spots, likeliest)
     every = max(float(rare.sum()), _LEAST)
     whole = weights.heard * every + weights.near * means.calibration.most_steps
     shares = sums / whole * (1 + means.recency * _recency(spots))
     alone = (steps >= 1) | (met @ rare / every >= SHARES.rare)
     return _lifted(SHARES.scores(shares), alone)
+
+
+def _cosines(spots: Sequence[Spot], found: Found, unknown: float) -> Column:
+    import numpy as np
+
+    known = (found.cosines.get(spot.cut.id, unknown) if spot.cut else unknown for spot in spots)
+    return np.fromiter(known, dtype=np.float32, count=len(spots))
 
 
 def _lifted(scores: Column, alone: NDArray[np.bool_]) -> Column:
@@ -145,9 +161,9 @@ def _recency(spots: Sequence[Spot]) -> Column:
     return found
 
 
-def _candidate(spot: Spot, score: float) -> Candidate:
+def _candidate(spot: Spot, score: float, means: Means) -> Candidate:
     return Candidate(
-        chunk=spot.chunk,
+        chunk=chunk_of(spot, means.count),
         score=score,
         turn_seq=spot.entry.turn_seq,
         said_at=spot.entry.said_at,

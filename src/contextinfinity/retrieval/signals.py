@@ -129,7 +129,7 @@ def voices(asked: Asked, spots: Sequence[Spot]) -> Column:
         return np.array([spot.entry.speaker.lower() in asked.speakers for spot in spots], dtype=np.float32)
     if asked.side is None or asked.speakers:
         return np.zeros(len(spots), dtype=np.float32)
-    return np.float32(0.25) * np.array([spot.chunk.side == asked.side for spot in spots], dtype=np.float32)
+    return np.float32(0.25) * np.array([spot.entry.place.side == asked.side for spot in spots], dtype=np.float32)
 
 
 def times(asked: Asked, spots: Sequence[Spot], told: Iterable[int]) -> Column:
@@ -140,7 +140,7 @@ def times(asked: Asked, spots: Sequence[Spot], told: Iterable[int]) -> Column:
     fits = {moment: max(span.certainty * nearness(span, moment) for span in asked.spans) for moment in set(moments)}
     found = np.array([fits[moment] for moment in moments], dtype=np.float32)
     for row in told:
-        for other in told_of(spots[row].chunk.rendered_text, moments[row]):
+        for other in told_of(spots[row].text, moments[row]):
             found[row] = max(found[row], *(span.certainty * _overlap(span, other) for span in asked.spans))
     return found
 

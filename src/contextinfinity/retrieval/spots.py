@@ -22,39 +22,38 @@ LONGEST_UNCUT = 4_000
 
 
 class Spot(Struct, frozen=True):
-    """A text, and where it stands."""
+    """A text, and where it stands; ``cut`` is its chunk, where it is cut."""
 
     entry: Entry
-    chunk: Chunk
+    text: str
+    cut: Chunk | None = None
 
 
-def spots_of(entries: Sequence[Entry], cosines: Mapping[ChunkId, float], count: Count) -> list[Spot]:
+def spots_of(entries: Sequence[Entry], cosines: Mapping[ChunkId, float]) -> list[Spot]:
     """Give what is to be ranked, in the order of saying."""
     once = {entry.place: entry for entry in entries}
-    return [
-        Spot(entry, chunk) for entry in sorted(once.values(), key=_place) for chunk in _chunks(entry, cosines, count)
-    ]
+    return [spot for entry in sorted(once.values(), key=_place) for spot in _spots(entry, cosines)]
 
 
 def _place(entry: Entry) -> tuple[str, int, str, int]:
     return entry.session_id, entry.turn_seq, entry.place.turn_id, _ORDER[entry.place.side]
 
 
-def _chunks(entry: Entry, cosines: Mapping[ChunkId, float], count: Count) -> Iterator[Chunk]:
+def _spots(entry: Entry, cosines: Mapping[ChunkId, float]) -> Iterator[Spot]:
     if not entry.chunks:
-        yield _uncut(entry, count)
-    elif len(entry.chunks) <= MOST_CHUNKS:
-        yield from entry.chunks
-    else:
-        yield from (chunk for number, chunk in enumerate(entry.chunks) if not number or chunk.id in cosines)
+        yield Spot(entry, entry.text[:LONGEST_UNCUT])
+    for number, chunk in enumerate(entry.chunks):
+        if len(entry.chunks) <= MOST_CHUNKS or not number or chunk.id in cosines:
+            yield Spot(entry, chunk.rendered_text, chunk)
 
 
-def _uncut(entry: Entry, count: Count) -> Chunk:
-    """Give a side that is not cut yet as one chunk: a short one has the same id when it is cut."""
-    text = entry.text[:LONGEST_UNCUT]
-    side = entry.place.side
+def chunk_of(spot: Spot, count: Count) -> Chunk:
+    """Give the chunk; one is made of a side that is not cut yet, and a short one keeps its id when it is cut."""
+    if spot.cut is not None:
+        return spot.cut
+    entry, text = spot.entry, spot.text
+    side, digest = entry.place.side, wire.text_hash(text).hex()
     kind = kind_of(text, side, code=0.0, result=float(side == "tool"))
-    digest = wire.text_hash(text).hex()
     return Chunk(
         id=chunk_id(entry.place.turn_id, kind, digest),
         session_id=entry.session_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -55,6 +56,11 @@ def speakers_of(entries: Iterable[Entry]) -> frozenset[str]:
     return frozenset(entry.speaker for entry in entries if entry.speaker)
 
 
+@lru_cache(maxsize=1 << 12)
+def _calls(text: str) -> frozenset[str]:
+    return frozenset(found.lower() for found in _CALLED.findall(text))
+
+
 def _called(entries: Sequence[Entry], question: str) -> dict[ChunkSide, str]:
     """Tell for each side by which name of the question the other calls it."""
     names = {word.lower(): word for word in _CAPITAL.findall(question) if word[0].isupper()}
@@ -62,7 +68,7 @@ def _called(entries: Sequence[Entry], question: str) -> dict[ChunkSide, str]:
         (name, entry.place.side)
         for entry in entries
         if entry.place.side in _OTHER and names
-        for name in {found.lower() for found in _CALLED.findall(entry.text[:_LOOKED_AT])} & names.keys()
+        for name in _calls(entry.text[:_LOOKED_AT]) & names.keys()
     )
     called: dict[ChunkSide, str] = {}
     for (name, side), times in heard.items():

@@ -1,0 +1,89 @@
+"""A question as a search reads it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from contextinfinity.retrieval.asking import MOST_WORDS, Question, read_question, search_terms, vector_text
+from tests.unit.retrieval.findings import NOW
+from tests.unit.retrieval.turns import THEN
+
+SPEAKERS = ("Melanie", "Caroline Smith")
+
+
+def asked(text: str, standalone: str = "") -> Question:
+    return Question(text=text, asked_at=NOW, standalone=standalone)
+
+
+@pytest.mark.parametrize(
+    ("text", "speakers"),
+    [
+        ("When did Melanie paint?", {"melanie"}),
+        ("when did melanie paint?", {"melanie"}),
+        ("What is Mel's dog called?", {"melanie"}),
+        ("What did Caroline and Melanie plan?", {"melanie", "caroline smith"}),
+        ("Who is Smith?", {"caroline smith"}),
+        ("What is a melon?", set()),
+        ("Who paints?", set()),
+    ],
+)
+def test_speakers_are_known_by_their_names_and_their_fronts(text: str, speakers: set[str]) -> None:
+    read = read_question(asked(text), SPEAKERS)
+    assert read.speakers == speakers
+    assert {"melani", "mel", "carolin", "smith"}.isdisjoint(word.term for word in read.words)
+
+
+def test_a_name_that_is_a_plain_word_is_meant_with_a_capital_only() -> None:
+    assert read_question(asked("what will they do?"), ("Will",)).speakers == frozenset()
+    assert read_question(asked("What does Will do?"), ("Will",)).speakers == {"will"}
+
+
+@pytest.mark.parametrize(
+    ("text", "side"),
+    [
+        ("What is my sister called?", "user"),
+        ("What did I tell about the garden?", "user"),
+        ("Which book did you suggest?", "assistant"),
+        ("How do you like my garden?", "user"),
+        ("Is my plan like your plan?", None),
+        ("How do tomatoes grow?", None),
+    ],
+)
+def test_my_and_your_stand_for_the_sides(text: str, side: str | None) -> None:
+    assert read_question(asked(text), ()).side == side
+
+
+def test_a_named_speaker_counts_more_than_a_pronoun() -> None:
+    assert read_question(asked("What did Melanie say about my dog?"), SPEAKERS).side is None
+
+
+@pytest.mark.req("RETRIEVE-5")
+def test_times_are_no_words() -> None:
+    read = read_question(asked("What did we cook in May 2023?"), ())
+    assert [word.term for word in read.words] == ["cook"]
+    assert [(span.start.year, span.start.month) for span in read.spans] == [(2023, 5)]
+
+
+def test_in_an_old_conversation_times_are_those_of_the_conversation() -> None:
+    long_after = Question(text="What did we cook in June?", asked_at=THEN + timedelta(days=1500))
+    (span,) = read_question(long_after, (), newest=THEN + timedelta(days=90)).spans
+    assert (span.start.year, span.start.month) == (2023, 6)
+
+
+def test_both_forms_of_a_follow_up_are_looked_up() -> None:
+    question = asked("who are his children", "who are the children of Rembrandt")
+    assert search_terms(question) == ("children", "rembrandt")
+    assert vector_text(question, ()) == "who are the children of Rembrandt"
+
+
+def test_the_vector_is_of_the_question_without_names() -> None:
+    assert vector_text(asked("What is Melanie's hobby?"), SPEAKERS) == "What is hobby?"
+    assert vector_text(asked("What is the hobby?"), SPEAKERS) == "What is the hobby?"
+    assert vector_text(asked("Melanie"), SPEAKERS) == "Melanie", "better than nothing"
+
+
+def test_a_text_as_question_is_bounded() -> None:
+    text = " ".join(f"word{number}" for number in range(100_000))
+    assert len(search_terms(asked(text))) == len(read_question(asked(text), ()).words) == MOST_WORDS
