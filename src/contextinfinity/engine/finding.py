@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from contextinfinity.domain.ids import ChunkId, TurnId, now
 from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.search import Entry, Hit, Hits, NearHit, Place, Scope, WordHits
-from contextinfinity.domain.vectors import packed, unpacked
+from contextinfinity.domain.vectors import packed, unpacked, unpacked_rows
 from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import artifact_of
 from contextinfinity.engine.indexing import EMBED_SECONDS, placing
@@ -27,7 +27,7 @@ from contextinfinity.engine.sparing import spared
 from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.retrieval.asking import Question, search_terms, vector_text
-from contextinfinity.retrieval.calibration import KNOWN, Calibration, calibration_of
+from contextinfinity.retrieval.calibration import KNOWN, RARE, Calibration, calibration_of
 from contextinfinity.retrieval.chunks import ENCODING
 from contextinfinity.retrieval.lexicon import built_in_lexicon
 from contextinfinity.retrieval.packing import Candidate, Packed, Piece, Room, pack
@@ -36,14 +36,14 @@ from contextinfinity.retrieval.voices import speakers_of, with_speakers
 from contextinfinity.text.tokens.encodings import encoding
 
 if TYPE_CHECKING:
-    from contextinfinity.domain.vectors import Row
+    from contextinfinity.domain.vectors import Rows
 
 CANDIDATES = 64
 """How many candidates are looked at, of words and of vectors each."""
 TURNS = 32
 """How many of the turns they stand in are ranked, with the turns beside them."""
-HEARD = 32
-"""Of how many of them it is heard who speaks."""
+HEARD = 16
+"""Of how many hits it is heard who speaks."""
 UNLIMITED = 2**31
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
@@ -55,9 +55,14 @@ class Looked:
 
     candidates: tuple[Candidate, ...]
     entries: dict[Place, Entry]
-    rows: dict[ChunkId, Row]
-    """The vectors of the chunks, as far as they are known."""
+    placed: _Placed
+    worded: frozenset[Place]
+    """Where words of the question stand."""
     missing: tuple[LeftOut, ...] = ()
+
+    def is_meant(self, candidate: Candidate) -> bool:
+        """Tell whether there is more than chance to a candidate: a word of the question, or a high score."""
+        return candidate.score >= RARE or Place(candidate.chunk.source_turn, candidate.chunk.side) in self.worded
 
 
 async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
@@ -81,6 +86,8 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
 async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:
     """Find what was said; with a budget, what would be packed into it."""
     looked = await look(parts, Question(text=question, asked_at=now()), scope)
+    if budget is None:
+        looked = replace(looked, candidates=tuple(one for one in looked.candidates if looked.is_meant(one)))
     room = Room(target=budget or UNLIMITED, ceiling=budget or UNLIMITED, most=None if budget else limit)
     mmr = parts.setup.retrieval is not None and parts.setup.retrieval.mmr
     chosen = _packed(looked.candidates, question, room, looked if mmr else None)
@@ -93,11 +100,7 @@ async def search(parts: Parts, question: str, scope: Scope, *, budget: int | Non
 
 def _packed(candidates: Sequence[Candidate], question: str, room: Room, looked: Looked | None) -> Packed:
     """Pack candidates; with what was looked at, those that say different things first."""
-    vectors = None
-    if looked is not None and all(one.chunk.id in looked.rows for one in candidates) and candidates:
-        import numpy as np
-
-        vectors = np.stack([looked.rows[one.chunk.id] for one in candidates])
+    vectors = None if looked is None else looked.placed.of([one.chunk.id for one in candidates])
     return pack(candidates, question, encoding(ENCODING).count, room=room, vectors=vectors)
 
 
@@ -129,7 +132,7 @@ def _without_halves(piece: Piece, entries: Mapping[Place, Entry], redactor: Reda
     for first, last in secrets_in(entry.text, redactor):
         start = last if first < start < last else start
         end = first if first < end < last else end
-    return replace(piece, start=start, end=max(start, end), text=entry.text[start : max(start, end)])
+    return msgspec.structs.replace(piece, start=start, end=max(start, end), text=entry.text[start : max(start, end)])
 
 
 # --- looking ---
@@ -140,11 +143,12 @@ async def look(parts: Parts, question: Question, scope: Scope) -> Looked:
     missing: list[LeftOut] = []
     index, asked = parts.store.index, search_terms(question)
     words = await spared("keywords", missing, lambda: index.find_words(asked, scope, most=CANDIDATES)) or WordHits()
-    near = await spared("vectors", missing, lambda: _near(parts, question, words, scope)) or _NOTHING_NEAR
+    heard = await index.around({hit.place.turn_id for hit in words.hits[:HEARD]})
+    near = await spared("vectors", missing, lambda: _near(parts, question, heard, scope)) or _NOTHING_NEAR
     entries = {entry.place: entry for entry in await index.around(_best_turns(words, near))}
     admitted = await _admitted(parts, entries.values(), scope)
-    rows = await spared("vectors", missing, lambda: _rows(parts, near, admitted)) or {}
-    found = Found(words=words, entries=admitted, cosines=_cosines(rows, near.vector))
+    placed = await spared("vectors", missing, lambda: _placed(parts, near, admitted)) or _Placed({})
+    found = Found(words=words, entries=admitted, cosines=placed.cosines(near.vector))
     means = Means(
         calibration=near.calibration,
         lexicon=built_in_lexicon(),
@@ -153,7 +157,13 @@ async def look(parts: Parts, question: Question, scope: Scope) -> Looked:
     )
     ranked = rank(question, found, means)
     fitting = (one for one in ranked if not scope.types or one.chunk.chunk_type in scope.types)
-    return Looked(candidates=tuple(fitting), entries=entries, rows=rows, missing=tuple(missing))
+    return Looked(
+        candidates=tuple(fitting),
+        entries=entries,
+        placed=placed,
+        worded=frozenset(hit.place for hit in words.hits if hit.own),
+        missing=tuple(missing),
+    )
 
 
 def _best_turns(words: WordHits, near: _Near) -> list[TurnId]:
@@ -175,13 +185,12 @@ class _Near(Struct, frozen=True, kw_only=True):
 _NOTHING_NEAR = _Near()
 
 
-async def _near(parts: Parts, question: Question, words: WordHits, scope: Scope) -> _Near:
+async def _near(parts: Parts, question: Question, heard: Iterable[Entry], scope: Scope) -> _Near:
     """Find what is near; a question is placed without the names of those who speak, told by what words found."""
     embedder = await placing(parts)
     if embedder is None:
         return _NOTHING_NEAR
-    entries = await parts.store.index.read([hit.place for hit in words.hits[:HEARD]])
-    speakers = speakers_of(with_speakers(entries, question.full))
+    speakers = speakers_of(with_speakers(heard, question.full))
     text = hidden(vector_text(question, speakers), parts.setup.redactor)
     async with asyncio.timeout(EMBED_SECONDS):
         (row,) = await embedder.embed([text], kind="query")
@@ -191,20 +200,32 @@ async def _near(parts: Parts, question: Question, words: WordHits, scope: Scope)
     return _Near(hits=hits, vector=vector, namespace=embedder.name, calibration=calibration)
 
 
-async def _rows(parts: Parts, near: _Near, entries: Sequence[Entry]) -> dict[ChunkId, Row]:
+class _Placed(NamedTuple):
+    """The vectors of chunks, as far as they are known."""
+
+    places: dict[ChunkId, int]
+    rows: Rows | None = None
+
+    def of(self, chunks: Sequence[ChunkId]) -> Rows | None:
+        """Give the rows of chunks; None unless all are known."""
+        if self.rows is None or not all(chunk in self.places for chunk in chunks):
+            return None
+        rows: Rows = self.rows[[self.places[chunk] for chunk in chunks]]
+        return rows
+
+    def cosines(self, vector: bytes) -> dict[ChunkId, float]:
+        """Tell how near each is to a vector."""
+        near = [] if self.rows is None else (self.rows @ unpacked(vector)).tolist()
+        return dict(zip(self.places, near, strict=True))
+
+
+async def _placed(parts: Parts, near: _Near, entries: Sequence[Entry]) -> _Placed:
     """Read the vectors of all chunks that are to be ranked."""
-    chunks = [chunk.id for entry in entries for chunk in entry.chunks]
-    bodies = await parts.store.vectors.bodies(near.namespace, chunks) if near.vector else ()
-    return {chunk: unpacked(body) for chunk, body in zip(chunks, bodies, strict=bool(bodies)) if body is not None}
-
-
-def _cosines(rows: Mapping[ChunkId, Row], vector: bytes) -> dict[ChunkId, float]:
-    if not rows:
-        return {}
-    import numpy as np
-
-    found = np.stack([*rows.values()]) @ unpacked(vector)
-    return dict(zip(rows, found.tolist(), strict=True))
+    chunks = [chunk.id for entry in entries for chunk in entry.chunks] if near.vector else []
+    bodies = await parts.store.vectors.bodies(near.namespace, chunks)
+    known = {chunk: body for chunk, body in zip(chunks, bodies, strict=True) if body is not None}
+    rows = unpacked_rows([*known.values()]) if known else None
+    return _Placed({chunk: place for place, chunk in enumerate(known)}, rows)
 
 
 async def _admitted(parts: Parts, entries: Iterable[Entry], scope: Scope) -> list[Entry]:

@@ -40,6 +40,8 @@ SAME = 0.985
 """Vectors nearer to each other than this say the same."""
 NEIGHBOUR = 0.5
 """The share of a candidate's score that what stands beside it gets."""
+ENOUGH = 8
+"""After so many candidates in a row for which there is no room, there is none."""
 SMALLEST_SLICE = 60
 """Tokens under which a slice says nothing."""
 
@@ -118,10 +120,15 @@ def pack(
     left: list[LeftOut] = []
     wanted = [*_wanted(candidates, verbatim, left)]
     tray = _Tray(count, cues.content(cues.words(question)), room)
-    for candidate in _diverse(wanted, rows, vectors, left):
+    refused = 0
+    for looked, candidate in enumerate(_diverse(wanted, rows, vectors, left), start=1):
         reason = tray.take(candidate)
+        refused = refused + 1 if reason else 0
         if reason:
             left.append(_left(candidate, reason))
+        if refused == ENOUGH and looked < len(wanted):
+            left.append(LeftOut(what="all that is worth less", reason=reason))
+            break
     pieces = sorted(tray.pieces(), key=lambda piece: (-piece.score, piece.turn_seq, piece.start, piece.chunks[0].id))
     return Packed(
         pieces=tuple(pieces), left_out=tuple(left), tokens=sum(piece.tokens + room.border for piece in pieces)

@@ -20,7 +20,7 @@ from contextinfinity.storage.sqlite.chunks import add_chunks, replace_chunks
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.finding import find
 from contextinfinity.storage.sqlite.keywords import clear_samples
-from contextinfinity.storage.sqlite.reading import read_around, read_places
+from contextinfinity.storage.sqlite.reading import Shelf
 from contextinfinity.storage.sqlite.rows import many, one, pack, unpack
 from contextinfinity.storage.sqlite.turns import existing_turn
 from contextinfinity.text.keywords import VERSION
@@ -33,6 +33,7 @@ class SqliteIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._shelf = Shelf()
 
     async def find_words(self, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
         """Find places that hold any of the terms."""
@@ -40,11 +41,11 @@ class SqliteIndex:
 
     async def read(self, places: Sequence[Place]) -> tuple[Entry, ...]:
         """Read places in the order asked for."""
-        return await self._database.read(lambda connection: read_places(connection, places))
+        return await self._database.read(lambda connection: self._shelf.places(connection, places))
 
     async def around(self, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
         """Read all that was said in turns and in their neighbours."""
-        return await self._database.read(lambda connection: read_around(connection, turn_ids))
+        return await self._database.read(lambda connection: self._shelf.around(connection, turn_ids))
 
     async def uncut(self, *, limit: int = 256) -> tuple[Turn, ...]:
         """Read turns that have ended and have no chunks yet."""

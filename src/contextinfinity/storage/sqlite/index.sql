@@ -4,20 +4,22 @@
 -- The messages of a turn.
 SELECT user_message, answer FROM turn WHERE id = ?
 
+-- name: select_epoch
+-- How often something that may have been read was deleted or cut anew.
+SELECT epoch FROM word_state WHERE one = 1
+
 -- name: select_turns_read
 -- Turns by their ids in hex, with their messages; those that are more than plain text have none here.
-SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, t.steps, t.user_message, u.text, NULL, t.answer, a.text
+SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, t.steps, t.user_message, u.text, t.answer, a.text
 FROM json_each(?) AS k CROSS JOIN turn AS t ON t.id = unhex(k.value)
   JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 
--- name: select_turns_around
--- The same of turns and of their neighbours on the same branch, each once, in their order.
+-- name: select_around
+-- Turns by their ids in hex, and their neighbours on the same branch, each once, in their order.
 WITH near AS (
   SELECT DISTINCT t.branch_id, t.turn_seq + d.value AS turn_seq
   FROM json_each(?) AS k CROSS JOIN turn AS t ON t.id = unhex(k.value) CROSS JOIN json_each('[-1,0,1]') AS d)
-SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, t.steps, t.user_message, u.text, NULL, t.answer, a.text
-FROM near CROSS JOIN turn AS t ON t.branch_id = near.branch_id AND t.turn_seq = near.turn_seq
-  JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
+SELECT t.id FROM near CROSS JOIN turn AS t ON t.branch_id = near.branch_id AND t.turn_seq = near.turn_seq
 ORDER BY t.branch_id, t.turn_seq
 
 -- name: select_origins_read

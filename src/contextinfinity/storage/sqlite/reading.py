@@ -7,7 +7,9 @@ tools) is read by itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from threading import Lock
 from typing import TypeAlias
 
 import apsw
@@ -18,49 +20,94 @@ from contextinfinity.domain.search import Entry, Place
 from contextinfinity.domain.sides import sides_of
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.chunks import chunks_of_turn
-from contextinfinity.storage.sqlite.rows import Row, many, pack, unpack
+from contextinfinity.storage.sqlite.rows import Row, many, one, pack, unpack
 from contextinfinity.storage.sqlite.turns import existing_turn
 
 SQL = sql_files.load(__package__, "index.sql")
+
+MOST_KEPT = 8_192
+"""Turns that are kept, and characters of a turn that is worth keeping: about 20 MB, 150 at the most."""
+LONGEST_KEPT = 8_000
 
 Origins: TypeAlias = dict[int, list[Row]]
 """Where messages came from: (external_id, said_at, name), by the key of the message."""
 
 
-def read_places(connection: apsw.Connection, places: Sequence[Place]) -> tuple[Entry, ...]:
-    """Read places in the order asked for."""
-    turns = json.dumps([pack(turn_id).hex() for turn_id in dict.fromkeys(place.turn_id for place in places)])
-    entries = {entry.place: entry for entry in _read(connection, many(connection, SQL["select_turns_read"], (turns,)))}
-    return tuple(entries[place] for place in places if place in entries)
+class Shelf:
+    """Reads, and keeps what was read last: of turns that are answered and cut, which never change.
+
+    What was deleted or cut anew since, by whomever, counts the index's epoch up, and nothing is kept beyond that.
+    """
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._epoch = 0
+        self._kept: OrderedDict[bytes, tuple[Entry, ...]] = OrderedDict()
+        self._lock = Lock()
+
+    def places(self, connection: apsw.Connection, places: Sequence[Place]) -> tuple[Entry, ...]:
+        """Read places in the order asked for."""
+        turns = [pack(turn_id) for turn_id in dict.fromkeys(place.turn_id for place in places)]
+        entries = {entry.place: entry for entry in self._read(connection, turns)}
+        return tuple(entries[place] for place in places if place in entries)
+
+    def around(self, connection: apsw.Connection, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
+        """Read all that was said in turns, and in those just before and after them."""
+        near = many(connection, SQL["select_around"], (_listed(map(pack, turn_ids)),))
+        return tuple(self._read(connection, [row[0] for row in near]))
+
+    def _read(self, connection: apsw.Connection, turns: Sequence[bytes]) -> list[Entry]:
+        (epoch,) = one(connection, SQL["select_epoch"])  # type: ignore[misc]
+        with self._lock:
+            if epoch != self._epoch:
+                self._kept.clear()
+                self._epoch = epoch
+            known = {turn: self._kept[turn] for turn in turns if turn in self._kept}
+            for turn in known:
+                self._kept.move_to_end(turn)
+        lasting, passing = _fetched(connection, [turn for turn in turns if turn not in known])
+        with self._lock:
+            if epoch == self._epoch:
+                self._kept.update(lasting)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        known |= lasting | passing
+        return [entry for turn in turns for entry in known.get(turn, ())]
 
 
-def read_around(connection: apsw.Connection, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
-    """Read all that was said in turns, and in those just before and after them."""
-    turns = json.dumps([pack(turn_id).hex() for turn_id in turn_ids])
-    return tuple(_read(connection, many(connection, SQL["select_turns_around"], (turns,))))
+Turns: TypeAlias = dict[bytes, tuple[Entry, ...]]
 
 
-def _read(connection: apsw.Connection, rows: Sequence[Row]) -> Iterator[Entry]:
-    keys = json.dumps([key for row in rows for key in (row[6], row[9]) if key is not None])
+def _fetched(connection: apsw.Connection, turns: Sequence[bytes]) -> tuple[Turns, Turns]:
+    """Read turns: those that never change, and the others."""
+    lasting: Turns = {}
+    passing: Turns = {}
+    rows = many(connection, SQL["select_turns_read"], (_listed(turns),)) if turns else []
+    keys = json.dumps([key for row in rows for key in (row[6], row[8]) if key is not None])
     origins: Origins = {}
     for key, *origin in connection.execute(SQL["select_origins_read"], (keys,)):
         origins.setdefault(key, []).append(origin)
     chunks: dict[bytes, list[Row]] = {}
-    turns = json.dumps([row[0].hex() for row in rows])
-    for turn_id, *chunk in connection.execute(SQL["select_chunks_read"], (turns,)):
+    for turn_id, *chunk in connection.execute(SQL["select_chunks_read"], (_listed(turns),)):
         chunks.setdefault(turn_id, []).append(chunk)
     for row in rows:
-        if row[5] > 1 or row[7] is None or (row[9] is not None and row[10] is None):
-            yield from _rich(connection, row, origins)
-        else:
-            yield from _plain(row, chunks.get(row[0], ()), origins)
+        is_plain = row[5] <= 1 and row[7] is not None and (row[8] is None or row[9] is not None)
+        entries = tuple(_plain(row, chunks.get(row[0], ()), origins) if is_plain else _rich(connection, row, origins))
+        is_small = sum(len(entry.text) for entry in entries) <= LONGEST_KEPT
+        lasts = is_small and row[8] is not None and all(entry.chunks for entry in entries)
+        (lasting if lasts else passing)[row[0]] = entries
+    return lasting, passing
+
+
+def _listed(turns: Iterable[bytes]) -> str:
+    return json.dumps([turn.hex() for turn in turns])
 
 
 def _plain(row: Row, chunks: Sequence[Row], origins: Origins) -> Iterator[Entry]:
     """Give the sides of a turn of two plain texts."""
     sides: tuple[tuple[ChunkSide, int | None, str | None], ...] = (
         ("user", row[6], row[7]),
-        ("assistant", row[9], row[10]),
+        ("assistant", row[8], row[9]),
     )
     for side, key, text in sides:
         if key is not None and text is not None and text.strip():
@@ -74,7 +121,7 @@ def _rich(connection: apsw.Connection, row: Row, origins: Origins) -> Iterator[E
     turn_id = unpack(row[0])
     chunks = chunks_of_turn(connection, turn_id)
     for spoken in sides_of(existing_turn(connection, turn_id)):
-        key = row[9] if spoken.side == "assistant" else row[6]
+        key = row[8] if spoken.side == "assistant" else row[6]
         cut = tuple(chunk for chunk in chunks if chunk.side == spoken.side)
         yield _entry(row, spoken.side, spoken.text, origins.get(key, ()), cut)
 

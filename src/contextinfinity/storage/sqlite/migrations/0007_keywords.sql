@@ -32,7 +32,8 @@ CREATE TABLE word_state (               -- one row: how far the index goes
   version INTEGER,                      -- of the words; NULL before the first
   renewing INTEGER,                     -- the version they are being made anew in
   made INTEGER NOT NULL,                -- done for turns whose question has a key up to this
-  upto INTEGER NOT NULL                 -- needed up to this one
+  upto INTEGER NOT NULL,                -- needed up to this one
+  epoch INTEGER NOT NULL DEFAULT 0      -- counted up when something that was read may be gone or cut anew
 ) STRICT;
 
 CREATE TABLE uncut (                    -- turns that have ended and are to be cut, by the key of their question
@@ -61,7 +62,7 @@ BEGIN
   UPDATE word_scope SET messages = messages - 1, places = places - (
     SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
   WHERE token = char(0xE100) || lower(hex(OLD.session_id));
-  UPDATE word_state SET messages = messages - 1,
+  UPDATE word_state SET epoch = epoch + 1, messages = messages - 1,
     indexed = indexed - (SELECT count(*) FROM keyword_docsize WHERE id = 4 * OLD.key),
     places = places - (SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
   WHERE one = 1;

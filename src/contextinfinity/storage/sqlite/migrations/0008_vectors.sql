@@ -71,3 +71,6 @@ CREATE TRIGGER chunk_stays BEFORE DELETE ON chunk
 WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
   AND NOT EXISTS (SELECT 1 FROM recut WHERE turn_id = OLD.turn_id)
 BEGIN SELECT raise(ABORT, 'immutable: a chunk goes with its session, or when its turn is cut anew'); END;
+
+CREATE TRIGGER recut_turn_is_read_anew AFTER DELETE ON recut
+BEGIN UPDATE word_state SET epoch = epoch + 1 WHERE one = 1; END;

@@ -337,7 +337,8 @@ CREATE TABLE word_state (               -- one row: how far the index goes
   version INTEGER,                      -- of the words; NULL before the first
   renewing INTEGER,                     -- the version they are being made anew in
   made INTEGER NOT NULL,                -- done for turns whose question has a key up to this
-  upto INTEGER NOT NULL                 -- needed up to this one
+  upto INTEGER NOT NULL,                -- needed up to this one
+  epoch INTEGER NOT NULL DEFAULT 0      -- counted up when something that was read may be gone or cut anew
 ) STRICT;
 
 CREATE TABLE worker (                   -- processes at work; on this host each also holds a file lock

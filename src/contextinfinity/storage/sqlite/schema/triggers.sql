@@ -50,7 +50,7 @@ BEGIN
   UPDATE word_scope SET messages = messages - 1, places = places - (
     SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
   WHERE token = char(0xE100) || lower(hex(OLD.session_id));
-  UPDATE word_state SET messages = messages - 1,
+  UPDATE word_state SET epoch = epoch + 1, messages = messages - 1,
     indexed = indexed - (SELECT count(*) FROM keyword_docsize WHERE id = 4 * OLD.key),
     places = places - (SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
   WHERE one = 1;
@@ -92,6 +92,9 @@ BEGIN SELECT raise(ABORT, 'immutable: that plan is there already'); END;
 CREATE TRIGGER plan_stays BEFORE DELETE ON plan
 WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
 BEGIN SELECT raise(ABORT, 'immutable: a plan is deleted only with a deletion of its session'); END;
+
+CREATE TRIGGER recut_turn_is_read_anew AFTER DELETE ON recut
+BEGIN UPDATE word_state SET epoch = epoch + 1 WHERE one = 1; END;
 
 CREATE TRIGGER response_is_immutable BEFORE UPDATE ON response
 BEGIN SELECT raise(ABORT, 'immutable: a raw reply may be pruned, never changed'); END;
