@@ -56,9 +56,11 @@ def _known_as(word: str) -> list[Word]:
 
 
 class Reading(NamedTuple):
-    """Texts as rows of a table, a row a word: how well each word meets each word of the question."""
+    """All words of some texts, one after the other: how many each text has, and the row of each in a table that tells
+    how well it meets each word of the question."""
 
-    ids: list[Ids]
+    lengths: Ids
+    rows: Ids
     likeness: Matrix
 
 
@@ -78,7 +80,7 @@ class Lexicon:
                 self._forget()
                 ids = self._read(texts)
             self._learn()
-            return Reading(ids, self._likeness(asked))
+            return self._reading(asked, ids)
 
     def _forget(self) -> None:
         import numpy as np
@@ -129,16 +131,26 @@ class Lexicon:
         placed: Matrix = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
         return placed
 
-    def _likeness(self, asked: Sequence[Word]) -> Matrix:
+    def _reading(self, asked: Sequence[Word], ids: Sequence[Ids]) -> Reading:
         import numpy as np
 
+        lengths = np.array([len(each) for each in ids], dtype=np.int32)
+        everything = np.concatenate([*ids, np.zeros(0, dtype=np.int32)])
+        distinct, rows = np.unique(everything, return_inverse=True)
+        return Reading(lengths, rows.astype(np.int32), self._likeness(asked, distinct))
+
+    def _likeness(self, asked: Sequence[Word], ids: Ids) -> Matrix:
+        import numpy as np
+
+        words = self._rows[ids]
         columns = self._placed([word.written for word in asked]).T
         # In parts: a large product would start threads of the library, which cost more than they save.
-        parts = [self._rows[start : start + _PART] @ columns for start in range(0, len(self._rows), _PART)]
+        parts = [words[start : start + _PART] @ columns for start in range(0, len(words), _PART)]
         cosines = np.concatenate(parts) if parts else np.zeros((0, len(asked)), dtype=np.float32)
         alike: Matrix = np.clip((cosines - UNLIKE) / (1 - UNLIKE), 0, 1)
         for column, word in enumerate(asked):
-            alike[self._forms.get(word.term, []), column] = 1
+            forms = np.array(self._forms.get(word.term, ()), dtype=np.int32)
+            alike[np.isin(ids, forms), column] = 1
         return alike
 
 

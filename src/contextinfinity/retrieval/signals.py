@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -47,17 +48,16 @@ def met(asked: Asked, texts: Sequence[str], rare: Column, lexicon: Lexicon) -> M
     found = np.zeros((len(texts), len(asked.words)), dtype=np.float32)
     if not asked.words:
         return found
-    ids, likeness = lexicon.read(asked.words, texts)
-    filled = [row for row, each in enumerate(ids) if len(each)]
-    if not filled:
+    lengths, rows, likeness = lexicon.read(asked.words, texts)
+    filled = np.flatnonzero(lengths)
+    if not len(filled):
         return found
-    lengths = np.array([len(ids[row]) for row in filled])
+    lengths = lengths[filled]
     blocks = -(-lengths // BLOCK)
     firsts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     owners = np.repeat(np.arange(len(filled)), blocks)
     within = np.arange(len(owners)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
-    words = likeness[np.concatenate([ids[row] for row in filled])]
-    stretches = np.maximum.reduceat(words, firsts[owners] + BLOCK * within, axis=0)
+    stretches = np.maximum.reduceat(likeness[rows], firsts[owners] + BLOCK * within, axis=0)
     goes_on = np.append(owners[1:] == owners[:-1], False)
     following = np.vstack((stretches[1:], stretches[:1]))
     stretches = np.where(goes_on[:, None], np.maximum(stretches, following), stretches)
@@ -140,9 +140,14 @@ def times(asked: Asked, spots: Sequence[Spot], told: Iterable[int]) -> Column:
     fits = {moment: max(span.certainty * nearness(span, moment) for span in asked.spans) for moment in set(moments)}
     found = np.array([fits[moment] for moment in moments], dtype=np.float32)
     for row in told:
-        for other in told_of(spots[row].text, moments[row]):
+        for other in _told_of(spots[row].text, moments[row]):
             found[row] = max(found[row], *(span.certainty * _overlap(span, other) for span in asked.spans))
     return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _told_of(text: str, said_at: datetime) -> tuple[TimeSpan, ...]:
+    return told_of(text, said_at)
 
 
 def _overlap(span: TimeSpan, told: TimeSpan) -> float:
