@@ -1,0 +1,32 @@
+"""Whatever was said and whatever is asked, a ranking puts it in order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextinfinity.domain.chunk import ChunkSide
+from tests.unit.retrieval.findings import Line, entries_of, ranked
+from tests.unit.retrieval.turns import THEN
+
+SIDES: list[ChunkSide] = ["user", "assistant", "tool"]
+WORDS = st.sampled_from(
+    ["when", "did", "Ann", "walk:", "dog,", "my", "lake?", "in", "May", "2023", "yesterday", "東京", "I'm"]
+)
+TEXTS = st.one_of(st.text(max_size=60), st.lists(WORDS, max_size=40).map(" ".join))
+LINES = st.builds(Line, st.sampled_from(SIDES), TEXTS, st.sampled_from(["", "Ann", "Ben: "]), st.just(THEN))
+
+
+@pytest.mark.req("RETRIEVE-4")
+@given(question=TEXTS, lines=st.lists(LINES, max_size=12), cut=st.booleans())
+def test_every_text_is_ranked_once_with_scores_that_fall(question: str, lines: list[Line], cut: bool) -> None:
+    entries = list({entry.place: entry for entry in entries_of(lines, cut=cut)}.values())
+    found = ranked(question, entries)
+    assert sorted(each.chunk.rendered_text for each in found) == sorted(entry.text for entry in entries)
+    scores = [each.score for each in found]
+    assert all(0 <= score <= 1 for score in scores)
+    assert all(one >= other for one, other in pairwise(scores))
+    assert found == ranked(question, entries)
