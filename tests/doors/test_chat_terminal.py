@@ -247,7 +247,7 @@ def test_commands_say_what_is_and_what_cannot_be(cix: Cix) -> None:
         chat.until(chat.waits)
         assert "> one" in chat.say(f"/sessions {first}")
         assert "Did you mean /quit?" in chat.say("/exit")
-        assert "cannot search yet" in chat.say("/search ships")
+        assert "Nothing was found" in chat.say("/search ships")
         told = chat.say("/help")
         assert "/search" not in told
         assert all(f"/{name}" in told for name in ("model", "new", "sessions", "fork", "rollback", "retry", "edit"))

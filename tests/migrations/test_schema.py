@@ -116,7 +116,8 @@ def test_look_ups_use_an_index(question: str, index: str) -> None:
 
 
 SMALL = (
-    r"line|chain|CONSTANT|json_each|job|j\b|worker|namespace|word_state|k VIRTUAL|keyword VIRTUAL|uncut|w\b|"
+    r"line|chain|CONSTANT|json_each|job|j\b|worker|namespace|near\b|d VIRTUAL|word_state|k VIRTUAL|"
+    r"keyword VIRTUAL|uncut|w\b|"
     r"\(subquery|turn USING INDEX turn_unfinished"
 )
 """What may be read from end to end: it never holds much, or was chosen by an index."""

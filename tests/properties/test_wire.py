@@ -37,7 +37,8 @@ KINDS: dict[str, Any] = {kind.__name__: kind for kind in nouns()} | UNIONS
 NEVER_KEPT = {
     *("NewSession", "NewTurn", "NewStep", "NewChunk", "StateDraft", "StepEnd", "TurnEnd", "Arrival"),  # asked for
     *("Lineage", "Stretch", "Backlog", "TakenOver", "Arrived"),  # worked out anew each time
-    *("Scope", "Place", "WordHit", "WordHits", "NearHit", "Entry", "Namespace", "IndexState"),  # searched and found
+    *("Scope", "Place", "WordHit", "WordHits", "NearHit", "Entry", "Namespace", "IndexState"),  # searched
+    *("Hit", "Hits", "Brought", "Spoken", "Passage"),  # found, or put together for it
     *("Prompt", "ToolSpec", "ProviderRequest", "TextDelta", "Retry", "Finished"),  # spoken between engine and provider
     *("Abilities", "Prices"),  # looked up
     *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens

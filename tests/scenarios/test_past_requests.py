@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.domain.events import Delta
 from contextinfinity.domain.ids import TurnId
@@ -18,6 +19,7 @@ from contextinfinity.domain.message import ImageBlock, TextBlock, ToolResultBloc
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
+from contextinfinity.engine.artifacts import attachments
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.parts import Helpers, Setup
@@ -100,8 +102,10 @@ class House:
         turn = await self.engine.store.turns.get(turn_id)
         assert turn is not None
         text = turn.user_message.rendered_text
-        (chunk,) = await self.engine.store.chunks.index(turn_id, [slice_of(text, words)])
-        self.pieces = (*self.pieces, Artifact(chunk=chunk, score=1 - len(self.pieces) / 10))
+        chunks = await self.engine.store.chunks.index(turn_id, [slice_of(text, words)])
+        chunk = next(chunk for chunk in chunks if chunk.rendered_text == words)
+        (piece,) = await attachments(self.engine.store, turn.session_id, [chunk.id])
+        self.pieces = (*self.pieces, replace(piece, score=1 - len(self.pieces) / 10))
         return chunk.id
 
 

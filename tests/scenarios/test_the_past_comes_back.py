@@ -17,7 +17,7 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import Phase
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
-from contextinfinity.embedders.static import StaticEmbedder, built_in
+from contextinfinity.embedders.static import built_in
 from contextinfinity.engine.parts import Retrieval, Setup
 from contextinfinity.errors import InvalidInput, NotFound, ProviderError
 from contextinfinity.prompt.budget import Ceilings
@@ -68,21 +68,20 @@ class Broken:
         pass
 
 
-class Turned(StaticEmbedder):
+class Turned:
     """Another embedder: the same vectors, the other way round and shorter."""
 
     name, dim = "turned/1", 128
 
-    def encode(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         import numpy as np
 
-        rows = super().encode(texts) if self.dim == 256 else StaticEmbedder.encode(_plain(), texts)
-        short = -rows[:, :128]
-        return (short / np.maximum(np.linalg.norm(short, axis=1, keepdims=True), 1e-9)).astype(np.float32)
+        short = -built_in().encode(texts)[:, : self.dim]
+        rows: Vectors = (short / np.maximum(np.linalg.norm(short, axis=1, keepdims=True), 1e-9)).astype(np.float32)
+        return rows
 
-
-def _plain() -> StaticEmbedder:
-    return built_in()
+    async def close(self) -> None:
+        pass
 
 
 # --- in the prompt ---

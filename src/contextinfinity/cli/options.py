@@ -9,10 +9,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
 import typer
 
@@ -66,9 +66,16 @@ _SHARED: dict[str, tuple[Any, object]] = {
 
 
 def command(function: Callable[Concatenate[Means, P], None]) -> Callable[..., None]:
-    """Make a command of a function: with the shared options, and with errors told in words."""
+    """Make a command of a function: with the shared options, and with errors told in words.
+
+    A parameter that is a dataclass stands for many options: its fields.
+    """
     signature = inspect.signature(function, eval_str=True)
-    own = list(signature.parameters.values())[1:]
+    plain = list(signature.parameters.values())[1:]
+    groups: dict[str, Any] = {
+        parameter.name: parameter.annotation for parameter in plain if is_dataclass(parameter.annotation)
+    }
+    own = [option for parameter in plain for option in _options(parameter)]
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in _SHARED.items()
@@ -77,12 +84,26 @@ def command(function: Callable[Concatenate[Means, P], None]) -> Callable[..., No
     @wraps(function)
     def run(**given: Any) -> None:
         means = Means(**{name: given.pop(name) for name in _SHARED})
+        many = {
+            name: group(**{one.name: given.pop(one.name) for one in fields(group)}) for name, group in groups.items()
+        }
         with told_in_words():
-            function(means, **given)  # type: ignore[call-arg]  # what is left are the function's own
+            function(means, **given, **many)  # type: ignore[arg-type]  # what is left are the function's own
 
     run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *shared]}
     return run
+
+
+def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """Give a parameter, or the fields of one that stands for many."""
+    if not is_dataclass(parameter.annotation):
+        return [parameter]
+    hints = get_type_hints(parameter.annotation, include_extras=True)
+    return [
+        inspect.Parameter(one.name, parameter.kind, default=one.default, annotation=hints[one.name])
+        for one in fields(parameter.annotation)
+    ]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, TypeVar, get_args
 
@@ -12,6 +13,7 @@ from contextinfinity.cli.progress import bar
 from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from contextinfinity.cli.working import Work
     from contextinfinity.client.contract import Where
     from contextinfinity.domain.search import Hits
 
@@ -35,39 +37,47 @@ SHOWN = 400
 """Characters of a hit that are printed for people."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """What is admitted, and how much of it."""
+
+    session: Session = None
+    branch: Branch = None
+    type_: Type = None
+    role: Role = None
+    since: Since = None
+    until: Until = None
+    limit: Limit = 10
+
+    def where(self, work: Work, means: Means) -> Where:
+        """Give it as a search takes it."""
+        from contextinfinity.cli.places import place
+        from contextinfinity.domain.chunk import ChunkSide, ChunkType
+
+        where: Where = {
+            "user_id": means.user,
+            "limit": self.limit,
+            "types": _each("--type", self.type_, get_args(ChunkType)),
+            "roles": _each("--role", self.role, get_args(ChunkSide)),
+            "since": _time("--since", self.since),
+            "until": _time("--until", self.until),
+        }
+        if self.branch is not None and self.session is None:
+            raise InvalidInput("--branch needs --session.", hint="A branch is one of a conversation.")
+        if self.session is not None:
+            where["thread_id"], where["branch_id"] = place(work, means, self.session, self.branch)
+        return where
+
+
 @command
-def search(
-    means: Means,
-    words: Words,
-    session: Session = None,
-    branch: Branch = None,
-    budget: Budget = None,
-    type_: Type = None,
-    role: Role = None,
-    since: Since = None,
-    until: Until = None,
-    limit: Limit = 10,
-) -> None:
+def search(means: Means, words: Words, filters: Filters, budget: Budget = None) -> None:
     """Find what was said, in all conversations or in one."""
-    from contextinfinity.cli.places import place
     from contextinfinity.cli.printing import print_json
     from contextinfinity.cli.working import working
-    from contextinfinity.domain.chunk import ChunkSide, ChunkType
 
-    if branch is not None and session is None:
-        raise InvalidInput("--branch needs --session.", hint="A branch is one of a conversation.")
-    where: Where = {
-        "user_id": means.user,
-        "budget": budget,
-        "limit": limit,
-        "types": _each("--type", type_, get_args(ChunkType)),
-        "roles": _each("--role", role, get_args(ChunkSide)),
-        "since": _time("--since", since),
-        "until": _time("--until", until),
-    }
     with working(means) as work:
-        if session is not None:
-            where["thread_id"], where["branch_id"] = place(work, means, session, branch)
+        where = filters.where(work, means)
+        where["budget"] = budget
         hits = work.do(work.client.past.search(words, **where))
     if means.as_json:
         print_json(hits)

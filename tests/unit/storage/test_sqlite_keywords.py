@@ -64,8 +64,7 @@ async def test_a_ledger_from_before_the_index_is_filled_turn_by_turn(tmp_path: P
     branch = await new_branch(store)
     turns = await store.turns.record(branch.id, [exchange("heron one", "yes"), exchange("heron two")])
     await store.close()
-    forget(path)
-    store = SqliteStore(path)
+    store = SqliteStore(as_it_was_before(path))
     assert await found(store, "heron") == []
     state = await store.index.state()
     assert (state.messages, state.indexed, state.uncut, state.version) == (3, 0, 2, VERSION)
@@ -79,19 +78,20 @@ async def test_a_ledger_from_before_the_index_is_filled_turn_by_turn(tmp_path: P
     await store.close()
 
 
-def forget(path: Path) -> None:
-    """Bring a ledger back to the shape it had before there were words."""
-    connection = connect(str(path))
+def as_it_was_before(path: Path) -> Path:
+    """Copy a ledger into one of the shape that it had before there were words."""
+    old = path.with_name("before.db")
+    connection = connect(str(old))
+    migrate(connection, str(old), migrations()[:6])
     connection.execute("PRAGMA foreign_keys = OFF")
-    for kind, name in connection.execute(
-        "SELECT type, name FROM sqlite_schema WHERE name IN ('keyword', 'word_scope', 'word_sample', 'word_state', "
-        "'uncut', 'turn_by_question', 'turn_by_answer') OR (type = 'trigger' AND tbl_name IN ('turn', 'message') "
-        "AND (name LIKE '%to_be_cut' OR name LIKE '%takes_its_words'))"
-    ).fetchall():
-        connection.execute(f"DROP {kind} IF EXISTS {name}")
-    connection.execute("DELETE FROM schema_version WHERE version >= 7")
-    migrate(connection, str(path), migrations())
+    connection.execute("ATTACH ? AS newer", (str(path),))
+    tables = connection.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table'").fetchall()
+    for (table,) in tables:
+        if table in ("session", "branch", "state", "message", "turn", "text"):
+            columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA main.table_info({table})"))
+            connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM newer.{table}")
     connection.close()
+    return old
 
 
 async def test_words_of_another_version_are_made_anew_across_restarts(tmp_path: Path) -> None:
