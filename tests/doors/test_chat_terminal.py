@@ -249,12 +249,14 @@ def test_commands_say_what_is_and_what_cannot_be(cix: Cix) -> None:
         assert "Did you mean /quit?" in chat.say("/exit")
         assert "Nothing was found" in chat.say("/search ships")
         assert "There is no hit 1" in chat.say("/attach 1")
-        assert "1. one" in chat.say("/search one")
-        assert "with what you say next" in chat.say("/attach 1")
         told = chat.say("/help")
         assert all(f"/{name}" in told for name in ("model", "new", "sessions", "fork", "rollback", "retry", "edit"))
         failed = chat.say("fail")
         assert failed == "Out of credit. Wait until tomorrow.\n/retry asks again."
+        assert "1. one" in chat.say("/search one")
+        assert "with what you say next" in chat.say("/attach 1")
+        chat.say("And that?")
+        assert "artifact" in chat.say("/context")
 
 
 def test_what_goes_on_beside_the_answers_is_shown_and_the_line_being_typed_stays(cix: Cix) -> None:

@@ -88,7 +88,7 @@ def command(function: Callable[Concatenate[Means, P], None]) -> Callable[..., No
             name: group(**{one.name: given.pop(one.name) for one in fields(group)}) for name, group in groups.items()
         }
         with told_in_words():
-            function(means, **given, **many)  # type: ignore[call-arg, arg-type]  # what is left are the function's own
+            function(means, **given, **many)  # type: ignore[call-arg]  # what is left are the function's own
 
     run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *shared]}
