@@ -24,13 +24,14 @@ from contextinfinity.engine.artifacts import artifact_of
 from contextinfinity.engine.indexing import EMBED_SECONDS, placing
 from contextinfinity.engine.parts import Need, Parts
 from contextinfinity.engine.sparing import spared
+from contextinfinity.prompt.quoting import quote
 from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.retrieval.asking import Question, search_terms, vector_text
 from contextinfinity.retrieval.calibration import KNOWN, RARE, Calibration, calibration_of
 from contextinfinity.retrieval.chunks import ENCODING
 from contextinfinity.retrieval.lexicon import built_in_lexicon
-from contextinfinity.retrieval.packing import Candidate, Packed, Piece, Room, pack
+from contextinfinity.retrieval.packing import Candidate, Piece, Room, pack
 from contextinfinity.retrieval.ranking import Found, Means, rank
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
 from contextinfinity.text.tokens.encodings import encoding
@@ -60,6 +61,10 @@ class Looked:
     """Where words of the question stand."""
     missing: tuple[LeftOut, ...] = ()
 
+    def is_kept(self, candidate: Candidate) -> bool:
+        """Tell whether a candidate's chunk is stored, so that a plan can refer to it; one just said may not be."""
+        return bool(self.entries[Place(candidate.chunk.source_turn, candidate.chunk.side)].chunks)
+
     def is_meant(self, candidate: Candidate) -> bool:
         """Tell whether there is more than chance to a candidate: a word of the question, or a high score."""
         return candidate.score >= RARE or Place(candidate.chunk.source_turn, candidate.chunk.side) in self.worded
@@ -75,9 +80,14 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     scope = Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
     looked = await look(parts, question, scope)
     missing += looked.missing
-    good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
+    good = [
+        one
+        for one in looked.candidates
+        if one.score >= retrieval.threshold and one.chunk.id not in need.attached and looked.is_kept(one)
+    ][: retrieval.overfetch_k]
     room = Room(target=min(retrieval.target, need.room), most=retrieval.top_k)
-    chosen = _packed(good[: retrieval.overfetch_k], question.full, room, looked if retrieval.mmr else None)
+    vectors = looked.placed.of([one.chunk.id for one in good]) if retrieval.mmr else None
+    chosen = pack(good, question.full, _quoted, room=room, vectors=vectors)
     missing += chosen.left_out[:MOST_LEFT_OUT]
     pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in chosen.pieces]
     return tuple(artifact_of(piece, turn.session_id) for piece in pieces if piece.text.strip())
@@ -88,9 +98,10 @@ async def search(parts: Parts, question: str, scope: Scope, *, budget: int | Non
     looked = await look(parts, Question(text=question, asked_at=now()), scope)
     if budget is None:
         looked = replace(looked, candidates=tuple(one for one in looked.candidates if looked.is_meant(one)))
-    room = Room(target=budget or UNLIMITED, ceiling=budget or UNLIMITED, most=None if budget else limit)
+    room = Room(target=budget or UNLIMITED, most=None if budget else limit)
     mmr = parts.setup.retrieval is not None and parts.setup.retrieval.mmr
-    chosen = _packed(looked.candidates, question, room, looked if mmr else None)
+    vectors = looked.placed.of([one.chunk.id for one in looked.candidates]) if mmr else None
+    chosen = pack(looked.candidates, question, encoding(ENCODING).count, room=room, vectors=vectors)
     return Hits(
         hits=tuple(_hit(piece, looked.entries) for piece in chosen.pieces),
         tokens=chosen.tokens,
@@ -98,10 +109,9 @@ async def search(parts: Parts, question: str, scope: Scope, *, budget: int | Non
     )
 
 
-def _packed(candidates: Sequence[Candidate], question: str, room: Room, looked: Looked | None) -> Packed:
-    """Pack candidates; with what was looked at, those that say different things first."""
-    vectors = None if looked is None else looked.placed.of([one.chunk.id for one in candidates])
-    return pack(candidates, question, encoding(ENCODING).count, room=room, vectors=vectors)
+def _quoted(text: str) -> int:
+    """Count a text as a prompt quotes it: a bar before every line."""
+    return encoding(ENCODING).count(quote(text))
 
 
 def _hit(piece: Piece, entries: Mapping[Place, Entry]) -> Hit:
@@ -126,8 +136,10 @@ def _hit(piece: Piece, entries: Mapping[Place, Entry]) -> Hit:
 def _without_halves(piece: Piece, entries: Mapping[Place, Entry], redactor: Redactor | None) -> Piece:
     """Leave no half of a secret at the ends of a piece: no pattern finds a half."""
     entry = entries.get(Place(piece.chunks[0].source_turn, piece.chunks[0].side))
-    if redactor is None or entry is None or piece.form == "summary":
+    if redactor is None:
         return piece
+    if entry is None or piece.form == "summary":  # made of pieces itself
+        return msgspec.structs.replace(piece, text="")
     start, end = piece.start, piece.end
     for first, last in secrets_in(entry.text, redactor):
         start = last if first < start < last else start
@@ -183,6 +195,8 @@ class _Near(Struct, frozen=True, kw_only=True):
 
 
 _NOTHING_NEAR = _Near()
+_CALIBRATIONS: dict[str, Calibration] = {}
+"""Of embedders that were asked; measuring one takes some 160 texts."""
 
 
 async def _near(parts: Parts, question: Question, heard: Iterable[Entry], scope: Scope) -> _Near:
@@ -194,10 +208,11 @@ async def _near(parts: Parts, question: Question, heard: Iterable[Entry], scope:
     text = hidden(vector_text(question, speakers), parts.setup.redactor)
     async with asyncio.timeout(EMBED_SECONDS):
         (row,) = await embedder.embed([text], kind="query")
-        calibration = await calibration_of(embedder)
+        if embedder.name not in _CALIBRATIONS:
+            _CALIBRATIONS[embedder.name] = await calibration_of(embedder)
     vector = packed(row)
     hits = await parts.store.vectors.near(vector, embedder.name, scope, most=CANDIDATES)
-    return _Near(hits=hits, vector=vector, namespace=embedder.name, calibration=calibration)
+    return _Near(hits=hits, vector=vector, namespace=embedder.name, calibration=_CALIBRATIONS[embedder.name])
 
 
 class _Placed(NamedTuple):

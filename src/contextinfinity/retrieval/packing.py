@@ -1,10 +1,9 @@
 """What of the found goes into a prompt, in few tokens.
 
-    1  what stands in the prompt word for word, and what says the same as something better, is left out
+    1  what says the same as something better is left out
     2  the best first; with vectors, what is near to something taken already counts less (MMR)
-    3  what is attached by hand goes in before all else, up to the ceiling; what was found, up to the target
-    4  what does not fit whole goes in as its most telling slice, else as its summary, else not at all
-    5  neighbouring chunks of one message become one piece, without saying anything twice
+    3  what does not fit whole goes in as its most telling slice, else as its summary, else not at all
+    4  neighbouring chunks of one message become one piece, without saying anything twice
 
 The same candidates always give the same pieces, whatever their order. All that was left out is named with its reason.
 """
@@ -20,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import Chunk
-from contextinfinity.domain.ids import ChunkId, SessionId
+from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.plan import LeftOut
 from contextinfinity.retrieval.slices import best_slice
 from contextinfinity.retrieval.spans import Count
@@ -31,15 +30,13 @@ if TYPE_CHECKING:
 
 Form: TypeAlias = Literal["whole", "slice", "summary"]
 
-TARGET, CEILING = 800, 6000
+TARGET = 800
 DIVERSITY = 0.1
 """How much nearness to what was taken counts against a candidate's own score. More costs answers: what belongs together
 is near to each other as well."""
-_BEFORE_ALL = 10.0
+_TAKEN = -10.0
 SAME = 0.985
 """Vectors nearer to each other than this say the same."""
-NEIGHBOUR = 0.5
-"""The share of a candidate's score that what stands beside it gets."""
 ENOUGH = 8
 """After so many candidates in a row for which there is no room, there is none."""
 SMALLEST_SLICE = 60
@@ -47,15 +44,13 @@ SMALLEST_SLICE = 60
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A chunk that was found; ``said_at`` is when its words were said, ``neighbours`` what stands beside it."""
+    """A chunk that was found; ``said_at`` is when its words were said."""
 
     chunk: Chunk
     score: float
     turn_seq: int
     said_at: datetime
     speaker: str = ""
-    attached: bool = False
-    neighbours: tuple[Candidate, ...] = ()
 
 
 class Piece(Struct, frozen=True, kw_only=True):
@@ -73,23 +68,10 @@ class Piece(Struct, frozen=True, kw_only=True):
     speaker: str = ""
 
 
-class Verbatim(Struct, frozen=True, kw_only=True):
-    """The turns of a session that stand word for word in the prompt: the first and the last."""
-
-    session_id: SessionId
-    first: int
-    last: int
-
-    def holds(self, candidate: Candidate) -> bool:
-        """Tell whether a candidate stands in the prompt anyway."""
-        return candidate.chunk.session_id == self.session_id and self.first <= candidate.turn_seq <= self.last
-
-
 class Room(Struct, frozen=True, kw_only=True):
     """How much may go in, in tokens; ``border`` is what each piece costs beside its words."""
 
     target: int = TARGET
-    ceiling: int = CEILING
     border: int = 0
     most: int | None = None
     """How many pieces at most."""
@@ -112,13 +94,12 @@ def pack(
     count: Count,
     *,
     room: Room = USUAL,
-    verbatim: Verbatim | None = None,
     vectors: Matrix | None = None,
 ) -> Packed:
     """Choose what goes into a prompt; ``vectors`` are the rows of the candidates, of length 1."""
     rows = {candidate.chunk.id: place for place, candidate in enumerate(candidates)}
     left: list[LeftOut] = []
-    wanted = [*_wanted(candidates, verbatim, left)]
+    wanted = [*_wanted(candidates, left)]
     tray = _Tray(count, cues.content(cues.words(question)), room)
     refused = 0
     for looked, candidate in enumerate(_diverse(wanted, rows, vectors, left), start=1):
@@ -135,29 +116,25 @@ def pack(
     )
 
 
-def _wanted(candidates: Sequence[Candidate], verbatim: Verbatim | None, left: list[LeftOut]) -> Iterator[Candidate]:
-    """Give each chunk once, with what stands beside it, the best first, without what need not be found."""
+def _wanted(candidates: Sequence[Candidate], left: list[LeftOut]) -> Iterator[Candidate]:
+    """Give each chunk once, the best first, and the same words only once."""
     best: dict[ChunkId, Candidate] = {}
     for candidate in candidates:
-        beside = (replace(n, score=candidate.score * NEIGHBOUR, attached=False) for n in candidate.neighbours)
-        for each in (candidate, *beside):
-            known = best.get(each.chunk.id)
-            if known is None or (each.attached, each.score) > (known.attached, known.score):
-                best[each.chunk.id] = each
+        known = best.get(candidate.chunk.id)
+        if known is None or candidate.score > known.score:
+            best[candidate.chunk.id] = candidate
     said: set[tuple[str, str]] = set()
     for candidate in sorted(best.values(), key=_rank):
         words = (candidate.chunk.side, candidate.chunk.rendered_text.strip())
-        if verbatim is not None and verbatim.holds(candidate):
-            left.append(_left(candidate, "stands in the prompt word for word"))
-        elif words in said:
+        if words in said:
             left.append(_left(candidate, "the same words are there already"))
         else:
             said.add(words)
             yield candidate
 
 
-def _rank(candidate: Candidate) -> tuple[bool, float, int, str]:
-    return not candidate.attached, -candidate.score, -candidate.turn_seq, candidate.chunk.id
+def _rank(candidate: Candidate) -> tuple[float, int, str]:
+    return -candidate.score, -candidate.turn_seq, candidate.chunk.id
 
 
 def _left(candidate: Candidate, reason: str) -> LeftOut:
@@ -175,13 +152,13 @@ def _diverse(
 
     placed = np.array([each.chunk.id in rows for each in wanted])
     own = vectors[[rows.get(each.chunk.id, 0) for each in wanted]]
-    worth = np.array([(1 - DIVERSITY) * each.score + _BEFORE_ALL * each.attached for each in wanted])
+    worth = np.array([(1 - DIVERSITY) * each.score for each in wanted])
     near = np.zeros(len(wanted))
     for _ in wanted:
         place = int(np.argmax(worth - DIVERSITY * near))
         chosen = wanted[place]
-        worth[place] = -_BEFORE_ALL
-        if near[place] >= SAME and not chosen.attached:
+        worth[place] = _TAKEN
+        if near[place] >= SAME:
             left.append(_left(chosen, "something nearly the same is there already"))
             continue
         yield chosen
@@ -202,12 +179,11 @@ class _Tray:
     def take(self, candidate: Candidate) -> str:
         """Take a candidate as far as there is room; say why not otherwise."""
         room = self._room
-        if room.most is not None and len(self._taken) >= room.most and not candidate.attached:
+        if room.most is not None and len(self._taken) >= room.most:
             return f"{room.most} pieces are there already"
-        limit = room.ceiling if candidate.attached else min(room.target, room.ceiling)
-        piece = self._fitting(candidate, limit - self._used - room.border)
+        piece = self._fitting(candidate, room.target - self._used - room.border)
         if piece is None:
-            return f"no room within {limit} tokens"
+            return f"no room within {room.target} tokens"
         self._taken.append(piece)
         self._used += piece.tokens + room.border
         return ""

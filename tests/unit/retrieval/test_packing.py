@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import Chunk
-from contextinfinity.retrieval.packing import CEILING, TARGET, Candidate, Room, Verbatim, pack
+from contextinfinity.retrieval.packing import TARGET, Candidate, Room, pack
 from contextinfinity.retrieval.slices import best_slice
 from contextinfinity.text import cues
 from tests.unit.retrieval.turns import THEN, chunk, count, prose
@@ -46,15 +46,6 @@ def test_pieces_keep_where_and_when_they_were_said() -> None:
 
 
 @pytest.mark.req("RETRIEVE-4")
-def test_what_is_attached_goes_in_up_to_the_ceiling() -> None:
-    attached = [candidate(n, prose(500, f"place{n}"), 0.0, attached=True) for n in range(1, 13)]
-    packed = pack([*attached, candidate(20, "It opens at nine.", 0.9)], "No word of it", count)
-    assert TARGET < packed.tokens <= CEILING
-    assert "chunk chunk-020" in reasons(packed), "what was found has only the target"
-    assert len(packed.pieces) >= 8
-
-
-@pytest.mark.req("RETRIEVE-4")
 def test_borders_count() -> None:
     found = [candidate(n, f"The museum opens at {n}.", 0.5) for n in range(1, 60)]
     packed = pack(found, QUESTION, count, room=Room(target=200, border=30))
@@ -64,15 +55,6 @@ def test_borders_count() -> None:
 
 
 # --- each thing once ---
-
-
-@pytest.mark.req("CTX-3")
-def test_what_stands_in_the_prompt_anyway_is_not_brought_back() -> None:
-    found = [candidate(n, f"The museum opens at {n}.", 0.5) for n in range(1, 8)]
-    elsewhere = candidate(9, chunk(9, "Elsewhere at six.", session_id="other"), 0.1, seq=6)
-    packed = pack([*found, elsewhere], QUESTION, count, verbatim=Verbatim(session_id="session", first=5, last=99))
-    assert sorted(piece.turn_seq for piece in packed.pieces) == [1, 2, 3, 4, 6]
-    assert reasons(packed) == {f"chunk chunk-00{n}": "stands in the prompt word for word" for n in (5, 6, 7)}
 
 
 def test_the_same_words_go_in_once_as_the_better_one() -> None:
@@ -99,16 +81,6 @@ def test_the_two_sides_of_a_turn_are_two_pieces() -> None:
     question = candidate(1, chunk(1, "When?"), 0.5, seq=1)
     answer = candidate(2, chunk(2, "At nine.", side="assistant"), 0.6, seq=1)
     assert [piece.text for piece in pack([question, answer], QUESTION, count).pieces] == ["At nine.", "When?"]
-
-
-def test_what_stands_beside_goes_in_after_what_was_found() -> None:
-    beside = candidate(2, "It has a garden.", 0.99)
-    found = [candidate(1, "It opens at nine.", 0.8, neighbours=(beside,)), candidate(3, "It is old.", 0.5)]
-    assert [(piece.text, piece.score) for piece in pack(found, QUESTION, count).pieces] == [
-        ("It opens at nine.", 0.8),
-        ("It is old.", 0.5),
-        ("It has a garden.", 0.4),
-    ]
 
 
 @pytest.mark.req("RETRIEVE-4")
