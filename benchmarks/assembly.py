@@ -94,7 +94,7 @@ class Talk:
         for _ in range(turns):
             question = words(self._rng, ASKED)
             asking = await asked(self._store, self.branch, question)
-            self._ready = artifacts(self._rng, asking)
+            self._ready = artifacts(self._rng)
             began = time.process_time()
             with self.series.timed():
                 assembled = await put_together(self._parts, asking)
@@ -225,7 +225,7 @@ class Walk:
         sizes = list[int]()
         while True:
             asking = await asked(self.store, self._branch, self._said[self.turns % DIFFERENT].message.rendered_text)
-            self._ready = self._ready or artifacts(self._rng, asking)
+            self._ready = self._ready or artifacts(self._rng)
             sizes.append((await put_together(self._parts, asking)).tokens)
             await self._say(1)
             if await fold(self._parts, self._branch):

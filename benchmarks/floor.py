@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,9 +21,11 @@ from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Message
-from contextinfinity.domain.session import Branch
+from contextinfinity.domain.session import Branch, Owner
 from contextinfinity.domain.turn import Exchange
+from contextinfinity.storage.sqlite.keywords import SAMPLED, owner_token, session_token, token_of
 from contextinfinity.storage.sqlite.rows import items_column, message_columns, pack
+from contextinfinity.text.keywords import VERSION, terms
 
 Statement: TypeAlias = tuple[str, tuple[Any, ...]]
 Transaction: TypeAlias = tuple[Statement, ...]
@@ -48,6 +51,15 @@ _CHUNK = """INSERT INTO chunk (id, session_id, branch_id, turn_id, side, start, 
 _NAMESPACE = "INSERT OR IGNORE INTO namespace (key, name, dim, state) VALUES (1, ?, 256, 'current')"
 _VECTOR = "INSERT INTO vector (key, namespace_key, chunk_key) VALUES (?, 1, ?)"
 _BODY = "INSERT INTO loose_vector (key, namespace_key, session_id, body) VALUES (?, 1, ?, ?)"
+_PLACED = "UPDATE namespace SET placed = placed + ?, filled = ? WHERE key = 1"
+_COUNTED = "UPDATE word_state SET chunks = chunks + ? WHERE one = 1"
+_WORDS = "INSERT INTO keyword (rowid, words) VALUES (?, ?)"
+_STATED = """UPDATE word_state SET messages = messages + ?1, indexed = indexed + ?1, places = places + ?1, version = ?2
+  WHERE one = 1"""
+_SCOPE = """INSERT INTO word_scope (token, messages, places, first, last) VALUES (?1, ?2, ?2, ?3, ?4)
+  ON CONFLICT (token) DO UPDATE SET messages = messages + ?2, places = places + ?2, last = ?4"""
+_SAMPLE = "INSERT INTO word_sample (word, places) VALUES (?, 1) ON CONFLICT (word) DO UPDATE SET places = places + 1"
+_UNCUT = "INSERT INTO uncut VALUES (?)"
 _BRANCH = "UPDATE branch SET last_turn_seq = ?, head_state = ?, head_seq = ? WHERE id = ?"
 _RECORDED = """INSERT INTO turn (id, session_id, branch_id, turn_seq, state_before, state_after, phase, outcome,
   user_message, answer, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, 'Done', 'completed', ?, ?, ?, ?)"""
@@ -62,12 +74,15 @@ class Place:
     head: bytes
     head_seq: int
     turn_seq: int
+    tokens: tuple[str, str]
+    """Of the session and its owner, as they stand among the words."""
 
     @staticmethod
     def of(branch: Branch) -> Place:
         """The end of a branch."""
         ids = (pack(branch.session_id), pack(branch.id), pack(branch.head_state))
-        return Place(*ids, branch.head_seq, branch.last_turn_seq)
+        tokens = (session_token(ids[0]), owner_token(Owner()))
+        return Place(*ids, branch.head_seq, branch.last_turn_seq, tokens)
 
 
 class Floor:
@@ -114,6 +129,7 @@ class Floor:
             (_MESSAGE, _message(place, made.question)),
             (_TURN, (turn, place.session_id, place.branch_id, place.turn_seq, place.head, self._messages - 1, WORKER,
                      now, now)),
+            *_words(place, (self._messages - 1, made.question)),
             ("UPDATE session SET updated_at = ? WHERE id = ?", (now, place.session_id)),
             ("UPDATE turn SET phase = 'ContextPrepared', updated_at = ? WHERE id = ?", (now, turn)),
         )  # fmt: skip
@@ -130,6 +146,7 @@ class Floor:
         finalise: tuple[Statement, ...] = (
             (_STEP_END, (items, outcome, *tokens, end.displayed_bytes, end.durable_bytes, now, step_id)),
             (_MESSAGE, _message(place, made.end.answer)),
+            *_words(place, (self._messages, made.end.answer)),
             (_TURN_END, (made.end.outcome, self._messages, now, *tokens, turn)),
             _job("summarize_turn", place, turn, now),
         )
@@ -154,7 +171,10 @@ class Floor:
         place.head, place.head_seq = state, number
         assert made.end.answer is not None
         texts = {"user": made.question.rendered_text, "assistant": made.end.answer.rendered_text}
-        index = tuple(row for chunk in made.chunks for row in self._chunk(place, turn, chunk, texts[chunk.side]))
+        index = [row for chunk in made.chunks for row in self._chunk(place, turn, chunk, texts[chunk.side])]
+        index.append((_COUNTED, (len(made.chunks),)))
+        if vectors := sum(chunk.embedding is not None for chunk in made.chunks):
+            index.append((_PLACED, (vectors, self._chunks)))
         marked = ("UPDATE turn SET phase = 'Indexed', degraded = 0, updated_at = ? WHERE id = ?", (now, turn))
         return *answering, commit, (*index, marked)
 
@@ -172,9 +192,11 @@ class Floor:
                 (state, place.session_id, place.branch_id, place.head_seq, place.head, place.turn_seq, "record", now),
             ),
             (_BRANCH, (place.turn_seq, state, place.head_seq, place.branch_id)),
-            (_MESSAGE, _message(place, exchange.answer)),
             (_MESSAGE, _message(place, exchange.message)),
-            (_RECORDED, (*turn, self._messages, self._messages - 1, now, now)),
+            (_MESSAGE, _message(place, exchange.answer)),
+            *_words(place, (self._messages - 1, exchange.message), (self._messages, exchange.answer)),
+            (_RECORDED, (*turn, self._messages - 1, self._messages, now, now)),
+            (_UNCUT, (self._messages - 1,)),
             ("UPDATE session SET updated_at = ? WHERE id = ?", (now, place.session_id)),
         )
         place.head = state
@@ -208,6 +230,18 @@ def _now() -> int:
 
 def _message(place: Place, message: Message) -> tuple[Any, ...]:
     return (place.session_id, message.role, *message_columns(message))
+
+
+def _words(place: Place, *said: tuple[int, Message]) -> Iterator[Statement]:
+    """Give the rows of the index for new messages."""
+    for key, message in said:
+        words = [token_of(term) for term in dict.fromkeys(terms(message.rendered_text))]
+        yield _WORDS, (4 * key, " ".join((*place.tokens, *words)))
+        if key % SAMPLED == 0:
+            yield from ((_SAMPLE, (word,)) for word in words)
+    yield _STATED, (len(said), VERSION)
+    for token in place.tokens:
+        yield _SCOPE, (token, len(said), said[0][0], said[-1][0])
 
 
 def _job(job_type: str, place: Place, turn: bytes, now: int) -> Statement:

@@ -23,13 +23,11 @@ from msgspec.structs import replace
 from benchmarks.harness import Bench, Row
 from benchmarks.wires import VENDORS
 from benchmarks.words import text
-from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import Json, Message, say
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.domain.turn import Turn
-from contextinfinity.domain.wire import text_hash
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Helpers, Model, Models, Setup
 from contextinfinity.prompt.layout import MEMORIES
@@ -74,29 +72,21 @@ def words(rng: random.Random, tokens: int) -> str:
     return " ".join(found[: bisect_left(range(len(found)), tokens, key=lambda n: _ruler.count(" ".join(found[:n])))])
 
 
-def artifacts(rng: random.Random, turn: Turn) -> tuple[Artifact, ...]:
+def artifacts(rng: random.Random) -> tuple[Artifact, ...]:
     """Make what retrieval would bring back for a turn, the best first."""
     found = (words(rng, RETRIEVED // PIECES) for _ in range(PIECES))
     return tuple(
-        Artifact(chunk=_chunk(turn, body), score=0.9 - place / 10) for place, body in enumerate(found, start=1)
-    )
-
-
-def _chunk(turn: Turn, body: str) -> Chunk:
-    return Chunk(
-        id=new_id(),
-        session_id=turn.session_id,
-        branch_id=turn.branch_id,
-        source_turn=turn.id,
-        side="assistant",
-        start=0,
-        end=len(body),
-        rendered_text=body,
-        summary="",
-        chunk_type="Explanation",
-        token_est=RETRIEVED // PIECES,
-        content_hash=text_hash(body).hex(),
-        created_at=now(),
+        Artifact(
+            chunk_id=new_id(),
+            side="assistant",
+            text=body,
+            start=0,
+            end=len(body),
+            tokens=RETRIEVED // PIECES,
+            said_at=now(),
+            score=0.9 - place / 10,
+        )
+        for place, body in enumerate(found, start=1)
     )
 
 
@@ -134,7 +124,7 @@ async def converse(folder: Path, turns: int) -> Sent:
     sent, rng = Sent(), random.Random(11)
 
     async def retrieve(turn: Turn, rewritten: str | None) -> tuple[Artifact, ...]:
-        return artifacts(rng, turn)
+        return artifacts(rng)
 
     async def memories(turn: Turn) -> str:
         sent.memories.append(f"- Has said {turn.turn_seq} things, the last of them {turn.user_message.rendered_text}")

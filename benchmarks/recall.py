@@ -30,6 +30,8 @@ HERE = Path(__file__).parent
 PEERS = Path(os.environ.get("CONTEXTINFINITY_BENCH_PEERS", HERE.parent / ".venv-peers" / "bin" / "python"))
 BUDGETS = (500, 1_000, 2_000)
 BORDER = 10
+FEW = 150
+"""Messages of a conversation at the size of a test."""
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 ABLATIONS: dict[str, Weights] = {
@@ -54,10 +56,12 @@ class Share(NamedTuple):
 
 async def run(bench: Bench) -> list[Row]:
     """Measure people's conversations and chats with an assistant."""
-    talks = locomo()
+    talks, talk = locomo(), chats()
+    if bench.scale.blocks <= 2:
+        talks, talk = [_first(each) for each in talks[:1]], _first(talk)
     if not talks:
         missing = f"not measured: there is no {LOCOMO.name} in {LOCOMO.parent}; set CONTEXTINFINITY_BENCH_DATA"
-        return [Row(what="evidence found (LoCoMo)", measured=missing), *_chats()]
+        return [Row(what="evidence found (LoCoMo)", measured=missing), _chats(talk)]
     shelves = [Shelf(talk) for talk in talks]
     found = [_found(shelf, talk) for shelf, talk in zip(shelves, talks, strict=True)]
     chosen, took = _ours(talks, shelves, found, CHOSEN)
@@ -65,8 +69,16 @@ async def run(bench: Bench) -> list[Row]:
         *_figures(chosen, took),
         *_peers(talks, shelves),
         *(_ablation(name, _ours(talks, shelves, found, weights)[0]) for name, weights in ABLATIONS.items()),
-        *_chats(),
+        _chats(talk),
     ]
+
+
+def _first(talk: Talk) -> Talk:
+    """Cut a conversation down to what is asked of its beginning: a few questions of each kind."""
+    said = talk.said[:FEW]
+    known = {each.id for each in said}
+    asked = [each for each in talk.asked if each.evidence <= known]
+    return Talk(said, [each for kind in CATEGORIES for each in [a for a in asked if a.category == kind][:3]])
 
 
 def _found(shelf: Shelf, talk: Talk) -> list[Found]:
@@ -142,9 +154,8 @@ def _told(percents: Sequence[float]) -> str:
     return " · ".join(f"{percent:.1f}" for percent in percents) + " % within 500 · 1,000 · 2,000"
 
 
-def _chats() -> list[Row]:
+def _chats(talk: Talk) -> Row:
     """Measure the chats with an assistant."""
-    talk = chats()
     shelf = Shelf(talk)
     found = [_found(shelf, talk)]
     rows = [
@@ -152,7 +163,7 @@ def _chats() -> list[Row]:
         for name, weights in {"chosen": CHOSEN, **ABLATIONS}.items()
         if name in ("chosen", "words alone", "vector alone", "words and vector")
     ]
-    return [Row(what="answers in chats with an assistant, within 500 tokens", measured=f"{', '.join(rows)} %")]
+    return Row(what="answers in chats with an assistant, within 500 tokens", measured=f"{', '.join(rows)} %")
 
 
 def _peers(talks: Sequence[Talk], shelves: Sequence[Shelf]) -> list[Row]:

@@ -158,6 +158,7 @@ class GuardedStore:
         self.states = cast(States, Guarded(store.states, trap))
         self.chunks = cast(Chunks, Guarded(Chunking(store), trap))
         self.arrivals = store.arrivals
+        self.index = store.index
         self.vectors = store.vectors
         self.contents = store.contents
         self.jobs = cast(Jobs, Guarded(store.jobs, trap))
