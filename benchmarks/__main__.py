@@ -25,6 +25,7 @@ from benchmarks import (
     prefix,
     recall,
     report,
+    searching,
     summaries,
     topics,
     upkeep,
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "topics": topics.run,
     "vectors": vectors.run,
     "recall": recall.run,
+    "searching": searching.run,
 }
 
 

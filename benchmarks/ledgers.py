@@ -106,8 +106,13 @@ def _split(turns: int) -> list[int]:
 
 
 def _place(folder: Path, turns: int) -> Path:
-    digest = hashlib.sha256("".join(step.sql for step in migrations()).encode()).hexdigest()[:8]
-    return folder / f"ledger-{turns}-{digest}.db"
+    return folder / f"ledger-{turns}-{digest()}.db"
+
+
+def digest(*also: object) -> str:
+    """Tell a schema, and whatever else a ledger depends on, from all others."""
+    whole = "".join(step.sql for step in migrations()) + "".join(map(str, also))
+    return hashlib.sha256(whole.encode()).hexdigest()[:8]
 
 
 def _remove(folder: Path, pattern: str) -> None:

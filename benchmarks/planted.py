@@ -45,47 +45,50 @@ tables|bullet lists|short paragraphs|diagrams|worked examples|one-line answers|B
     "|",
 )
 
-_PLANTS: dict[str, tuple[str, ...]] = {
-    "decision": (
-        "We decided to use {tool} for the {thing}.",
-        "Let's go with {tool} for the {thing}.",
-        "After talking to the team we agreed on {tool} for the {thing}.",
-        "OK, the {thing} will run on {tool}, that's settled.",
-        "We'll use {tool} for the {thing} from here on.",
-        "Decision: the {thing} moves to {tool}.",
-        "I've chosen {tool} for the {thing}.",
-    ),
-    "constraint": (
-        "The {thing} must answer within {n} ms.",
-        "Never let the {thing} keep data longer than {n} days.",
-        "The {thing} may not use more than {n} MB of memory.",
-        "Whatever happens, the {thing} has to stay below {n} requests per second.",
-        "Make sure the {thing} never sends more than {n} mails an hour.",
-        "The {thing} is limited to {n} users, that is a hard limit.",
-        "Don't touch the {thing} before day {n} of the project.",
-    ),
-    "preference": (
-        "I prefer {taste} for the {thing}.",
-        "For the {thing} I'd rather have {taste}.",
-        "Please use {taste} whenever we talk about the {thing}.",
-        "I really like {taste} in the {thing}.",
-        "My preference for the {thing} is {taste}.",
-    ),
-    "identifier": (
-        "The ticket for the {thing} is {id}.",
-        "You'll find the {thing} under {path}.",
-        "The {thing} has the account number {id}.",
-        "By the way, {id} is the contract of the {thing}.",
-        "I put the notes on the {thing} into {path}.",
-    ),
-    "number": (
-        "The budget for the {thing} is {money} €.",
-        "The {thing} goes live on {date}.",
-        "The {thing} costs us {money} € a month.",
-        "We have {n} customers on the {thing}.",
-        "The review of the {thing} is on {date}.",
-    ),
+_PLANTS: dict[str, dict[str, str]] = {
+    "decision": {
+        "We decided to use {tool} for the {thing}.": "What did we decide to use for the {thing}?",
+        "Let's go with {tool} for the {thing}.": "What did we choose for the {thing}?",
+        "After talking to the team we agreed on {tool} for the {thing}.": "What did the team want for the {thing}?",
+        "OK, the {thing} will run on {tool}, that's settled.": "What does the {thing} run on?",
+        "We'll use {tool} for the {thing} from here on.": "What do we use for the {thing}?",
+        "Decision: the {thing} moves to {tool}.": "Where does the {thing} move to?",
+        "I've chosen {tool} for the {thing}.": "Which tool did I pick for the {thing}?",
+    },
+    "constraint": {
+        "The {thing} must answer within {n} ms.": "How fast does the {thing} have to be?",
+        "Never let the {thing} keep data longer than {n} days.": "How long may the {thing} store data?",
+        "The {thing} may not use more than {n} MB of memory.": "How much memory is the {thing} allowed?",
+        "Whatever happens, the {thing} has to stay below {n} requests per second.": (
+            "How many requests may the {thing} make?"
+        ),
+        "Make sure the {thing} never sends more than {n} mails an hour.": "How many mails may the {thing} send?",
+        "The {thing} is limited to {n} users, that is a hard limit.": "How many users can the {thing} have?",
+        "Don't touch the {thing} before day {n} of the project.": "From which day on may we change the {thing}?",
+    },
+    "preference": {
+        "I prefer {taste} for the {thing}.": "What do I like best for the {thing}?",
+        "For the {thing} I'd rather have {taste}.": "What would I rather have for the {thing}?",
+        "Please use {taste} whenever we talk about the {thing}.": "What did I ask you to use for the {thing}?",
+        "I really like {taste} in the {thing}.": "What do I like in the {thing}?",
+        "My preference for the {thing} is {taste}.": "What do I prefer for the {thing}?",
+    },
+    "identifier": {
+        "The ticket for the {thing} is {id}.": "Which ticket belongs to the {thing}?",
+        "You'll find the {thing} under {path}.": "Where do I find the {thing}?",
+        "The {thing} has the account number {id}.": "What is the account number of the {thing}?",
+        "By the way, {id} is the contract of the {thing}.": "Which contract does the {thing} have?",
+        "I put the notes on the {thing} into {path}.": "Where are my notes on the {thing}?",
+    },
+    "number": {
+        "The budget for the {thing} is {money} €.": "How much money is there for the {thing}?",
+        "The {thing} goes live on {date}.": "When does the {thing} go live?",
+        "The {thing} costs us {money} € a month.": "What do we pay for the {thing}?",
+        "We have {n} customers on the {thing}.": "How many customers does the {thing} have?",
+        "The review of the {thing} is on {date}.": "When is the {thing} reviewed?",
+    },
 }
+"""What is planted, and how somebody asks for it who does not remember the words."""
 
 _ASKED = (
     "How does {tool} compare with {tool2} when there is a lot of traffic?",
@@ -124,6 +127,8 @@ class Plant(NamedTuple):
     kind: str
     turn_seq: int
     words: tuple[str, ...]
+    question: str
+    """Asks for it, without what is to be found."""
 
 
 class Exchange(NamedTuple):
@@ -201,10 +206,10 @@ def _thing(rng: random.Random) -> str:
 
 def _planted(rng: random.Random, turn_seq: int, thing: str) -> tuple[str, Plant]:
     kind = rng.choice(KINDS)
-    pattern = rng.choice(_PLANTS[kind])
+    pattern, question = rng.choice([*_PLANTS[kind].items()])
     values = _values(rng)
     used = tuple(value for name, value in values.items() if f"{{{name}}}" in pattern)
-    return pattern.format(thing=thing, **values), Plant(kind, turn_seq, (thing, *used))
+    return pattern.format(thing=thing, **values), Plant(kind, turn_seq, (thing, *used), question.format(thing=thing))
 
 
 def _values(rng: random.Random) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
+from itertools import accumulate, islice, product
 
 _VOCABULARY = """
 the of and to a in is that it for was on as with be at by this have from or had not but what all were when we there
@@ -52,3 +53,25 @@ def text(rng: random.Random, length: int) -> str:
         parts.append(sentences[int(rng.random() * len(sentences))])
         size += len(parts[-1]) + 1
     return " ".join(parts)[: length - 1] + "."
+
+
+RARE = 40_000
+"""Words of ``speech`` beside the ordinary ones."""
+
+
+@cache
+def _spoken() -> tuple[list[str], list[float]]:
+    """Give very many words, and how common each is: half of what is said are the first few hundred."""
+    syllables = ("".join(each) for each in product("bdfgklmnprstvz", "aeiou", ("", "l", "n", "r", "s")))
+    made = ["".join(each) for each in product(syllables, repeat=2)]
+    random.Random(21).shuffle(made)
+    words = [*_WORDS, *islice(made, RARE)]
+    return words, [*accumulate(1 / (rank + 3) for rank in range(len(words)))]
+
+
+def speech(rng: random.Random, length: int) -> str:
+    """Make a text of exactly that many characters whose words are as many and as unequally common as in speech."""
+    words, weights = _spoken()
+    said = rng.choices(words, cum_weights=weights, k=length // 5 + 8)
+    sentences = (" ".join(said[start : start + 12]).capitalize() for start in range(0, len(said), 12))
+    return ". ".join(sentences).ljust(length, "a")[: length - 1] + "."
