@@ -106,7 +106,7 @@ def _ours(
 def _packed(shelf: Shelf, ranked: Sequence[Candidate], question: str, budget: int) -> set[str]:
     """Pack as a search with a budget does; give the ids of what went in whole."""
     rows = shelf.vectors(int(each.chunk.id) for each in ranked)
-    room = Room(target=budget, ceiling=budget, border=BORDER)
+    room = Room(target=budget, border=BORDER)
     pieces = pack(ranked, question, count, room=room, vectors=rows).pieces
     whole = (chunk.id for piece in pieces if piece.form == "whole" for chunk in piece.chunks)
     return {shelf.entries[int(place)].external_ids[0] for place in whole}

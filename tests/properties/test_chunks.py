@@ -14,7 +14,7 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.prompt.layout import artifact_text, lay_out
 from contextinfinity.prompt.quoting import harmless, quote, unquote
 from contextinfinity.retrieval.chunks import chunks_of
-from contextinfinity.retrieval.packing import Candidate, Room, Verbatim, pack
+from contextinfinity.retrieval.packing import Candidate, Room, pack
 from tests.unit.prompt.injections import attempts, lenient, parsed
 from tests.unit.prompt.material import artifact, sections
 from tests.unit.retrieval.turns import THEN, chunk, count, turn
@@ -68,18 +68,16 @@ def test_chunks_are_spans_of_what_was_said(said: Turn, earlier: list[Turn]) -> N
 
 candidates = st.lists(
     st.builds(
-        lambda number, text, score, seq, attached: Candidate(
+        lambda number, text, score, seq: Candidate(
             chunk=chunk(number, text or "x", source_turn=f"turn-{seq}", summary=text[:20]),
             score=score,
             turn_seq=seq,
             said_at=THEN,
-            attached=attached,
         ),
         st.integers(0, 30),
         texts,
         st.floats(0, 1),
         st.integers(1, 9),
-        st.sampled_from([False, False, False, True]),
     ),
     max_size=8,
     unique_by=lambda candidate: candidate.chunk.id,
@@ -92,20 +90,17 @@ candidates = st.lists(
 def test_packing_keeps_its_budget_and_accounts_for_everything(
     found: list[Candidate], question: str, target: int, random: object
 ) -> None:
-    room = Room(target=target, ceiling=max(target, 1200), border=12)
-    verbatim = Verbatim(session_id="session", first=7, last=9)
-    packed = pack(found, question, count, room=room, verbatim=verbatim)
-    by_hand = any(candidate.attached for candidate in found)
-    assert packed.tokens <= (room.ceiling if by_hand else target)
+    room = Room(target=target, border=12)
+    packed = pack(found, question, count, room=room)
+    assert packed.tokens <= target
     taken = {one.id for piece in packed.pieces for one in piece.chunks}
     left = {line.what.removeprefix("chunk ") for line in packed.left_out}
     assert taken | left == {candidate.chunk.id for candidate in found}
     assert not taken & left
-    assert all(not 7 <= piece.turn_seq <= 9 for piece in packed.pieces)
     assert [piece.score for piece in packed.pieces] == sorted((piece.score for piece in packed.pieces), reverse=True)
     mixed = list(found)
     random.shuffle(mixed)  # type: ignore[attr-defined]
-    assert pack(mixed, question, count, room=room, verbatim=verbatim) == packed
+    assert pack(mixed, question, count, room=room) == packed
 
 
 nasty = st.sampled_from(
