@@ -160,6 +160,7 @@ async def test_an_embedder_that_is_away_costs_nothing_but_its_share(tmp_path: Pa
         assert "Petrichor" in desk.shown[-1][1], "words find it"
         plan = await desk.plan(turn_id)
         assert any(left.what == "vectors" and "does not answer" in left.reason for left in plan.left_out)
+        assert (await desk.engine.explain(turn_id)).matches, "though it was not cut yet"
         assert counters()["stages_left_out"] > before
         hits = await desk.engine.search(ASKED)
         assert hits.hits

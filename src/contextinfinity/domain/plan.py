@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from contextinfinity.domain.ids import ChunkId
+from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.ids import ChunkId, TurnId
 from contextinfinity.domain.message import Json
 
 LAYOUT_VERSION = 1
@@ -65,6 +66,8 @@ class Retrieved(Struct, frozen=True, kw_only=True, array_like=True):
     end: int = 0
     summary: str | None = None
     """What stood there instead, where the words themselves were too many."""
+    uncut: tuple[TurnId, ChunkSide] | None = None
+    """The turn and its side, where that was not cut into chunks yet: it may be cut otherwise."""
 
 
 class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextinfinity.retrieval.packing import Piece
 
 
-def artifact_of(piece: Piece, session_id: SessionId) -> Artifact:
+def artifact_of(piece: Piece, session_id: SessionId, *, is_cut: bool = True) -> Artifact:
     """Give a packed piece as the prompt of a conversation shows it."""
     first = piece.chunks[0]
     return Artifact(
@@ -33,23 +33,19 @@ def artifact_of(piece: Piece, session_id: SessionId) -> Artifact:
         turn_seq=piece.turn_seq if first.session_id == session_id else 0,
         is_summary=piece.form == "summary",
         score=piece.score,
+        uncut=None if is_cut else first.source_turn,
     )
 
 
 async def artifact_again(store: Store, session_id: SessionId, placed: Retrieved) -> Artifact | None:
     """Make a piece again from what a plan says of it; None where what it is of is gone."""
-    whole = await _whole(store, session_id, placed.chunk_id)
-    if whole is None:
+    place = await _place(store, placed)
+    entries = () if place is None else await store.index.read([place])
+    if not entries:
         return None
-    artifact, entry = whole
-    return replace(
-        artifact,
-        text=entry.text[placed.start : placed.end] if placed.summary is None else placed.summary,
-        start=placed.start,
-        end=placed.end,
-        is_summary=placed.summary is not None,
-        score=placed.similarity,
-    )
+    text = entries[0].text[placed.start : placed.end] if placed.summary is None else placed.summary
+    artifact = _artifact(entries[0], session_id, placed.chunk_id, text)
+    return replace(artifact, start=placed.start, end=placed.end, score=placed.similarity)
 
 
 async def attachments(store: Store, session_id: SessionId, wanted: Sequence[ChunkId]) -> tuple[Artifact, ...]:
@@ -57,30 +53,34 @@ async def attachments(store: Store, session_id: SessionId, wanted: Sequence[Chun
     own = await store.sessions.get(session_id) if wanted else None
     found = []
     for chunk_id in wanted:
-        whole = await _whole(store, session_id, chunk_id)
-        its = None if whole is None else await store.sessions.get(whole[1].session_id)
-        if whole is None or own is None or its is None or its.owner != own.owner:
+        chunk = await store.chunks.get(chunk_id)
+        its = None if chunk is None else await store.sessions.get(chunk.session_id)
+        if chunk is None or own is None or its is None or its.owner != own.owner:
             raise NotFound(f"There is no chunk {chunk_id}.", hint="`cix search` shows the ids there are.")
-        found.append(whole[0])
+        (entry,) = await store.index.read([Place(chunk.source_turn, chunk.side)])
+        artifact = _artifact(entry, session_id, chunk.id, chunk.rendered_text)
+        found.append(replace(artifact, start=chunk.start, end=chunk.end, tokens=chunk.token_est))
     return tuple(found)
 
 
-async def _whole(store: Store, session_id: SessionId, chunk_id: ChunkId) -> tuple[Artifact, Entry] | None:
-    """Give a whole chunk as a prompt shows it, and the side of the turn that it is of."""
-    chunk = await store.chunks.get(chunk_id)
-    entries = () if chunk is None else await store.index.read([Place(chunk.source_turn, chunk.side)])
-    if chunk is None or not entries:
-        return None
-    entry = entries[0]
-    artifact = Artifact(
-        chunk_id=chunk.id,
-        side=chunk.side,
-        text=chunk.rendered_text,
-        start=chunk.start,
-        end=chunk.end,
-        tokens=chunk.token_est,
+async def _place(store: Store, placed: Retrieved) -> Place | None:
+    """Find the side of a turn that a piece is of."""
+    if placed.uncut is not None:
+        turn_id, side = placed.uncut
+        return Place(turn_id, side)
+    chunk = await store.chunks.get(placed.chunk_id)
+    return None if chunk is None else Place(chunk.source_turn, chunk.side)
+
+
+def _artifact(entry: Entry, session_id: SessionId, chunk_id: ChunkId, text: str) -> Artifact:
+    return Artifact(
+        chunk_id=chunk_id,
+        side=entry.place.side,
+        text=text,
+        start=0,
+        end=len(text),
+        tokens=0,
         said_at=entry.said_at,
         speaker=entry.speaker,
         turn_seq=entry.turn_seq if entry.session_id == session_id else 0,
     )
-    return artifact, entry

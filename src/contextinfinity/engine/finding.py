@@ -61,9 +61,9 @@ class Looked:
     """Where words of the question stand."""
     missing: tuple[LeftOut, ...] = ()
 
-    def is_kept(self, candidate: Candidate) -> bool:
-        """Tell whether a candidate's chunk is stored, so that a plan can refer to it; one just said may not be."""
-        return bool(self.entries[Place(candidate.chunk.source_turn, candidate.chunk.side)].chunks)
+    def is_cut(self, piece: Piece) -> bool:
+        """Tell whether the chunks of a piece are stored; those of what was just said may not be."""
+        return bool(self.entries[Place(piece.chunks[0].source_turn, piece.chunks[0].side)].chunks)
 
     def is_meant(self, candidate: Candidate) -> bool:
         """Tell whether there is more than chance to a candidate: a word of the question, or a high score."""
@@ -80,17 +80,17 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     scope = Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
     looked = await look(parts, question, scope)
     missing += looked.missing
-    good = [
-        one
-        for one in looked.candidates
-        if one.score >= retrieval.threshold and one.chunk.id not in need.attached and looked.is_kept(one)
-    ][: retrieval.overfetch_k]
+    good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached][
+        : retrieval.overfetch_k
+    ]
     room = Room(target=min(retrieval.target, need.room), most=retrieval.top_k)
     vectors = looked.placed.of([one.chunk.id for one in good]) if retrieval.mmr else None
     chosen = pack(good, question.full, _quoted, room=room, vectors=vectors)
     missing += chosen.left_out[:MOST_LEFT_OUT]
     pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in chosen.pieces]
-    return tuple(artifact_of(piece, turn.session_id) for piece in pieces if piece.text.strip())
+    return tuple(
+        artifact_of(piece, turn.session_id, is_cut=looked.is_cut(piece)) for piece in pieces if piece.text.strip()
+    )
 
 
 async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:

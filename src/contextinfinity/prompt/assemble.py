@@ -78,6 +78,7 @@ def assemble(
                 start=artifact.start,
                 end=artifact.end,
                 summary=artifact.text if artifact.is_summary else None,
+                uncut=None if artifact.uncut is None else (artifact.uncut, artifact.side),
             )
             for rank, artifact in enumerate(sections.artifacts, start=1)
         ),

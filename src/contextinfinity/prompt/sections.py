@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from contextinfinity.domain.chunk import ChunkSide
-from contextinfinity.domain.ids import ChunkId
+from contextinfinity.domain.ids import ChunkId, TurnId
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import Front
 from contextinfinity.domain.turn import Turn
@@ -34,6 +34,8 @@ class Artifact(Struct, frozen=True, kw_only=True):
     is_summary: bool = False
     """Whether ``text`` is a summary of what stands there."""
     score: float = 1.0
+    uncut: TurnId | None = None
+    """The turn it is of, where that is not cut into chunks yet."""
 
 
 class Shown(Struct, frozen=True, kw_only=True):
