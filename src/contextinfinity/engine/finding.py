@@ -170,12 +170,18 @@ async def look(parts: Parts, question: Question, scope: Scope) -> Looked:
     ranked = rank(question, found, means)
     fitting = (one for one in ranked if not scope.types or one.chunk.chunk_type in scope.types)
     return Looked(
-        candidates=tuple(fitting),
+        candidates=tuple(_as_kept(one, entries) for one in fitting),
         entries=entries,
         placed=placed,
         worded=frozenset(hit.place for hit in words.hits if hit.own),
         missing=tuple(missing),
     )
+
+
+def _as_kept(candidate: Candidate, entries: Mapping[Place, Entry]) -> Candidate:
+    """Show the name that was kept, not one that was guessed for the ranking: a plan is made again from the ledger."""
+    kept = entries[Place(candidate.chunk.source_turn, candidate.chunk.side)].speaker
+    return candidate if candidate.speaker == kept else msgspec.structs.replace(candidate, speaker=kept)
 
 
 def _best_turns(words: WordHits, near: _Near) -> list[TurnId]:
