@@ -232,6 +232,32 @@ async def test_a_search_takes_words_filters_and_a_budget(tmp_path: Path) -> None
             await engine.search("boat", thread_id="nowhere")
 
 
+@pytest.mark.req("RETRIEVE-5")
+async def test_a_filter_holds_also_where_a_thread_is_named(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        turn = await desk.engine.ask("new", PLANTED, user_id="ann")
+        found = await desk.engine.search("Petrichor", thread_id=turn.thread_id, user_id="ann")
+        assert found.hits[0].text == PLANTED
+        with pytest.raises(NotFound):
+            await desk.engine.search("Petrichor", thread_id=turn.thread_id, user_id="bob")
+        for wrong in ({"budget": 0}, {"limit": 0}, {"branch_id": "x"}):
+            with pytest.raises(InvalidInput):
+                await desk.engine.search("Petrichor", **wrong)
+
+
+@pytest.mark.req("RETRIEVE-9")
+async def test_a_hit_names_the_chunk_it_shows(tmp_path: Path) -> None:
+    recipes = "\n\n".join(f"## Dish {n}\n\n" + f"Take cabbage{n} and stir it well. " * 30 for n in range(12))
+    async with Desk(tmp_path, recipes, setup=setup()) as desk:
+        await desk.ask("Some recipes, please.")
+        await desk.settle()
+        (hit, *_) = (await desk.engine.search("cabbage7")).hits
+        chunk = await desk.engine.store.chunks.get(hit.chunk_id)
+        assert chunk is not None
+        assert "cabbage7" in chunk.rendered_text == hit.text
+        assert hit.offsets == (chunk.start, chunk.end)
+
+
 # --- at once, once, and again ---
 
 
@@ -344,6 +370,76 @@ async def test_another_embedder_fills_a_namespace_of_its_own_and_is_switched_to_
         (now,) = [one for one in await vectors.namespaces() if one.state != "old"]
         assert (now.name, now.dim, now.state) == (other.name, 128, "current")
         assert PLANTED in [hit.text for hit in (await desk.engine.search(sought)).hits], "and by the new ones"
+
+
+@pytest.mark.req("RETRIEVE-3")
+async def test_an_embedder_that_is_not_chosen_any_more_is_not_switched_to(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await grown(desk, PLANTED)
+        await desk.engine.store.vectors.open("tried/1", 8)
+        assert not (await desk.engine.bring_in_step()).switched
+        assert (await desk.engine.store.vectors.namespaces())[0].name == built_in().name
+
+
+@pytest.mark.req("RETRIEVE-3")
+async def test_who_chose_earlier_follows_who_chose_later(tmp_path: Path) -> None:
+    other = Turned()
+    later = Retrieval(embedders=Embedders(lambda: other, {built_in().name: built_in}))
+    earlier = Retrieval(embedders=Embedders(built_in, {other.name: lambda: other}))
+    async with (
+        Desk(tmp_path, setup=Setup(retrieval=earlier)) as first,
+        Desk(tmp_path, setup=Setup(retrieval=later)) as second,
+    ):
+        await first.ask(PLANTED)
+        await first.settle()
+        assert (await second.engine.bring_in_step()).switched
+        for _ in range(2):
+            assert not (await first.engine.bring_in_step()).switched, "they do not fight"
+            assert (await first.engine.search("the vessel of a sibling")).hits[0].text == PLANTED
+        assert (await first.engine.store.vectors.namespaces())[0].name == other.name
+
+
+class Picky(Turned):
+    """An embedder that refuses a text."""
+
+    name = "picky/1"
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
+        if any("POISON" in text for text in texts):
+            raise ProviderError("I will not read that.")
+        return await super().embed(texts, kind=kind)
+
+
+@pytest.mark.req("TURN-5", "RETRIEVE-7")
+async def test_a_text_that_is_refused_holds_up_none_of_the_others(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup(Picky())) as desk:
+        await desk.ask("Hello.")
+        await desk.settle()
+        said = [exchange(PLANTED, "Fine."), exchange("POISON ivy grows there.", "Careful."), *CHATTER[:5]]
+        await desk.engine.store.turns.record(await desk.branch(), said)
+        await desk.engine.bring_in_step()
+        state, (namespace,) = await desk.engine.store.index.state(), await desk.engine.store.vectors.namespaces()
+        assert (state.uncut, state.chunks) == (0, namespace.placed)
+        assert (await desk.engine.search("the vessel of a sibling")).hits[0].text == PLANTED
+        assert (await desk.engine.search("POISON")).hits[0].text == "POISON ivy grows there."
+
+
+@pytest.mark.req("RETRIEVE-2")
+async def test_what_went_astray_is_found_missing_and_made_again(tmp_path: Path) -> None:
+    async with Desk(tmp_path, setup=setup()) as desk:
+        await grown(desk, PLANTED)
+        whole = await desk.engine.store.index.state()
+        connection = connect(str(desk.path))
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("DELETE FROM keyword WHERE rowid = 4 * (SELECT min(user_message) FROM turn)")
+        connection.execute("INSERT INTO recut SELECT id FROM turn WHERE turn_seq = 3")
+        connection.execute("DELETE FROM chunk WHERE turn_id IN (SELECT turn_id FROM recut)")
+        connection.execute("DELETE FROM recut")
+        connection.close()
+        brought = await desk.engine.bring_in_step()
+        assert brought.turns == 2
+        assert (await desk.engine.search("Petrichor")).hits[0].text == PLANTED
+        assert (await desk.engine.store.index.state()).uncut == whole.uncut == 0
 
 
 @pytest.mark.req("RETRIEVE-2", "RETRIEVE-3")

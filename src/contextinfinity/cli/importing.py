@@ -13,7 +13,7 @@ import typer
 from contextinfinity.cli.options import Means, command
 from contextinfinity.cli.printing import remark
 from contextinfinity.cli.progress import bar
-from contextinfinity.errors import InvalidInput, NotFound
+from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from contextinfinity.cli.working import Work
@@ -62,8 +62,11 @@ def _index(work: Work, imported: Imported) -> None:
     if added > INDEXED_AT_ONCE:
         return remark("Found by its words from now on; by its meaning later, or after `cix reindex`.")
     if added:
-        with bar("indexing") as progress:
-            work.do(work.client.past.bring_in_step(progress=progress))
+        try:
+            with bar("indexing") as progress:
+                work.do(work.client.past.bring_in_step(progress=progress))
+        except ContextInfinityError as error:
+            remark(f"It is found by its words, and not by its meaning yet: {error}")
     return None
 
 

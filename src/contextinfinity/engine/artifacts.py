@@ -56,7 +56,10 @@ async def attachments(store: Store, session_id: SessionId, wanted: Sequence[Chun
         chunk = await store.chunks.get(chunk_id)
         its = None if chunk is None else await store.sessions.get(chunk.session_id)
         if chunk is None or own is None or its is None or its.owner != own.owner:
-            raise NotFound(f"There is no chunk {chunk_id}.", hint="`cix search` shows the ids there are.")
+            raise NotFound(
+                f"There is no chunk {chunk_id}.",
+                hint="`cix search` shows the ids there are; what was just said has one in a moment.",
+            )
         (entry,) = await store.index.read([Place(chunk.source_turn, chunk.side)])
         artifact = _artifact(entry, session_id, chunk.id, chunk.rendered_text)
         found.append(replace(artifact, start=chunk.start, end=chunk.end, tokens=chunk.token_est))

@@ -232,9 +232,16 @@ class Engine(Lifecycle):
 
         if not q.strip():
             raise InvalidInput("There is nothing to look for.", hint="Name some words, or ask a question.")
+        budget, limit = where.get("budget"), where.get("limit", MOST_HITS)
+        if limit < 1 or (budget is not None and budget < 1):
+            raise InvalidInput("A budget and a limit are at least 1.")
         owner = Owner(user_id=where.get("user_id") or "local", org_id=where.get("org_id") or "")
         thread_id, branch_id = where.get("thread_id"), where.get("branch_id")
+        if branch_id is not None and thread_id is None:
+            raise InvalidInput("A branch is one of a thread; name that too.")
         session = None if thread_id is None else await self.session(thread_id, owner)
+        if session is not None and where.get("user_id") not in (None, session.owner.user_id):
+            raise NotFound(f"There is no thread {thread_id} of {where['user_id']}.")
         scope = Scope(
             owner=owner if session is None else None,
             session_id=None if session is None else session.id,
@@ -244,12 +251,13 @@ class Engine(Lifecycle):
             since=where.get("since"),
             until=where.get("until"),
         )
-        return await search(self._parts, q, scope, budget=where.get("budget"), limit=where.get("limit", MOST_HITS))
+        return await search(self._parts, q, scope, budget=budget, limit=limit)
 
     async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
         """Do all that is missing in the index; ``anew``: make all of it again, searchable all the while."""
-        from contextinfinity.engine.indexing import bring_in_step
+        from contextinfinity.engine.indexing import bring_in_step, look_over
 
+        await look_over(self._parts)
         return await bring_in_step(self._parts, anew=anew, progress=progress)
 
     # --- finding ---

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -21,9 +22,10 @@ from contextinfinity.domain.search import Entry, Hit, Hits, NearHit, Place, Scop
 from contextinfinity.domain.vectors import packed, unpacked, unpacked_rows
 from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import artifact_of
-from contextinfinity.engine.indexing import EMBED_SECONDS, placing
+from contextinfinity.engine.indexing import placing
 from contextinfinity.engine.parts import Need, Parts
 from contextinfinity.engine.sparing import spared
+from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.quoting import quote
 from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
 from contextinfinity.prompt.sections import Artifact
@@ -39,13 +41,19 @@ from contextinfinity.text.tokens.encodings import encoding
 if TYPE_CHECKING:
     from contextinfinity.domain.vectors import Rows
 
-CANDIDATES = 64
-"""How many candidates are looked at, of words and of vectors each."""
 TURNS = 32
-"""How many of the turns they stand in are ranked, with the turns beside them."""
+"""How many of the turns in which something was found are ranked, with the turns beside them: as good as three times as
+many, and thrice as fast."""
+MOST_TURNS = 512
+SHORT = 40
+"""Tokens of a message that is not long: a larger budget wants more of them."""
 HEARD = 16
 """Of how many hits it is heard who speaks."""
 UNLIMITED = 2**31
+QUESTION_SECONDS = 3.0
+"""How long a question waits to be placed: somebody waits for its answer."""
+AWAY_SECONDS = 30.0
+"""How long an embedder that did not answer is left alone."""
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
 
@@ -95,10 +103,11 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
 
 async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:
     """Find what was said; with a budget, what would be packed into it."""
-    looked = await look(parts, Question(text=question, asked_at=now()), scope)
+    turns = min(max(TURNS, limit if budget is None else budget // SHORT), MOST_TURNS)
+    looked = await look(parts, Question(text=question, asked_at=now()), scope, turns=turns)
     if budget is None:
         looked = replace(looked, candidates=tuple(one for one in looked.candidates if looked.is_meant(one)))
-    room = Room(target=budget or UNLIMITED, most=None if budget else limit)
+    room = Room(target=budget or UNLIMITED, most=None if budget else limit, apart=budget is None)
     mmr = parts.setup.retrieval is not None and parts.setup.retrieval.mmr
     vectors = looked.placed.of([one.chunk.id for one in looked.candidates]) if mmr else None
     chosen = pack(looked.candidates, question, encoding(ENCODING).count, room=room, vectors=vectors)
@@ -150,14 +159,17 @@ def _without_halves(piece: Piece, entries: Mapping[Place, Entry], redactor: Reda
 # --- looking ---
 
 
-async def look(parts: Parts, question: Question, scope: Scope) -> Looked:
-    """Look by words and by vectors, read what was found and what stands around it, and rank it."""
+async def look(parts: Parts, question: Question, scope: Scope, *, turns: int = TURNS) -> Looked:
+    """Look by words and by vectors, read what was found and what stands around it, and rank it.
+
+    ``turns`` is how many of the turns in which something was found are ranked, with those beside them.
+    """
     missing: list[LeftOut] = []
     index, asked = parts.store.index, search_terms(question)
-    words = await spared("keywords", missing, lambda: index.find_words(asked, scope, most=CANDIDATES)) or WordHits()
+    words = await spared("keywords", missing, lambda: index.find_words(asked, scope, most=2 * turns)) or WordHits()
     heard = await index.around({hit.place.turn_id for hit in words.hits[:HEARD]})
-    near = await spared("vectors", missing, lambda: _near(parts, question, heard, scope)) or _NOTHING_NEAR
-    entries = {entry.place: entry for entry in await index.around(_best_turns(words, near))}
+    near = await spared("vectors", missing, lambda: _near(parts, question, heard, scope, 2 * turns)) or _NOTHING_NEAR
+    entries = {entry.place: entry for entry in await index.around(_best_turns(words, near)[:turns])}
     admitted = await _admitted(parts, entries.values(), scope)
     placed = await spared("vectors", missing, lambda: _placed(parts, near, admitted)) or _Placed({})
     found = Found(words=words, entries=admitted, cosines=placed.cosines(near.vector))
@@ -167,7 +179,7 @@ async def look(parts: Parts, question: Question, scope: Scope) -> Looked:
         count=encoding(ENCODING).count,
         recency=parts.setup.retrieval.recency_boost if parts.setup.retrieval else 0,
     )
-    ranked = rank(question, found, means)
+    ranked = rank(question, found, means, most=4 * turns)
     fitting = (one for one in ranked if not scope.types or one.chunk.chunk_type in scope.types)
     return Looked(
         candidates=tuple(_as_kept(one, entries) for one in fitting),
@@ -188,7 +200,7 @@ def _best_turns(words: WordHits, near: _Near) -> list[TurnId]:
     """Take turns from what words and what vectors found, in turn."""
     by_words, by_vectors = [hit.place.turn_id for hit in words.hits], [hit.place.turn_id for hit in near.hits]
     found = dict.fromkeys(turn_id for pair in zip_longest(by_words, by_vectors) for turn_id in pair if turn_id)
-    return [*found][:TURNS]
+    return [*found]
 
 
 class _Near(Struct, frozen=True, kw_only=True):
@@ -201,23 +213,31 @@ class _Near(Struct, frozen=True, kw_only=True):
 
 
 _NOTHING_NEAR = _Near()
+_AWAY: dict[str, float] = {}
+"""Until when embedders that did not answer are left alone."""
 _CALIBRATIONS: dict[str, Calibration] = {}
 """Of embedders that were asked; measuring one takes some 160 texts."""
 
 
-async def _near(parts: Parts, question: Question, heard: Iterable[Entry], scope: Scope) -> _Near:
+async def _near(parts: Parts, question: Question, heard: Iterable[Entry], scope: Scope, most: int) -> _Near:
     """Find what is near; a question is placed without the names of those who speak, told by what words found."""
+    if parts.setup.retrieval is None:
+        return _NOTHING_NEAR
     embedder = await placing(parts)
     if embedder is None:
-        return _NOTHING_NEAR
+        raise ProviderError("nobody can make the vectors that are searched any more; `cix reindex` makes others")
+    if monotonic() < _AWAY.get(embedder.name, 0):
+        raise ProviderError(f"{embedder.name} did not answer a moment ago, and is left alone for a while")
     speakers = speakers_of(with_speakers(heard, question.full))
     text = hidden(vector_text(question, speakers), parts.setup.redactor)
-    async with asyncio.timeout(EMBED_SECONDS):
+    _AWAY[embedder.name] = monotonic() + AWAY_SECONDS  # until it has answered
+    async with asyncio.timeout(QUESTION_SECONDS):
         (row,) = await embedder.embed([text], kind="query")
         if embedder.name not in _CALIBRATIONS:
             _CALIBRATIONS[embedder.name] = await calibration_of(embedder)
+    del _AWAY[embedder.name]
     vector = packed(row)
-    hits = await parts.store.vectors.near(vector, embedder.name, scope, most=CANDIDATES)
+    hits = await parts.store.vectors.near(vector, embedder.name, scope, most=most)
     return _Near(hits=hits, vector=vector, namespace=embedder.name, calibration=_CALIBRATIONS[embedder.name])
 
 

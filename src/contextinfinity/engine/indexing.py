@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+import numpy as np
 
 from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import TurnId
@@ -19,6 +22,7 @@ from contextinfinity.domain.vectors import packed
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.parts import Parts
+from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.redact import hidden
 from contextinfinity.retrieval.chunks import Cut, Speakers, chunks_of
 from contextinfinity.storage.rules import ENDED
@@ -45,6 +49,15 @@ async def index_turn(parts: Parts, turn_id: TurnId) -> None:
         await parts.store.chunks.index(turn_id, chunks)
 
 
+async def look_over(parts: Parts) -> None:
+    """Hold the index against the ledger, a part at a time; what is missing is brought in step next."""
+    after: int | None = 0
+    breath = Breath(parts)
+    while after is not None:
+        after = await parts.store.index.check(after=after)
+        await breath.take()
+
+
 async def bring_in_step(parts: Parts, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
     """Do all that is missing in the index; ``anew``: make words and chunks of every turn again as well."""
     told = progress or (lambda _done, _all: None)
@@ -61,11 +74,11 @@ async def placing(parts: Parts) -> Embedder | None:
     if retrieval is None:
         return None
     chosen = await retrieval.embedders.chosen()
-    there = await parts.store.vectors.namespaces()
-    if all(namespace.name != chosen.name or namespace.state == "old" for namespace in there):
+    if chosen.name not in retrieval.opened:  # once: what others choose after us is followed, not fought
         await parts.store.vectors.open(chosen.name, chosen.dim)
-        there = await parts.store.vectors.namespaces()
-    return await retrieval.embedders.named(there[0].name)
+        retrieval.opened.add(chosen.name)
+    there = await parts.store.vectors.namespaces()
+    return await retrieval.embedders.named(there[0].name) if there else None
 
 
 async def cut_turns(
@@ -82,17 +95,35 @@ async def cut_turns(
         cuts.append((turn, await _cut(turn, earlier, speakers)))
         await breath.take()
     texts = [hidden(cut.text, parts.setup.redactor) for _, found in cuts for cut in found]
-    rows = iter(await vectors_of(embedder, texts))
-    return [(turn.id, tuple(_new(cut, next(rows)) for cut in found)) for turn, found in cuts]
+    rows: Iterator[bytes | None] = repeat(None) if embedder is None else iter(await vectors_of(embedder, texts))
+    return [(turn.id, tuple(_new(cut, embedder, next(rows)) for cut in found)) for turn, found in cuts]
 
 
-async def vectors_of(embedder: Embedder | None, texts: Sequence[str]) -> Sequence[Embedding | None]:
+async def vectors_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     """Place texts."""
-    if embedder is None or not texts:
-        return [None] * len(texts)
     async with asyncio.timeout(EMBED_SECONDS):
-        rows = await embedder.embed(texts)
-    return [Embedding(model=embedder.name, dim=embedder.dim, values=packed(row)) for row in rows]
+        rows = await embedder.embed(texts) if texts else ()
+    return [packed(row) for row in rows]
+
+
+async def _each_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
+    """Place texts; one that is refused while others are not stands nowhere, so that it holds up none of them."""
+    try:
+        return await vectors_of(embedder, texts)
+    except ProviderError:
+        if len(texts) == 1:
+            raise
+    found: list[bytes | None] = []
+    for text in texts:
+        try:
+            found += await vectors_of(embedder, [text])
+        except ProviderError as error:
+            log.warning("a text of %d characters is found by its words only: %s", len(text), error)
+            found.append(None)
+    if all(row is None for row in found):
+        raise ProviderError(f"{embedder.name} places no texts.", hint="They are found by their words meanwhile.")
+    nowhere = packed(np.zeros(embedder.dim, dtype=np.float32))
+    return [nowhere if row is None else row for row in found]
 
 
 async def _cut(turn: Turn, earlier: Sequence[Turn], speakers: Speakers) -> tuple[Cut, ...]:
@@ -116,7 +147,8 @@ def _name(details: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _new(cut: Cut, embedding: Embedding | None) -> NewChunk:
+def _new(cut: Cut, embedder: Embedder | None, row: bytes | None) -> NewChunk:
+    vector = None if embedder is None or row is None else Embedding(model=embedder.name, dim=embedder.dim, values=row)
     return NewChunk(
         side=cut.side,
         start=cut.start,
@@ -125,17 +157,17 @@ def _new(cut: Cut, embedding: Embedding | None) -> NewChunk:
         chunk_type=cut.chunk_type,
         token_est=cut.token_est,
         borrowed=cut.borrowed,
-        embedding=embedding,
+        embedding=vector,
     )
 
 
 async def _again(parts: Parts, told: HowFar) -> int:
-    """Make words, chunks and vectors of every turn again, oldest first."""
+    """Make words and chunks of every turn again, oldest first; a chunk that stays keeps its vector."""
     index, done, messages, after = parts.store.index, 0, 0, None
-    embedder, total = await placing(parts), (await index.state()).messages
+    total = (await index.state()).messages
     while page := await index.turns(after=after, limit=PAGE):
         ended = {turn.id for turn in page if turn.phase in ENDED}
-        cut = dict(await cut_turns(parts, [turn for turn in page if turn.id in ended], embedder))
+        cut = dict(await cut_turns(parts, [turn for turn in page if turn.id in ended], None))
         await index.replace([(turn.id, cut.get(turn.id, ())) for turn in page])
         after, done = page[-1].id, done + len(page)
         messages += sum(1 if turn.answer is None else 2 for turn in page)
@@ -148,19 +180,22 @@ async def _fill(parts: Parts, told: HowFar) -> int:
     index, done, total = parts.store.index, 0, 0
     while turns := await index.uncut(limit=PAGE):
         total = total or (await index.state()).uncut
-        await index.fill(await cut_turns(parts, turns, await placing(parts)))
+        await index.fill(await cut_turns(parts, turns, None))
         done += len(turns)
         told(done, max(done, total))
     return done
 
 
 async def _place(parts: Parts, told: HowFar) -> tuple[int, bool]:
-    """Place chunks that have no vector, in what is searched now and in what is to be searched."""
+    """Place chunks that have no vector, in what is searched now and in what was chosen to be searched."""
     if parts.setup.retrieval is None:
         return 0, False
-    vectors, done, switched = parts.store.vectors, 0, False
+    embedders, vectors, done, switched = parts.setup.retrieval.embedders, parts.store.vectors, 0, False
+    await placing(parts)
+    chosen = await embedders.chosen()
     for namespace in await vectors.namespaces():
-        embedder = None if namespace.state == "old" else await parts.setup.retrieval.embedders.named(namespace.name)
+        wanted = namespace.state == "current" or (namespace.state == "filling" and namespace.name == chosen.name)
+        embedder = await embedders.named(namespace.name) if wanted else None
         if embedder is not None:
             done += await _fill_namespace(parts, namespace, embedder, told)
             await vectors.build()
@@ -176,10 +211,9 @@ async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder
     total = (await parts.store.index.state()).chunks - namespace.placed
     while chunks := await vectors.unplaced(namespace.name, limit=PAGE):
         texts = [hidden(chunk.rendered_text, parts.setup.redactor) for chunk in chunks]
-        rows = await vectors_of(embedder, texts)
-        placed = [(chunk.id, row.values) for chunk, row in zip(chunks, rows, strict=True) if row is not None]
-        await vectors.place(namespace.name, placed)
-        done += len(placed)
+        rows = await _each_of(embedder, texts)
+        await vectors.place(namespace.name, [(chunk.id, row) for chunk, row in zip(chunks, rows, strict=True)])
+        done += len(chunks)
         told(done, max(done, total))
         await breath.take()
     return done

@@ -171,12 +171,17 @@ class Lifecycle:
 
     async def _keep_index(self) -> None:
         """Now and then do what is missing in the index: of imports, of older releases, after a crash."""
+        pause, is_looked_over = INDEX_SECONDS, False
         while self.setup.retrieval is not None:
-            await wait_for_any(self.unindexed, seconds=INDEX_SECONDS)
+            await wait_for_any(self.unindexed, seconds=pause)
             self.unindexed.clear()
+            pause = min(2 * pause, HOUSEKEEPING_SECONDS)
             try:
-                from contextinfinity.engine.indexing import bring_in_step  # cutting texts takes time to load
+                from contextinfinity.engine.indexing import bring_in_step, look_over  # cutting takes time to load
 
+                if not is_looked_over:
+                    await look_over(self._parts)
+                    is_looked_over = True
                 await bring_in_step(self._parts)
             except Exception as error:  # whatever it is: what was said is found by its words meanwhile
                 count("indexing_failed")

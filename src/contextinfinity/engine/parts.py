@@ -229,6 +229,8 @@ class Retrieval:
     recency_boost: float = 0.10
     mmr: bool = True
     target: int = 800
+    opened: set[str] = field(default_factory=set)
+    """Namespaces that this process made sure of."""
 
 
 @dataclass(frozen=True, kw_only=True)

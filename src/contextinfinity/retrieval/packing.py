@@ -58,6 +58,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 
     text: str
     chunks: tuple[Chunk, ...]
+    """Those it is made of, the best first."""
     start: int
     end: int
     form: Form
@@ -75,6 +76,8 @@ class Room(Struct, frozen=True, kw_only=True):
     border: int = 0
     most: int | None = None
     """How many pieces at most."""
+    apart: bool = False
+    """Whether each chunk stays by itself, and the same words may come from several."""
 
 
 USUAL = Room()
@@ -99,7 +102,7 @@ def pack(
     """Choose what goes into a prompt; ``vectors`` are the rows of the candidates, of length 1."""
     rows = {candidate.chunk.id: place for place, candidate in enumerate(candidates)}
     left: list[LeftOut] = []
-    wanted = [*_wanted(candidates, left)]
+    wanted = [*_wanted(candidates, left, apart=room.apart)]
     tray = _Tray(count, cues.content(cues.words(question)), room)
     refused = 0
     for looked, candidate in enumerate(_diverse(wanted, rows, vectors, left), start=1):
@@ -116,7 +119,7 @@ def pack(
     )
 
 
-def _wanted(candidates: Sequence[Candidate], left: list[LeftOut]) -> Iterator[Candidate]:
+def _wanted(candidates: Sequence[Candidate], left: list[LeftOut], *, apart: bool) -> Iterator[Candidate]:
     """Give each chunk once, the best first, and the same words only once."""
     best: dict[ChunkId, Candidate] = {}
     for candidate in candidates:
@@ -126,7 +129,7 @@ def _wanted(candidates: Sequence[Candidate], left: list[LeftOut]) -> Iterator[Ca
     said: set[tuple[str, str]] = set()
     for candidate in sorted(best.values(), key=_rank):
         words = (candidate.chunk.side, candidate.chunk.rendered_text.strip())
-        if words in said:
+        if words in said and not apart:
             left.append(_left(candidate, "the same words are there already"))
         else:
             said.add(words)
@@ -218,7 +221,7 @@ class _Tray:
 
     def _joined(self, one: Piece, other: Piece) -> Piece | None:
         """Join two spans of one message that touch or overlap; a summary stands alone."""
-        if "summary" in (one.form, other.form) or other.start > one.end:
+        if self._room.apart or "summary" in (one.form, other.form) or other.start > one.end:
             return None
         text = one.text + other.text[max(0, one.end - other.start) :]
         tokens = self._count(text)
@@ -227,7 +230,7 @@ class _Tray:
         return replace(
             one,
             text=text,
-            chunks=(*one.chunks, *other.chunks),
+            chunks=(*one.chunks, *other.chunks) if one.score >= other.score else (*other.chunks, *one.chunks),
             end=max(one.end, other.end),
             form="whole" if one.form == other.form == "whole" else "slice",
             score=max(one.score, other.score),

@@ -58,6 +58,13 @@ class Index(Protocol):
         """
         ...
 
+    async def check(self, *, after: int = 0) -> int | None:
+        """Look over some of what was said, the oldest first, whether words and chunks of it are there.
+
+        What is missing is among the ``uncut`` from then on. Gives what the next call goes on after; None at the end.
+        """
+        ...
+
     async def fill(self, cut: Sequence[CutTurn]) -> None:
         """Add the chunks of such turns; a turn in which nothing was said is given without any, and is done.
 
@@ -68,7 +75,7 @@ class Index(Protocol):
     async def replace(self, cut: Sequence[CutTurn]) -> None:
         """Make words, chunks and vectors of those turns anew, in one transaction: they are found all the while.
 
-        A turn that has not ended is given without chunks: only its words are made anew.
+        A turn that has not ended is given without chunks: only its words are made anew, and what it has stays.
         """
         ...
 

@@ -71,7 +71,10 @@ def test_neighbouring_chunks_become_one_piece_that_says_nothing_twice() -> None:
     found = [candidate(n, c, 0.9 - n / 10, seq=1) for n, c in enumerate((third, first, second))]
     (piece,) = pack(found, QUESTION, count).pieces
     assert piece.text == text[:2500] == text[piece.start : piece.end]
-    assert [one.id for one in piece.chunks] == ["chunk-000", "chunk-001", "chunk-002"]
+    assert {one.id for one in piece.chunks} == {"chunk-000", "chunk-001", "chunk-002"}
+    assert piece.chunks[0].id == "chunk-002", "the best one first"
+    by_themselves = pack(found, QUESTION, count, room=Room(apart=True)).pieces
+    assert [one.text for one in by_themselves] == [text[1800:2500], text[:900], text[850:1800]]
     assert piece.score == 0.9
     apart = pack([found[0], found[1]], QUESTION, count).pieces
     assert [piece.text for piece in apart] == [text[1800:2500], text[:900]], "what does not touch stays apart"

@@ -68,6 +68,10 @@ class InMemoryIndex:
             place = _number(tables, after)
             return _oldest(tables, (turn_id for turn_id in tables.turns if _number(tables, turn_id) > place), limit)
 
+    async def check(self, *, after: int = 0) -> int | None:
+        """Find nothing missing: what is there and what is not changes together."""
+        return None
+
     async def fill(self, cut: Sequence[CutTurn]) -> None:
         """Add the chunks of turns that have ended."""
         check_text(cut)
@@ -82,7 +86,8 @@ class InMemoryIndex:
         check_text(cut)
         with self._tables.transaction() as tables:
             for turn, chunks in _checked(tables, cut, always=False):
-                replace_chunks(tables, turn, chunks)
+                if chunks:  # a turn that was running when it was read may have been cut since
+                    replace_chunks(tables, turn, chunks)
 
     async def state(self) -> IndexState:
         """Tell how far the index goes."""

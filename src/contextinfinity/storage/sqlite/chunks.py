@@ -70,11 +70,16 @@ def add_chunks(connection: apsw.Connection, turn: Turn, chunks: Sequence[NewChun
 
 
 def replace_chunks(connection: apsw.Connection, turn: Turn, chunks: Sequence[NewChunk], *, other: bool) -> None:
-    """Make all of it anew; a chunk that was there keeps its key. ``other``: the words are of another version."""
+    """Make all of it anew; a chunk that was there keeps its key. ``other``: the words are of another version.
+
+    Without chunks only the words are: a turn that was running when it was read may have been cut since.
+    """
     of = _messages(connection, turn)
-    _add(connection, turn, of, chunks, _removed(connection, turn, of, chunks))
+    if chunks:
+        _add(connection, turn, of, chunks, _removed(connection, turn, of, chunks))
     index_again(connection, of.session_id, of.said, other=other)
-    _lend(connection, of, chunks, set(get_args(ChunkSide)))
+    if chunks:
+        _lend(connection, of, chunks, set(get_args(ChunkSide)))
 
 
 class _Messages(NamedTuple):

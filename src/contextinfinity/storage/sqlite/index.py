@@ -21,11 +21,14 @@ from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.finding import find
 from contextinfinity.storage.sqlite.keywords import clear_samples
 from contextinfinity.storage.sqlite.reading import Shelf
-from contextinfinity.storage.sqlite.rows import many, one, pack, unpack
+from contextinfinity.storage.sqlite.rows import Row, many, one, pack, unpack
 from contextinfinity.storage.sqlite.turns import existing_turn
 from contextinfinity.text.keywords import VERSION
 
 SQL = sql_files.load(__package__, "index.sql")
+
+LOOKED_OVER = 2_048
+"""Messages that are looked over at a time."""
 
 
 class SqliteIndex:
@@ -59,6 +62,19 @@ class SqliteIndex:
     async def turns(self, *, after: TurnId | None = None, limit: int = 256) -> tuple[Turn, ...]:
         """Read turns in any phase, the oldest first."""
         return await self._database.read(lambda connection: _turns(connection, after, row_limit(limit)))
+
+    async def check(self, *, after: int = 0) -> int | None:
+        """Look over some of what was said whether all of it is indexed."""
+
+        def astray(connection: apsw.Connection) -> tuple[list[Row], int]:
+            (last,) = one(connection, SQL["select_last_question"])  # type: ignore[misc]
+            window = {"first": after + 1, "last": after + LOOKED_OVER}
+            return many(connection, SQL["select_astray"], window), last
+
+        found, last = await self._database.read(astray)
+        if found:
+            await self._database.write(lambda connection: connection.executemany(SQL["insert_uncut"], found).fetchall())
+        return after + LOOKED_OVER if after + LOOKED_OVER < last else None
 
     async def fill(self, cut: Sequence[CutTurn]) -> None:
         """Add the chunks of turns that have ended."""

@@ -37,6 +37,24 @@ FROM json_each(?) AS k CROSS JOIN chunk AS c ON c.turn_id = unhex(k.value) ORDER
 SELECT t.id FROM (SELECT question FROM uncut ORDER BY question LIMIT ?) AS w JOIN turn AS t ON t.user_message = w.question
 ORDER BY w.question
 
+-- name: select_astray
+-- Turns whose questions have keys between two, that have ended and wait for nothing, and of which something is missing.
+SELECT t.user_message FROM turn AS t
+WHERE t.user_message BETWEEN :first AND :last AND t.phase IN ('Indexed', 'Done', 'Failed')
+  AND t.user_message NOT IN (SELECT question FROM uncut)
+  AND (NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.user_message) OR (t.answer IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM keyword_docsize WHERE id = 4 * t.answer))
+    OR (NOT EXISTS (SELECT 1 FROM chunk AS c WHERE c.turn_id = t.id)
+      AND EXISTS (SELECT 1 FROM message AS m WHERE m.key = t.user_message AND trim(m.text) <> '')))
+
+-- name: insert_uncut
+-- A turn is to be cut.
+INSERT INTO uncut VALUES (?) ON CONFLICT DO NOTHING
+
+-- name: select_last_question
+-- The newest question.
+SELECT coalesce(max(user_message), 0) FROM turn
+
 -- name: select_turns_after
 -- Turns after the one whose question has that key, the oldest first.
 SELECT id, user_message FROM turn WHERE user_message > ? ORDER BY user_message LIMIT ?
