@@ -45,8 +45,8 @@ TURNS = 32
 """How many of the turns in which something was found are ranked, with the turns beside them: as good as three times as
 many, and thrice as fast."""
 MOST_TURNS = 512
-SHORT = 40
-"""Tokens of a message that is not long: a larger budget wants more of them."""
+SHORT = 16
+"""Tokens of a budget for which one more turn is ranked: twice as many as may go in, so that the best of them do."""
 HEARD = 16
 """Of how many hits it is heard who speaks."""
 UNLIMITED = 2**31
