@@ -55,23 +55,24 @@ def text(rng: random.Random, length: int) -> str:
     return " ".join(parts)[: length - 1] + "."
 
 
-RARE = 40_000
-"""Words of ``speech`` beside the ordinary ones."""
+RARE, KNOWN = 40_000, 5_000
+"""Words of ``speech`` beside the ordinary ones; past the ones that everybody knows they get rare sooner. So nine tenths
+of what is said are those, as in English."""
 
 
 @cache
 def _spoken() -> tuple[list[str], list[float]]:
-    """Give very many words, and how common each is: half of what is said are the first few hundred."""
+    """Give very many words, and how common each is, one after the other."""
     syllables = ("".join(each) for each in product("bdfgklmnprstvz", "aeiou", ("", "l", "n", "r", "s")))
     made = ["".join(each) for each in product(syllables, repeat=2)]
     random.Random(21).shuffle(made)
     words = [*_WORDS, *islice(made, RARE)]
-    return words, [*accumulate(1 / (rank + 3) for rank in range(len(words)))]
+    return words, [*accumulate(min(1.0, KNOWN / (rank + 3)) / (rank + 3) for rank in range(len(words)))]
 
 
 def speech(rng: random.Random, length: int) -> str:
     """Make a text of exactly that many characters whose words are as many and as unequally common as in speech."""
     words, weights = _spoken()
-    said = rng.choices(words, cum_weights=weights, k=length // 5 + 8)
+    said = rng.choices(words, cum_weights=weights, k=length // 4 + 20)
     sentences = (" ".join(said[start : start + 12]).capitalize() for start in range(0, len(said), 12))
-    return ". ".join(sentences).ljust(length, "a")[: length - 1] + "."
+    return ". ".join(sentences)[: length - 1] + "."
