@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -30,7 +31,8 @@ UNLIKE = 0.3
 """The cosine up to which two words have nothing in common."""
 DIMENSIONS = 128
 """Numbers of a word's place that count: the first ones say most, and half of them say nearly all."""
-MOST_WORDS = 1 << 14
+MOST_WORDS = 1 << 16
+"""More than a ledger of 100,000 messages says: to meet them anew takes longer than all the rest of a search. 40 MB."""
 MOST_TEXTS = 1 << 12
 LONGEST = 6_000
 """Characters of a text that are read: more than any chunk has."""
@@ -64,6 +66,18 @@ class Reading(NamedTuple):
     likeness: Matrix
 
 
+class _Heard(dict[str, tuple[int, ...]]):
+    """Words as they stand in texts, and the numbers of what each is known as: a lookup a word, once it was met."""
+
+    def __init__(self, number: Callable[[Word], int]) -> None:
+        super().__init__()
+        self._number = number
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        found = self[word] = tuple(map(self._number, _known_as(word)))
+        return found
+
+
 class Lexicon:
     """The words that were met so far."""
 
@@ -76,7 +90,7 @@ class Lexicon:
         """Read texts for the words of a question."""
         with self._lock:
             ids = self._read(texts)
-            if len(self._ids) > MOST_WORDS:
+            if max(len(self._ids), len(self._heard) // 2) > MOST_WORDS:
                 self._forget()
                 ids = self._read(texts)
             self._learn()
@@ -85,6 +99,7 @@ class Lexicon:
     def _forget(self) -> None:
         import numpy as np
 
+        self._heard = _Heard(self._id)
         self._ids: dict[str, int] = {}
         self._forms: dict[str, list[int]] = {}
         self._texts: OrderedDict[str, Ids] = OrderedDict()
@@ -102,7 +117,8 @@ class Lexicon:
 
         known = self._texts.get(text)
         if known is None:
-            known = self._texts[text] = np.array([self._id(word) for word in words_of(text)], dtype=np.int32)
+            found = chain.from_iterable(map(self._heard.__getitem__, words(text[:LONGEST])))
+            known = self._texts[text] = np.fromiter(found, dtype=np.int32)
         else:
             self._texts.move_to_end(text)
         return known
@@ -119,8 +135,13 @@ class Lexicon:
         """Place the words that are new."""
         import numpy as np
 
+        size, end = len(self._ids) - len(self._new), len(self._ids)
+        if end > len(self._rows):
+            larger = np.zeros((end + end // 2, DIMENSIONS), dtype=np.float32)
+            larger[:size] = self._rows[:size]
+            self._rows = larger
         if self._new:
-            self._rows = np.concatenate((self._rows, self._placed(self._new)))
+            self._rows[size:end] = self._placed(self._new)
             self._new = []
 
     def _placed(self, written: Sequence[str]) -> Matrix:

@@ -61,13 +61,18 @@ def _calls(text: str) -> frozenset[str]:
     return frozenset(found.lower() for found in _CALLED.findall(text))
 
 
+def _holds_any(text: str, names: Iterable[str]) -> bool:
+    """Tell whether a text can call anybody by one of the names: most hold none, and need not be taken apart."""
+    return any(name in text for name in names)
+
+
 def _called(entries: Sequence[Entry], question: str) -> dict[ChunkSide, str]:
     """Tell for each side by which name of the question the other calls it."""
     names = {word.lower(): word for word in _CAPITAL.findall(question) if word[0].isupper()}
     heard = Counter(
         (name, entry.place.side)
         for entry in entries
-        if entry.place.side in _OTHER and names
+        if entry.place.side in _OTHER and _holds_any(entry.text[:_LOOKED_AT].lower(), names)
         for name in _calls(entry.text[:_LOOKED_AT]) & names.keys()
     )
     called: dict[ChunkSide, str] = {}
