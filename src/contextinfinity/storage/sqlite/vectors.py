@@ -6,9 +6,10 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
+import msgspec
 
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import ChunkId
@@ -73,8 +74,7 @@ class SqliteVectors:
             space = find_space(connection, namespace)
             if space is None:
                 return (None,) * len(chunk_ids)
-            packs: dict[int, bytes] = {}
-            return tuple(_body(connection, space, chunk_id, packs) for chunk_id in chunk_ids)
+            return _bodies(connection, space, chunk_ids)
 
         return await self._database.read(read)
 
@@ -126,16 +126,35 @@ def _place(connection: apsw.Connection, namespace: str, vectors: Sequence[tuple[
         put_vectors(connection, session_id, namespace, bodies)
 
 
-def _body(connection: apsw.Connection, space: Space, chunk_id: ChunkId, packs: dict[int, bytes]) -> bytes | None:
-    """Read one vector; a pack that is read for it is kept for the others."""
-    row = one(connection, SQL["select_vector"], {"namespace": space.key, "chunk_id": pack(chunk_id)})
-    if row is None or row[2] is not None:
-        return None if row is None else bytes(row[2])
-    if row[0] not in packs:
-        found = one(connection, SQL["select_pack_of"], (space.key, row[1], row[0]))
-        packs.update({} if found is None else _unpack(found[1], found[2], HEAD + space.dim))
-    return packs.get(row[0])
+class _Pack(NamedTuple):
+    """A pack that was read."""
+
+    keys: list[int]
+    bodies: bytes
+
+    def body(self, key: int, size: int) -> bytes | None:
+        """Give the vector of a key."""
+        if key not in self.keys:
+            return None
+        slot = self.keys.index(key)
+        return self.bodies[slot * size : (slot + 1) * size]
 
 
-def _unpack(keys: str, bodies: bytes, size: int) -> dict[int, bytes]:
-    return {key: bodies[slot * size : (slot + 1) * size] for slot, key in enumerate(json.loads(keys))}
+_NO_PACK = _Pack([], b"")
+
+
+def _bodies(connection: apsw.Connection, space: Space, chunk_ids: Sequence[ChunkId]) -> tuple[bytes | None, ...]:
+    """Read the vectors of chunks, by their age: so each pack of a session is read once."""
+    found: list[bytes | None] = [None] * len(chunk_ids)
+    values = {"namespace": space.key, "chunks": json.dumps([pack(chunk_id).hex() for chunk_id in chunk_ids])}
+    packs: dict[bytes, _Pack] = {}
+    for place, key, session_id, loose in many(connection, SQL["select_vectors"], values):
+        if loose is None and key not in packs.get(session_id, _NO_PACK).keys:
+            packs[session_id] = _pack_of(connection, space, session_id, key)
+        found[place] = loose if loose is not None else packs[session_id].body(key, HEAD + space.dim)
+    return tuple(found)
+
+
+def _pack_of(connection: apsw.Connection, space: Space, session_id: bytes, key: int) -> _Pack:
+    row = one(connection, SQL["select_pack_of"], (space.key, session_id, key))
+    return _NO_PACK if row is None else _Pack(msgspec.json.decode(row[1], type=list[int]), row[2])

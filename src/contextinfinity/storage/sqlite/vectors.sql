@@ -77,11 +77,12 @@ DELETE FROM loose_vector WHERE namespace_key = ? AND session_id = ? RETURNING ke
 -- Many in one row.
 INSERT INTO vector_pack (namespace_key, session_id, last, keys, bodies) VALUES (?, ?, ?, ?, ?)
 
--- name: select_vector
--- The vector of a chunk, and where to look for it.
-SELECT v.key, c.session_id, l.body FROM chunk AS c JOIN vector AS v ON v.chunk_key = c.key AND v.namespace_key = :namespace
+-- name: select_vectors
+-- The vectors of chunks, by their ids in hex, and where to look for them, by their age.
+SELECT j.key, v.key, c.session_id, l.body FROM json_each(:chunks) AS j CROSS JOIN chunk AS c ON c.id = unhex(j.value)
+  CROSS JOIN vector AS v ON v.chunk_key = c.key AND v.namespace_key = :namespace
   LEFT JOIN loose_vector AS l ON l.key = v.key
-WHERE c.id = :chunk_id
+ORDER BY v.key
 
 -- name: select_pack_of
 -- The pack that holds a vector.
