@@ -15,10 +15,9 @@ import msgspec
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import to_millis
 from contextinfinity.domain.search import Place, Scope
-from contextinfinity.domain.session import Owner
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import end_place
-from contextinfinity.storage.sqlite.rows import Row, many, one, pack, unpack
+from contextinfinity.storage.sqlite.rows import Row, many, pack, unpack
 from contextinfinity.storage.sqlite.sessions import lineage_of
 
 SQL = sql_files.load(__package__, "keywords.sql")
@@ -35,7 +34,6 @@ class Admission:
         self._scope = scope
         self._session = None if scope.session_id is None else pack(scope.session_id)
         self._stretches = self._lineage()
-        self._ours: dict[bytes, bool] = {}
         self._since = None if scope.since is None else to_millis(scope.since)
         self._until = None if scope.until is None else to_millis(scope.until)
 
@@ -55,7 +53,7 @@ class Admission:
 
     def _admits(self, row: Row, side: ChunkSide) -> bool:
         """Ask what costs least first, and nothing that the scope leaves open."""
-        key, turn_id, session_id, branch_id, turn_seq, created_at = row
+        key, turn_id, session_id, branch_id, turn_seq, created_at, org_id, user_id = row
         scope = self._scope
         if self._session is not None and session_id != self._session:
             return False
@@ -64,7 +62,7 @@ class Admission:
         if self._stretches is not None and not self._is_seen(branch_id, turn_seq):
             return False
         return (
-            (scope.owner is None or self._is_ours(session_id, scope.owner))
+            (scope.owner is None or (org_id, user_id) == (scope.owner.org_id, scope.owner.user_id))
             and (self._since is self._until is None or self._is_of_that_time(key, created_at))
             and (not scope.types or self._is_of_those_types(turn_id, side))
         )
@@ -79,12 +77,6 @@ class Admission:
     def _is_seen(self, branch_id: bytes, turn_seq: int) -> bool:
         first, last = (self._stretches or {}).get(branch_id, (1, 0))
         return first <= turn_seq <= last
-
-    def _is_ours(self, session_id: bytes, owner: Owner) -> bool:
-        if session_id not in self._ours:
-            row = one(self._connection, SQL["select_owner"], (session_id,))
-            self._ours[session_id] = row == (owner.org_id, owner.user_id)
-        return self._ours[session_id]
 
     def _is_of_that_time(self, key: int, created_at: int) -> bool:
         (elsewhere,) = many(self._connection, SQL["select_said_at"], (key,))[0]

@@ -62,14 +62,14 @@ SELECT group_concat(rowid) FROM (
 SELECT group_concat(rowid) FROM keyword WHERE keyword MATCH :phrase AND rowid BETWEEN :first AND :last
 
 -- name: select_asked
--- The turns that some messages ask.
-SELECT k.value, t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at
-FROM json_each(?) AS k JOIN turn AS t ON t.user_message = k.value
+-- The turns that some messages ask, and whose they are.
+SELECT k.value, t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, s.org_id, s.user_id
+FROM json_each(?) AS k CROSS JOIN turn AS t ON t.user_message = k.value CROSS JOIN session AS s ON s.id = t.session_id
 
 -- name: select_answered
--- The turns that some messages answer.
-SELECT k.value, t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at
-FROM json_each(?) AS k JOIN turn AS t ON t.answer = k.value
+-- The turns that some messages answer, and whose they are.
+SELECT k.value, t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, s.org_id, s.user_id
+FROM json_each(?) AS k CROSS JOIN turn AS t ON t.answer = k.value CROSS JOIN session AS s ON s.id = t.session_id
 
 -- name: select_said_at
 -- When a message was said elsewhere.

@@ -10,12 +10,12 @@ import json
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from threading import Lock
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import apsw
 
 from contextinfinity.domain.chunk import Chunk, ChunkSide
-from contextinfinity.domain.ids import TurnId, from_millis
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis
 from contextinfinity.domain.search import Entry, Place
 from contextinfinity.domain.sides import sides_of
 from contextinfinity.storage import sql_files
@@ -109,30 +109,45 @@ def _plain(row: Row, chunks: Sequence[Row], origins: Origins) -> Iterator[Entry]
         ("user", row[6], row[7]),
         ("assistant", row[8], row[9]),
     )
+    ids = _ids(row)
     for side, key, text in sides:
         if key is not None and text is not None and text.strip():
-            place = (unpack(row[1]), unpack(row[2]), unpack(row[0]))
-            cut = tuple(_chunk(chunk, place, side, text) for chunk in chunks if chunk[1] == side)
-            yield _entry(row, side, text, origins.get(key, ()), cut)
+            cut = tuple(_chunk(chunk, ids, side, text) for chunk in chunks if chunk[1] == side)
+            yield _entry(row, ids, (side, text), origins.get(key, ()), cut)
 
 
 def _rich(connection: apsw.Connection, row: Row, origins: Origins) -> Iterator[Entry]:
     """Give the sides of a turn that is more than that."""
-    turn_id = unpack(row[0])
-    chunks = chunks_of_turn(connection, turn_id)
-    for spoken in sides_of(existing_turn(connection, turn_id)):
+    ids = _ids(row)
+    chunks = chunks_of_turn(connection, ids.turn)
+    for spoken in sides_of(existing_turn(connection, ids.turn)):
         key = row[8] if spoken.side == "assistant" else row[6]
         cut = tuple(chunk for chunk in chunks if chunk.side == spoken.side)
-        yield _entry(row, spoken.side, spoken.text, origins.get(key, ()), cut)
+        yield _entry(row, ids, (spoken.side, spoken.text), origins.get(key, ()), cut)
 
 
-def _entry(row: Row, side: ChunkSide, text: str, origins: Sequence[Row], chunks: tuple[Chunk, ...]) -> Entry:
+class _Ids(NamedTuple):
+    """Where something was said, as others know it: written out once a turn."""
+
+    session: SessionId
+    branch: BranchId
+    turn: TurnId
+
+
+def _ids(row: Row) -> _Ids:
+    return _Ids(unpack(row[1]), unpack(row[2]), unpack(row[0]))
+
+
+def _entry(
+    row: Row, ids: _Ids, said: tuple[ChunkSide, str], origins: Sequence[Row], chunks: tuple[Chunk, ...]
+) -> Entry:
+    side, text = said
     moments = [origin[1] for origin in origins if origin[1] is not None]
     names = (origin[2] for origin in origins if isinstance(origin[2], str))
     return Entry(
-        place=Place(unpack(row[0]), side),
-        session_id=unpack(row[1]),
-        branch_id=unpack(row[2]),
+        place=Place(ids.turn, side),
+        session_id=ids.session,
+        branch_id=ids.branch,
         turn_seq=row[3],
         said_at=from_millis(min(moments) if moments else row[4]),
         text=text,
@@ -142,13 +157,12 @@ def _entry(row: Row, side: ChunkSide, text: str, origins: Sequence[Row], chunks:
     )
 
 
-def _chunk(row: Row, place: tuple[str, str, str], side: ChunkSide, text: str) -> Chunk:
-    session_id, branch_id, turn_id = place
+def _chunk(row: Row, ids: _Ids, side: ChunkSide, text: str) -> Chunk:
     return Chunk(
         id=unpack(row[0]),
-        session_id=session_id,
-        branch_id=branch_id,
-        source_turn=turn_id,
+        session_id=ids.session,
+        branch_id=ids.branch,
+        source_turn=ids.turn,
         side=side,
         start=row[2],
         end=row[3],
