@@ -33,7 +33,7 @@ DIMENSIONS = 128
 """Numbers of a word's place that count: the first ones say most, and half of them say nearly all."""
 MOST_WORDS = 1 << 16
 """More than a ledger of 100,000 messages says: to meet them anew takes longer than all the rest of a search. 40 MB."""
-MOST_TEXTS = 1 << 12
+MOST_TEXTS = 1 << 13
 LONGEST = 6_000
 """Characters of a text that are read: more than any chunk has."""
 _PART = 256
@@ -157,13 +157,16 @@ class Lexicon:
 
         lengths = np.array([len(each) for each in ids], dtype=np.int32)
         everything = np.concatenate([*ids, np.zeros(0, dtype=np.int32)])
-        distinct, rows = np.unique(everything, return_inverse=True)
-        return Reading(lengths, rows.astype(np.int32), self._likeness(asked, distinct))
+        stands = np.zeros(len(self._ids), dtype=np.bool_)
+        stands[everything] = True
+        places = np.cumsum(stands, dtype=np.int32) - 1
+        return Reading(lengths, places[everything], self._likeness(asked, stands, places))
 
-    def _likeness(self, asked: Sequence[Word], ids: Ids) -> Matrix:
+    def _likeness(self, asked: Sequence[Word], stands: NDArray[np.bool_], places: Ids) -> Matrix:
+        """Compare the words that stand in the texts with those of the question; ``places`` are their rows."""
         import numpy as np
 
-        words = self._rows[ids]
+        words = self._rows[: len(stands)][stands]
         columns = self._placed([word.written for word in asked]).T
         # In parts: a large product would start threads of the library, which cost more than they save.
         parts = [words[start : start + _PART] @ columns for start in range(0, len(words), _PART)]
@@ -171,7 +174,7 @@ class Lexicon:
         alike: Matrix = np.clip((cosines - UNLIKE) / (1 - UNLIKE), 0, 1)
         for column, word in enumerate(asked):
             forms = np.array(self._forms.get(word.term, ()), dtype=np.int32)
-            alike[np.isin(ids, forms), column] = 1
+            alike[places[forms[stands[forms]]], column] = 1
         return alike
 
 

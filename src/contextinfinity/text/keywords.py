@@ -71,7 +71,8 @@ def among(text: str, asked: Iterable[str]) -> set[str]:
         front, place = term[:-1] or term, 0
         while (place := folded.find(front, place)) >= 0:
             start, end = _piece(folded, place, place + len(front))
-            if term in terms(text[start:end]):
+            piece = text[start:end]
+            if term in (terms(piece) if "'" in piece else terms_of(piece)):
                 found.add(term)
                 break
             place = end
