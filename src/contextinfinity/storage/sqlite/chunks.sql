@@ -49,7 +49,7 @@ SELECT c.id, c.session_id, c.branch_id, c.turn_id, c.side, c.start, c.end, c.sum
   c.content_hash, c.created_at, m.role, m.text, m.blocks
 FROM chunk AS c JOIN turn AS t ON t.id = c.turn_id
   JOIN message AS m ON m.key = CASE c.side WHEN 'assistant' THEN t.answer ELSE t.user_message END
-WHERE c.turn_id = ? ORDER BY CASE c.side WHEN 'user' THEN 0 WHEN 'tool' THEN 1 ELSE 2 END, c.start, c.end, c.id
+WHERE c.turn_id = ? ORDER BY CASE c.side WHEN 'user' THEN 0 WHEN 'tool' THEN 1 ELSE 2 END, c.start, c.end, c.chunk_type, c.id
 
 -- name: select_chunk
 -- One chunk by its id.

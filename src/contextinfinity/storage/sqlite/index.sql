@@ -30,7 +30,7 @@ FROM json_each(?) AS k CROSS JOIN origin AS o ON o.message_key = k.value ORDER B
 -- name: select_chunks_read
 -- The chunks of turns, by their ids in hex, in the order of their place.
 SELECT c.turn_id, c.id, c.side, c.start, c.end, c.summary, c.chunk_type, c.token_est, c.content_hash, c.created_at
-FROM json_each(?) AS k CROSS JOIN chunk AS c ON c.turn_id = unhex(k.value) ORDER BY c.turn_id, c.start, c.end, c.id
+FROM json_each(?) AS k CROSS JOIN chunk AS c ON c.turn_id = unhex(k.value) ORDER BY c.turn_id, c.start, c.end, c.chunk_type, c.id
 
 -- name: select_uncut
 -- Turns that are to be cut, the oldest first.
