@@ -121,4 +121,8 @@ _SIDES: dict[ChunkSide, int] = {"user": 0, "tool": 1, "assistant": 2}
 def chunks_of_turn(tables: Tables, turn_id: TurnId) -> tuple[Chunk, ...]:
     """Give a turn's chunks in the order of their place."""
     chunks = (tables.chunks[chunk_id] for chunk_id in tables.chunks_of.get(turn_id, {}).values())
-    return tuple(sorted(chunks, key=lambda chunk: (_SIDES[chunk.side], chunk.start, chunk.end, chunk.chunk_type, chunk.id)))
+    return tuple(sorted(chunks, key=_stands))
+
+
+def _stands(chunk: Chunk) -> tuple[int, int, int, str, str]:
+    return _SIDES[chunk.side], chunk.start, chunk.end, chunk.chunk_type, chunk.id
