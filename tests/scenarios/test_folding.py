@@ -327,6 +327,7 @@ async def test_where_a_new_topic_begins_the_story_before_it_leaves_and_decisions
         await desk.ask("New topic: let's plan the holiday. Which beaches in Portugal are good for children?")
         for number in range(9):
             await desk.ask(f"And what about hotel number {number} near the beach in Portugal, for the children?")
+        await desk.settle()
         seen = await desk.engine.preview_fold(desk.thread)
         assert seen is not None
         assert seen.candidate.case == "truncate"
