@@ -38,6 +38,12 @@ class Origin(Struct, frozen=True, kw_only=True):
     created_at: datetime | None = None
     details: Json = None
 
+    @property
+    def name(self) -> str:
+        """Who said it, where that was told; empty otherwise."""
+        name = self.details.get("name") if isinstance(self.details, dict) else None
+        return name if isinstance(name, str) else ""
+
 
 class Arrived(Struct, frozen=True, kw_only=True):
     """What became of arrivals: how many were added, how many were there; ``clashing``: places that were left out.

@@ -31,12 +31,25 @@ class Scope(Struct, frozen=True, kw_only=True):
     since: datetime | None = None
     until: datetime | None = None
 
+    def admits(self, side: ChunkSide, said_at: datetime) -> bool:
+        """Tell whether what was said on that side at that time is admitted, wherever it stands."""
+        return (
+            (not self.sides or side in self.sides)
+            and (self.since is None or said_at >= self.since)
+            and (self.until is None or said_at < self.until)
+        )
+
 
 class Place(Struct, frozen=True):
     """Where something was said."""
 
     turn_id: TurnId
     side: ChunkSide
+
+
+def place_of(chunk: Chunk) -> Place:
+    """Tell where a chunk stands."""
+    return Place(chunk.source_turn, chunk.side)
 
 
 class WordHit(Struct, frozen=True):

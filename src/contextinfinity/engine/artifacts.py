@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import ChunkId, SessionId
 from contextinfinity.domain.plan import Retrieved
-from contextinfinity.domain.search import Entry, Place
+from contextinfinity.domain.search import Entry, Place, place_of
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.storage.contract import Store
@@ -60,7 +60,7 @@ async def attachments(store: Store, session_id: SessionId, wanted: Sequence[Chun
                 f"There is no chunk {chunk_id}.",
                 hint="`cix search` shows the ids there are; what was just said has one in a moment.",
             )
-        (entry,) = await store.index.read([Place(chunk.source_turn, chunk.side)])
+        (entry,) = await store.index.read([place_of(chunk)])
         artifact = _artifact(entry, session_id, chunk.id, chunk.rendered_text)
         found.append(replace(artifact, start=chunk.start, end=chunk.end, tokens=chunk.token_est))
     return tuple(found)
@@ -72,7 +72,7 @@ async def _place(store: Store, placed: Retrieved) -> Place | None:
         turn_id, side = placed.uncut
         return Place(turn_id, side)
     chunk = await store.chunks.get(placed.chunk_id)
-    return None if chunk is None else Place(chunk.source_turn, chunk.side)
+    return None if chunk is None else place_of(chunk)
 
 
 def _artifact(entry: Entry, session_id: SessionId, chunk_id: ChunkId, text: str) -> Artifact:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import ChunkId, TurnId, now
 from contextinfinity.domain.plan import LeftOut
-from contextinfinity.domain.search import Entry, Hit, Hits, NearHit, Place, Scope, WordHits
+from contextinfinity.domain.search import Entry, Hit, Hits, NearHit, Place, Scope, WordHits, place_of
 from contextinfinity.domain.vectors import packed, unpacked, unpacked_rows
 from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import artifact_of
@@ -71,11 +71,11 @@ class Looked:
 
     def is_cut(self, piece: Piece) -> bool:
         """Tell whether the chunks of a piece are stored; those of what was just said may not be."""
-        return bool(self.entries[Place(piece.chunks[0].source_turn, piece.chunks[0].side)].chunks)
+        return bool(self.entries[place_of(piece.chunks[0])].chunks)
 
     def is_meant(self, candidate: Candidate) -> bool:
         """Tell whether there is more than chance to a candidate: a word of the question, or a high score."""
-        return candidate.score >= RARE or Place(candidate.chunk.source_turn, candidate.chunk.side) in self.worded
+        return candidate.score >= RARE or place_of(candidate.chunk) in self.worded
 
 
 async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
@@ -125,7 +125,7 @@ def _quoted(text: str) -> int:
 
 def _hit(piece: Piece, entries: Mapping[Place, Entry]) -> Hit:
     chunk = piece.chunks[0]
-    entry = entries[Place(chunk.source_turn, chunk.side)]
+    entry = entries[place_of(chunk)]
     return Hit(
         thread_id=chunk.session_id,
         turn_id=chunk.source_turn,
@@ -144,7 +144,7 @@ def _hit(piece: Piece, entries: Mapping[Place, Entry]) -> Hit:
 
 def _without_halves(piece: Piece, entries: Mapping[Place, Entry], redactor: Redactor | None) -> Piece:
     """Leave no half of a secret at the ends of a piece: no pattern finds a half."""
-    entry = entries.get(Place(piece.chunks[0].source_turn, piece.chunks[0].side))
+    entry = entries.get(place_of(piece.chunks[0]))
     if redactor is None:
         return piece
     if entry is None or piece.form == "summary":  # made of pieces itself
@@ -192,7 +192,7 @@ async def look(parts: Parts, question: Question, scope: Scope, *, turns: int = T
 
 def _as_kept(candidate: Candidate, entries: Mapping[Place, Entry]) -> Candidate:
     """Show the name that was kept, not one that was guessed for the ranking: a plan is made again from the ledger."""
-    kept = entries[Place(candidate.chunk.source_turn, candidate.chunk.side)].speaker
+    kept = entries[place_of(candidate.chunk)].speaker
     return candidate if candidate.speaker == kept else msgspec.structs.replace(candidate, speaker=kept)
 
 
@@ -277,7 +277,5 @@ async def _admitted(parts: Parts, entries: Iterable[Entry], scope: Scope) -> lis
         for entry in entries
         if (lineage is None or lineage.owner_of(entry.turn_seq) == entry.branch_id)
         and (scope.before is None or entry.turn_seq < scope.before)
-        and (not scope.sides or entry.place.side in scope.sides)
-        and (scope.since is None or entry.said_at >= scope.since)
-        and (scope.until is None or entry.said_at < scope.until)
+        and scope.admits(entry.place.side, entry.said_at)
     ]

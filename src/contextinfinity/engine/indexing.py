@@ -30,7 +30,6 @@ from contextinfinity.text.keywords import VERSION
 
 log = logging.getLogger(__name__)
 
-
 PAGE = 64
 """How many turns, or chunks, are brought in step at a time."""
 BORROWED_FROM = 2
@@ -90,7 +89,7 @@ async def cut_turns(
     cuts: list[tuple[Turn, tuple[Cut, ...]]] = []
     for place, turn in enumerate(turns):
         earlier = await _earlier(parts, turns[:place], turn)
-        names = {origin.side: _name(origin.details) for origin in origins.get(turn.id, ())}
+        names = {origin.side: origin.name for origin in origins.get(turn.id, ())}
         speakers = Speakers(user=names.get("user", ""), assistant=names.get("assistant", ""))
         cuts.append((turn, await _cut(turn, earlier, speakers)))
         await breath.take()
@@ -139,12 +138,6 @@ async def _earlier(parts: Parts, page: Sequence[Turn], turn: Turn) -> Sequence[T
     if [(one.branch_id, one.turn_seq) for one in near] == [(turn.branch_id, seq) for seq in wanted]:
         return near
     return await parts.store.turns.history(turn.branch_id, limit=BORROWED_FROM, before=turn.turn_seq)
-
-
-def _name(details: object) -> str:
-    """Read who spoke from what an import kept of a message."""
-    name = details.get("name") if isinstance(details, dict) else None
-    return name if isinstance(name, str) else ""
 
 
 def _new(cut: Cut, embedder: Embedder | None, row: bytes | None) -> NewChunk:

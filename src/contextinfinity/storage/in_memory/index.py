@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import TurnId, now
 from contextinfinity.domain.search import Entry, IndexState, Place, Scope, WordHit, WordHits
@@ -156,13 +154,10 @@ def _is_within(tables: Tables, place: Place, scope: Scope) -> bool:
 
 def _is_admitted(tables: Tables, place: Place, scope: Scope) -> bool:
     turn = tables.turns[place.turn_id]
-    said_at = _said_at(turn, _origins(tables, place))
     types = {chunk.chunk_type for chunk in chunks_of_turn(tables, turn.id) if chunk.side == place.side}
     return (
-        (not scope.sides or place.side in scope.sides)
+        scope.admits(place.side, tables.said_at(place))
         and (not scope.types or not types.isdisjoint(scope.types))
-        and (scope.since is None or said_at >= scope.since)
-        and (scope.until is None or said_at < scope.until)
         and (scope.branch_id is None or _is_seen(tables, turn, scope))
     )
 
@@ -175,36 +170,20 @@ def _is_seen(tables: Tables, turn: Turn, scope: Scope) -> bool:
 # --- reading ---
 
 
-def _origins(tables: Tables, place: Place) -> list[Origin]:
-    """Give where the message came from whose words these are; what tools said came with the question."""
-    side = "assistant" if place.side == "assistant" else "user"
-    origins = [origin for origin in tables.origins_of.get(place.turn_id, []) if origin.side == side]
-    return sorted(origins, key=lambda origin: origin.place)
-
-
-def _said_at(turn: Turn, origins: Sequence[Origin]) -> datetime:
-    return min((origin.created_at for origin in origins if origin.created_at is not None), default=turn.created_at)
-
-
-def _name(origin: Origin) -> str:
-    name = origin.details.get("name") if isinstance(origin.details, dict) else None
-    return name if isinstance(name, str) else ""
-
-
 def _entries(tables: Tables, place: Place) -> Iterator[Entry]:
     turn = tables.turns.get(place.turn_id)
     for spoken in () if turn is None else sides_of(turn):
         if turn is None or spoken.side != place.side:
             continue
-        origins = _origins(tables, place)
+        origins = tables.origins_at(place)
         yield Entry(
             place=place,
             session_id=turn.session_id,
             branch_id=turn.branch_id,
             turn_seq=turn.turn_seq,
-            said_at=_said_at(turn, origins),
+            said_at=tables.said_at(place),
             text=spoken.text,
-            speaker="" if place.side == "tool" else next(filter(None, map(_name, origins)), ""),
+            speaker="" if place.side == "tool" else next((origin.name for origin in origins if origin.name), ""),
             external_ids=tuple(origin.external_id for origin in origins if origin.external_id is not None),
             chunks=tuple(chunk for chunk in chunks_of_turn(tables, turn.id) if chunk.side == place.side),
         )

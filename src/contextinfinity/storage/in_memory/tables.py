@@ -102,6 +102,17 @@ class Tables:
             raise NotFound(f"There is no turn {turn_id}.")
         return turn
 
+    def origins_at(self, place: Place) -> list[Origin]:
+        """Give where the message came from whose words these are; what tools said came with the question."""
+        side = "assistant" if place.side == "assistant" else "user"
+        origins = [origin for origin in self.origins_of.get(place.turn_id, []) if origin.side == side]
+        return sorted(origins, key=lambda origin: origin.place)
+
+    def said_at(self, place: Place) -> datetime:
+        """Tell when it was said, also where that was elsewhere."""
+        there = (origin.created_at for origin in self.origins_at(place) if origin.created_at is not None)
+        return min(there, default=self.turns[place.turn_id].created_at)
+
     def head(self, branch: Branch) -> State:
         """Give the last committed state of a branch."""
         return self.states[branch.head_state]

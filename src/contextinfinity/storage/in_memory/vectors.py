@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Literal
 
 from contextinfinity.domain.chunk import Chunk, Embedding
 from contextinfinity.domain.ids import BranchId, ChunkId
-from contextinfinity.domain.search import Namespace, NearHit, Place, Scope
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.search import Namespace, NearHit, Scope, place_of
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.in_memory.tables import Tables
 from contextinfinity.storage.rules import check_namespace, check_vector, end_place, row_limit
@@ -148,7 +146,7 @@ def _ranked(vector: bytes, bodies: dict[ChunkId, bytes]) -> list[tuple[ChunkId, 
 
 
 def _hit(chunk: Chunk, cosine: float) -> NearHit:
-    return NearHit(place=Place(turn_id=chunk.source_turn, side=chunk.side), chunk_id=chunk.id, similarity=cosine)
+    return NearHit(place=place_of(chunk), chunk_id=chunk.id, similarity=cosine)
 
 
 def _admitted(tables: Tables, space: Space, scope: Scope) -> Iterator[Chunk]:
@@ -161,7 +159,7 @@ def _admitted(tables: Tables, space: Space, scope: Scope) -> Iterator[Chunk]:
             first, last = stretches.get(turn.branch_id, (0, -1))
             if not first <= turn.turn_seq <= last:
                 continue
-        if _is_within(tables, chunk, turn, scope):
+        if _is_within(tables, chunk, scope):
             yield chunk
 
 
@@ -173,20 +171,10 @@ def _stretches(tables: Tables, branch_id: BranchId, before: int | None) -> dict[
     return {branch: (first, last) for branch, first, last in lineage.backwards(end_place(before))}
 
 
-def _is_within(tables: Tables, chunk: Chunk, turn: Turn, scope: Scope) -> bool:
-    said = _said_at(tables, chunk, turn)
+def _is_within(tables: Tables, chunk: Chunk, scope: Scope) -> bool:
     return (
         scope.session_id in (None, chunk.session_id)
         and (scope.owner is None or tables.sessions[chunk.session_id].owner == scope.owner)
-        and (not scope.sides or chunk.side in scope.sides)
+        and scope.admits(chunk.side, tables.said_at(place_of(chunk)))
         and (not scope.types or chunk.chunk_type in scope.types)
-        and (scope.since is None or said >= scope.since)
-        and (scope.until is None or said < scope.until)
     )
-
-
-def _said_at(tables: Tables, chunk: Chunk, turn: Turn) -> datetime:
-    """Tell when it was said, also where that was elsewhere."""
-    side = "assistant" if chunk.side == "assistant" else "user"
-    there = [origin.created_at for origin in tables.origins_of.get(turn.id, ()) if origin.side == side]
-    return min((moment for moment in there if moment is not None), default=turn.created_at)
