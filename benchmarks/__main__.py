@@ -25,6 +25,7 @@ from benchmarks import (
     prefix,
     recall,
     report,
+    rewriting,
     searching,
     summaries,
     topics,
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "vectors": vectors.run,
     "recall": recall.run,
     "searching": searching.run,
+    "rewriting": rewriting.run,
 }
 
 

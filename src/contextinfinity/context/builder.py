@@ -18,7 +18,7 @@ from contextinfinity.context.memories import Memories, NoMemories, shortened
 from contextinfinity.context.result import ContextualMessagesResult, PlainMessage
 from contextinfinity.engine.recall import SYSTEM
 from contextinfinity.prompt.layout import CONTEXTUALISED, MEMORIES
-from contextinfinity.rewriting import FollowUp, Rewriter, Rewritten, Unchanged, rewrite
+from contextinfinity.rewriting import FollowUp, Offline, Rewriter, Rewritten, rewrite
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class ContextBuilder:
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._memories = memories or NoMemories()
-        self._rewriter = rewriter or Unchanged()
+        self._rewriter = rewriter or Offline()
         self._system = system
         self._patience = patience
 
@@ -114,7 +114,7 @@ _builder = ContextBuilder()
 
 
 def use(builder: ContextBuilder | None) -> None:
-    """Let ``build_contextual_messages`` build with that one; None: with one that has neither memories nor rewriter."""
+    """Let ``build_contextual_messages`` build with that one; None: with one that has no memories."""
     global _builder
     _builder = builder or ContextBuilder()
 

@@ -1,12 +1,14 @@
-"""Making a follow-up explicit: what goes to a rewriter and what comes back.
+"""Making a follow-up explicit: who is "he", which is "the second one", and what to ask when two could be meant.
 
-For now a message is given back as it was said. The original words come back on any failure, too, and nothing here
-changes a thread.
+A message goes in with the turns before it and what is remembered; out comes a question that can be understood alone.
+``Offline`` tells it from the words, ``ModelRewriter`` asks a model. The original words come back on any failure, and
+nothing here changes a thread.
 """
 
 from __future__ import annotations
 
 from contextinfinity.rewriting.contract import FollowUp, Rewriter, Rewritten
+from contextinfinity.rewriting.offline import Offline
 from contextinfinity.rewriting.standalone import Unchanged, rewrite, rewrite_query
 
-__all__ = ["FollowUp", "Rewriter", "Rewritten", "Unchanged", "rewrite", "rewrite_query"]
+__all__ = ["FollowUp", "Offline", "Rewriter", "Rewritten", "Unchanged", "rewrite", "rewrite_query"]

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from contextinfinity.rewriting.contract import FollowUp, Rewriter, Rewritten
+from contextinfinity.rewriting.offline import Offline
 from contextinfinity.threads.values import Turn
 
 log = logging.getLogger(__name__)
@@ -54,4 +55,4 @@ async def rewrite_query(
         thread_id=thread_id,
         user_id=user_id,
     )
-    return (await rewrite(Unchanged(), follow_up)).query
+    return (await rewrite(Offline(), follow_up)).query

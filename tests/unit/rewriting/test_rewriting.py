@@ -22,13 +22,19 @@ class Hanging:
         return Rewritten(query="too late")
 
 
-@pytest.mark.req("REWRITE-6")
+@pytest.mark.req("REWRITE-1", "REWRITE-3")
 @pytest.mark.parametrize(
-    "history", [[], [Turn("user", "Who is Donald Trump?")], [{"role": "user", "content": "Who is Donald Trump?"}]]
+    "history", [[Turn("user", "Who is Donald Trump?")], [{"role": "user", "content": "Who is Donald Trump?"}]]
 )
-async def test_a_message_comes_back_in_its_own_words(history: list[Turn | dict[str, str]]) -> None:
+async def test_a_follow_up_names_whom_it_means(history: list[Turn | dict[str, str]]) -> None:
+    asked = await rewrite_query("who are his children", history, "Likes politics.", thread_id="a", user_id="anna")
+    assert asked == "who are Donald Trump's children"
+
+
+@pytest.mark.req("REWRITE-6")
+async def test_without_anything_to_point_at_a_message_comes_back_as_it_is() -> None:
     words = "  who are\nhis children "
-    assert await rewrite_query(words, history, "Likes politics.", thread_id="a", user_id="anna") == words
+    assert await rewrite_query(words, []) == words
 
 
 @pytest.mark.req("REWRITE-2")

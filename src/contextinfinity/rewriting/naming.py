@@ -1,0 +1,206 @@
+"""What a text names, and of which kind: people, organisations, places, works, files, functions, dates, numbers.
+
+Names are found by their capitals and by quotation marks, all other things by the shape of single words. The kind is a
+guess from the words of the name and the words beside it; what is not known stays a ``thing``. Only the front and the
+end of a long text are looked at, so the time is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from contextinfinity.rewriting.lexicon import (
+    GROUPS,
+    MEN,
+    NO_NAMES,
+    NOUNS,
+    PLACES,
+    SITES,
+    TITLES,
+    TWO_WORD_PLACES,
+    WOMEN,
+    Gender,
+    Kind,
+    listed,
+)
+from contextinfinity.text.entities import entities
+
+_SHORT = 24
+"""A text so short is an answer: its first word may well be a name."""
+FRONT, END = 1200, 400
+"""Characters of a long text that are looked at."""
+
+
+class Mention(Struct, frozen=True, kw_only=True):
+    """Something named: what it is called, where it stands, and what it seems to be."""
+
+    name: str
+    start: int
+    end: int
+    kind: Kind = "thing"
+    human: float = 0.0
+    """How likely it is a person."""
+    gender: Gender = ""
+    plural: bool | None = None
+    leads: bool = False
+    """It opens a sentence."""
+    noun: str = ""
+    """The word beside it that says what it is: "the album Thriller"."""
+
+
+_CAP = "[A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĘĚĞĪİŁŃŇŌŐŒŘŚŞŠŢŤŪŮŰŸŹŻŽΑ-ΩА-Я]"
+_PART = rf"(?:{_CAP}\.(?:{_CAP}\.)*|(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof)\.|{_CAP}[\w’'&-]*)"
+_JOIN = (
+    r"(?: (?:(?:of|for|in|on|with|at|from|to)(?: the| a)?|vs\.?|de la|de|del|der|den|von|van der|van|du|da|di|la|le|el"
+    r"|the|&|a)(?= ))"
+)
+_NAME = re.compile(rf"(?<![\w’'@/.-])(?:\d{{1,4}} )?{_PART}(?:{_JOIN}{{0,1}} (?:{_PART}|\d{{1,4}}(?!\w))){{0,7}}")
+_QUOTED = re.compile(r"[\"“«„]([^\"“”»„\n]{2,60})[\"”»“]")
+_SPECIAL = re.compile(
+    r"(?<![\w/.-])(?:[\w~.\\-]{0,80}[/_][\w./\\-]{1,120}|[\w-]{1,60}\.[a-z]\w{0,5}|[\w.]{1,60}\(\))(?:\(\))?"
+)
+_MONTHS = "January|February|March|April|June|July|August|September|October|November|December"
+_YEARS = re.compile(
+    rf"(?:(?:{_MONTHS}|May) (?:\d{{1,2}}(?:st|nd|rd|th)?,? )?)?"
+    r"(?<![\d,.$€£-])(?:1[0-9]|20)\d\d(?:s|\s?[-–]\s?\d{2,4})?(?!\d|,\d)"
+    rf"|(?:\d{{1,2}} )?(?:{_MONTHS})(?: \d{{1,2}})?(?! ?\d)"
+)
+_NUMBERS = re.compile(
+    r"(?<![\w.,-])[$€£]?\d{1,3}(?:[,.]\d{1,3}){0,4}%?(?![\w-])(?! (?:January|February|March|April|May|June|July))"
+)
+_POSSESSIVE = re.compile(r"(?:['’]s|['’])$")
+_SENTENCE = re.compile(r"[.!?:;…]\s*[\"“'(]?$|\n\s*[-*•\d.)]*\s*$|^\s*[\"“'(*-]?\s*$")
+_BESIDE = re.compile(r"([\w-]+),? (?:is |was |were |would be |will be )?(?:called |named |titled |entitled )?[\"“'(]?$")
+_AFTER = re.compile(r"[\"”']?,? (?:is |was )?(?:a |an |the )?(?:[a-z-]+ ){0,2}?([a-z-]+)\b")
+
+
+_ARTICLES = listed("i a an this that these those my our your his her its their he she it they we you")
+
+
+def window(text: str) -> str:
+    """Give the part of a text that is looked at."""
+    return text if len(text) <= FRONT + END else f"{text[:FRONT]}\n{text[-END:]}"
+
+
+def mentions(text: str, *, titled: bool = False) -> list[Mention]:
+    """Find what is named, in the order in which it stands there; nothing overlaps. In a title every word has weight."""
+    found: list[Mention] = []
+    taken: set[int] = set()
+    for mention in (*_special(text), *_quoted(text), *_dates(text), *_names(text, titled), *_numbers(text)):
+        if taken.isdisjoint(range(mention.start, mention.end)):
+            taken.update(range(mention.start, mention.end))
+            found.append(mention)
+    return sorted(found, key=lambda mention: mention.start)
+
+
+def _special(text: str) -> Iterator[Mention]:
+    for match in _SPECIAL.finditer(text):
+        for entity in entities(match[0].strip(".")):
+            kind: Kind | None = {"path": "file", "symbol": "function"}.get(entity.kind)  # type: ignore[assignment]
+            if kind:
+                start = match.start() + entity.start
+                yield Mention(name=entity.text, start=start, end=start + len(entity.text), kind=kind, plural=False)
+
+
+def _quoted(text: str) -> Iterator[Mention]:
+    for match in _QUOTED.finditer(text):
+        said = match[1].strip(" ,.")
+        if said and said[0].isupper() and len(said.split()) <= 8:
+            yield Mention(
+                name=said,
+                start=match.start(),
+                end=match.end(),
+                kind="work",
+                plural=False,
+                noun=_noun(text, match.start(), match.end()),
+            )
+
+
+def _dates(text: str) -> Iterator[Mention]:
+    for match in _YEARS.finditer(text):
+        yield Mention(name=match[0].strip(), start=match.start(), end=match.end(), kind="date")
+
+
+def _numbers(text: str) -> Iterator[Mention]:
+    for match in _NUMBERS.finditer(text):
+        yield Mention(name=match[0], start=match.start(), end=match.end(), kind="number")
+
+
+def _names(text: str, titled: bool) -> Iterator[Mention]:
+    for match in _NAME.finditer(text):
+        start, said = match.start(), match[0]
+        leads = not titled and _SENTENCE.search(text[max(0, start - 4) : start]) is not None
+        start, said, dropped = _without_openers(start, said, NO_NAMES if leads else _ARTICLES)
+        said = _POSSESSIVE.sub("", said.rstrip(" -'’&"))
+        if not said or said.lower() in NO_NAMES or (len(said) == 1):
+            continue
+        end = start + len(said)
+        if leads and not dropped and _is_plain(said) and len(text) > _SHORT:
+            continue
+        yield judged(said, start, end, leads=leads, noun=_noun(text, start, end))
+
+
+def _is_plain(word: str) -> bool:
+    """Tell whether a word that opens a sentence is rather no name."""
+    return " " not in word and word[1:].islower() and word.endswith(("ly", "ing", "ed", "tion"))
+
+
+def _without_openers(start: int, said: str, openers: frozenset[str]) -> tuple[int, str, bool]:
+    """Drop words in front that are no part of a name."""
+    dropped = False
+    while said:
+        word, blank, rest = said.partition(" ")
+        low = word.lower().rstrip(".,")
+        if low not in openers and _POSSESSIVE.sub("", low) not in openers:
+            break
+        if word == "The" and rest[:1].isupper() and rest.split(" ")[0].lower() not in openers:
+            break
+        start, said, dropped = start + len(word) + len(blank), rest, True
+    return start, said, dropped
+
+
+def _noun(text: str, start: int, end: int) -> str:
+    """Give the word beside a name that says what it is."""
+    if (match := _BESIDE.search(text[max(0, start - 40) : start])) and match[1].lower() in NOUNS:
+        return match[1].lower()
+    if match := _AFTER.match(text[end : end + 60]):
+        return match[1] if match[1] in NOUNS else ""
+    return ""
+
+
+def judged(name: str, start: int = 0, end: int = 0, *, leads: bool = False, noun: str = "") -> Mention:
+    """Guess what a name stands for."""
+    words = [word.strip(".,'’").lower() for word in name.split()]
+    kind, human, gender, plural = _kind(name, words, noun)
+    return Mention(
+        name=name, start=start, end=end, kind=kind, human=human, gender=gender, plural=plural, leads=leads, noun=noun
+    )
+
+
+def _kind(name: str, words: list[str], noun: str) -> tuple[Kind, float, Gender, bool | None]:
+    if "'s " in name or "’s " in name:
+        return "thing", 0.05, "", False
+    if words[0] in TITLES and len(words) > 1 and words[1] not in ("of", "the"):
+        return "person", 1.0, TITLES[words[0]], False
+    if words[0] in MEN and words[-1] not in GROUPS:
+        return "person", 0.95 if len(words) > 1 else 0.9, "f" if words[0] in WOMEN else "m", False
+    if words[0] in WOMEN and words[-1] not in GROUPS and not (words[0] in PLACES and len(words) == 1):
+        return "person", 0.95 if len(words) > 1 else 0.9, "f", False
+    if noun in NOUNS and NOUNS[noun] in ("work", "organisation", "place"):
+        return NOUNS[noun], 0.05, "", NOUNS[noun] == "organisation" or False
+    if set(words) & GROUPS or "&" in name or (words[0] == "the" and words[-1].endswith("s")):
+        return "organisation", 0.05, "", True
+    if words[-1] in PLACES or set(words) & SITES or "_".join(words) in TWO_WORD_PLACES:
+        return "place", 0.02, "", False
+    if words[0] == "the" or any(word in ("of", "in", "on", "the", "a", "and", "for", "to") for word in words):
+        return "thing", 0.1, "", None
+    if name.isupper() and len(name) < 6:
+        return "organisation", 0.1, "", None
+    if len(words) > 1 and words[-1].endswith("s") and not words[-1].endswith(("ss", "us", "is")):
+        return "thing", 0.45, "", None
+    if 1 < len(words) <= 3 and all(word[:1].isalpha() for word in words):
+        return "thing", 0.6, "", None
+    return "thing", 0.35, "", None

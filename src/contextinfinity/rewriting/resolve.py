@@ -1,0 +1,217 @@
+"""What the references of a message mean.
+
+Each reference that can be told is a ``Change``, each that may well mean two things a ``Doubt``. What is left open is
+for ``completing`` to speak of.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from contextinfinity.rewriting.focus import Focus
+from contextinfinity.rewriting.lexicon import NOUNS, Kind, Pronoun
+from contextinfinity.rewriting.message import Change, Doubt, Message
+from contextinfinity.rewriting.phrases import items, longer_form, plural
+from contextinfinity.rewriting.references import Reference
+from contextinfinity.rewriting.things import MAYBE_HUMAN, Thing, name_words
+
+_SCORES: dict[Pronoun, float] = {"he": 0.0, "she": 0.0, "they": 1.0, "it": 1.5}
+"""What a thing has to score to stand for a pronoun when others could, too."""
+_ALONE = 0.6
+"""What it has to score when no other comes near."""
+_NEAR = 0.5
+"""Of the best score, what makes another one a rival."""
+
+
+class Resolved(Struct):
+    """What was told of the references of a message."""
+
+    changes: list[Change] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
+
+
+def resolved(message: Message, focus: Focus) -> Resolved:
+    """Say what the references of a message mean, each thing once."""
+    told = Resolved()
+    done: set[str] = set()
+    for reference in message.references:
+        key = reference.pronoun or reference.noun or reference.points
+        found = None if key in done else _resolve(reference, message, focus, told)
+        if isinstance(found, Doubt):
+            told.doubts.append(found)
+            names = " or ".join(thing.name for thing in found.candidates)
+            found = Change(start=reference.end, end=reference.end, words=f" ({names})", sure=0.8)
+        if found is not None:
+            told.changes.append(found)
+            done.add(key)
+    return told
+
+
+def _resolve(reference: Reference, message: Message, focus: Focus, told: Resolved) -> Change | Doubt | None:
+    match reference.points:
+        case "pronoun" | "possessive":
+            return _pronoun(reference, message, focus, told)
+        case "description":
+            return _description(reference, message, focus)
+        case "definite":
+            return _definite(reference, message, focus)
+        case "choice":
+            return _choice(reference, focus)
+        case "there":
+            return _newest(reference, focus, "place")
+        case "then":
+            return _newest(reference, focus, "date")
+        case _:
+            return None
+
+
+# --- Pronouns ---------------------------------------------------------------------------------------
+
+
+def _pronoun(reference: Reference, message: Message, focus: Focus, told: Resolved) -> Change | Doubt | None:
+    pronoun = reference.pronoun
+    if pronoun is None or _named_before(reference, message, focus):
+        return None
+    used = [change.thing for change in told.changes]
+    scored = [pair for pair in focus.candidates(pronoun) if pair[1] not in used]
+    score, thing = scored[0] if scored else (0.0, None)
+    if pronoun == "they" and (thing is None or not thing.plural or score < _SCORES["they"]):
+        several = _several(focus)
+        if several:
+            return _put(reference, several, 0.8)
+    if thing is None or (pronoun == "they" and thing.gender):
+        return None
+    rivals = _rivals(thing, [other for value, other in scored[1:8] if value >= _NEAR * score], focus)
+    if rivals and pronoun != "they":
+        return Doubt(reference=reference.text, candidates=(thing, *rivals))
+    alone = score >= _ALONE and (len(scored) == 1 or scored[1][0] < _NEAR * score)
+    if score < _SCORES[pronoun] and not alone:
+        return None
+    return _put(reference, thing.name, 0.95 if pronoun in ("he", "she") else 0.9, thing)
+
+
+def _rivals(thing: Thing, others: list[Thing], focus: Focus) -> list[Thing]:
+    """Give those that a reference may mean as well: named in the same turn by the same speaker, and nothing decides."""
+    if thing is focus.titled or thing.meant >= 0:
+        return []
+    return [
+        other
+        for other in others
+        if (other.turn, other.by_user) == (thing.turn, thing.by_user)
+        and (other.kind == thing.kind or min(other.human, thing.human) >= MAYBE_HUMAN)
+        and not other.is_part
+    ]
+
+
+def _named_before(reference: Reference, message: Message, focus: Focus) -> bool:
+    """Tell whether the message itself has named what a pronoun means; "him" is never the one who acts."""
+    if not reference.acts:
+        return False
+    for mention in message.mentions:
+        if mention.start < reference.start and mention.kind != "place":
+            thing = focus.known(mention.name)
+            if reference.pronoun in ("it", "they") or (thing or mention).human >= MAYBE_HUMAN:
+                return True
+    return False
+
+
+def _several(focus: Focus) -> str:
+    """Give those that "they" means when no group has a name: things named together, or a plural that was said."""
+    if focus.group and focus.grouped >= focus.now - 2:
+        *names, last = [thing.name for thing in focus.group[:4]]
+        return f"{', '.join(names)} and {last}"
+    said = plural(focus.answer)
+    return f"the {said}" if said else ""
+
+
+def _put(reference: Reference, name: str, sure: float, thing: Thing | None = None) -> Change:
+    """Put a name in the place of a pronoun."""
+    if reference.points == "possessive":
+        name += "'" if name.endswith("s") else "'s"
+    return Change(start=reference.start, end=reference.end, words=name, sure=sure, thing=thing)
+
+
+# --- Descriptions -----------------------------------------------------------------------------------
+
+
+def _description(reference: Reference, message: Message, focus: Focus) -> Change | Doubt | None:
+    if NOUNS.get(reference.noun) == "date":
+        return _time(reference, focus)
+    if message.mentions:
+        return None
+    things = focus.described(reference.noun) or focus.described(reference.noun.removesuffix("s"))
+    if not things:
+        return _definite(reference, message, focus)
+    thing, *others = things
+    if thing.words <= message.words:
+        return None
+    rivals = _rivals(thing, others[:5], focus)
+    if rivals and reference.pronoun != "they":
+        return Doubt(reference=reference.text, candidates=(thing, *rivals))
+    words = f"{_the(reference)} {reference.text.split()[1]} {thing.name}"
+    return Change(start=reference.start, end=reference.end, words=words, sure=0.85, thing=thing)
+
+
+def _definite(reference: Reference, message: Message, focus: Focus) -> Change | None:
+    """Say which "prototypes" are meant in the words that were said for them."""
+    if message.mentions:
+        return None
+    longer = longer_form(reference.noun, reversed(focus.texts))
+    if not longer or name_words(longer) <= message.words:
+        return None
+    return Change(start=reference.start, end=reference.end, words=f"{_the(reference)} {longer}", sure=0.72)
+
+
+def _the(reference: Reference) -> str:
+    return "The" if reference.text[0].isupper() else "the"
+
+
+def _time(reference: Reference, focus: Focus) -> Change | Doubt | None:
+    dates = focus.newest("date")
+    if not dates:
+        return None
+    words = f" ({dates[0].name})"
+    return _doubted(reference, dates) or Change(
+        start=reference.end, end=reference.end, words=words, sure=0.8, thing=dates[0]
+    )
+
+
+def _newest(reference: Reference, focus: Focus, kind: Kind) -> Change | Doubt | None:
+    things = focus.newest(kind)
+    if not things:
+        return None
+    words = f"in {things[0].name}"
+    return _doubted(reference, things) or Change(
+        start=reference.start, end=reference.end, words=words, sure=0.8, thing=things[0]
+    )
+
+
+def _doubted(reference: Reference, things: list[Thing]) -> Doubt | None:
+    """Tell whether two places or dates of one turn could be meant."""
+    first = things[0]
+    rivals = [
+        other
+        for other in things[1:5]
+        if (other.turn, other.by_user) == (first.turn, first.by_user) and not other.is_part and not first.is_part
+    ]
+    return Doubt(reference=reference.text, candidates=(first, *rivals)) if rivals else None
+
+
+def _choice(reference: Reference, focus: Focus) -> Change | Doubt | None:
+    """Say which of several is "the second one"."""
+    listed = items(focus.answer) if focus.texts and focus.texts[-1] == focus.answer else []
+    names = listed or [thing.name for thing in focus.group]
+    if len(names) < 2:
+        return None
+    place = reference.place
+    if place is None:
+        if len(focus.group) > 2 and not listed:
+            return Doubt(reference=reference.text, candidates=tuple(focus.group))
+        last = max(focus.group, key=lambda thing: (thing.turn, thing.order), default=None)
+        names = [name for name in names if last is None or name != last.name]
+        place = 0
+    if place >= len(names):
+        return None
+    return Change(
+        start=reference.start, end=reference.end, words=names[place], sure=0.9, thing=focus.known(names[place])
+    )
