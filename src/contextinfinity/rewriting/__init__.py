@@ -8,7 +8,8 @@ nothing here changes a thread.
 from __future__ import annotations
 
 from contextinfinity.rewriting.contract import FollowUp, Rewriter, Rewritten
+from contextinfinity.rewriting.model import ModelRewriter
 from contextinfinity.rewriting.offline import Offline
 from contextinfinity.rewriting.standalone import Unchanged, rewrite, rewrite_query
 
-__all__ = ["FollowUp", "Offline", "Rewriter", "Rewritten", "Unchanged", "rewrite", "rewrite_query"]
+__all__ = ["FollowUp", "ModelRewriter", "Offline", "Rewriter", "Rewritten", "Unchanged", "rewrite", "rewrite_query"]

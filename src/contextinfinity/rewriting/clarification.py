@@ -41,14 +41,14 @@ class Reply(Enum):
 
 def asking(doubt: Doubt) -> Json:
     """Give the question to ask back, what it is about, and the choices."""
-    names = [thing.name for thing in doubt.candidates]
+    names = [thing.name for thing in doubt.in_order]
     kinds = {thing.kind for thing in doubt.candidates}
     noun = _NOUNS.get(kinds.pop(), "one") if len(kinds) == 1 else "one"
     choices = f"{', '.join(names[:-1])} or {names[-1]}"
     return {
         "question": f"Which {noun} do you mean: {choices}?",
         "reference": doubt.reference,
-        "candidates": [described(thing) for thing in doubt.candidates],
+        "candidates": [described(thing) for thing in doubt.in_order],
     }
 
 

@@ -10,9 +10,9 @@ from contextinfinity.rewriting.message import Change, Message, applied
 from contextinfinity.rewriting.naming import mentions
 from contextinfinity.rewriting.phrases import gist, gists, tidy
 from contextinfinity.rewriting.resolve import Resolved, resolved
-from contextinfinity.rewriting.things import COUNTED
+from contextinfinity.rewriting.things import COUNTED, name_words
 
-_BESIDES, _ROOM = 3, 40
+_BESIDES, _ROOM = 5, 70
 """What else was said: how many answers, and words of them all."""
 _SHORT = 3
 """A question of so few words names nothing."""
@@ -25,6 +25,11 @@ _DOING = re.compile(
     re.I,
 )
 _DEFINING = re.compile(r"\W*what(?:'s|’s| is| are| does)? (?:an? )?[\w-]+(?: [\w-]+)?(?: mean)?\W*$", re.I)
+_ASKING = re.compile(
+    r"\W*(?:who|whom|whose|what|which|when|where|why|how|did|do|does|was|were|is|are|has|have|had|can|could|would|any"
+    r"|anything|tell me|so)\b",
+    re.I,
+)
 _SIGNS = re.compile(r"\bthere\b|\bthe\b|\bany(?:one|thing|body)?\b|\bhappen|\bdid\b|\bwas\b|\bwere\b", re.I)
 _ELLIPSIS = re.compile(
     r"\W*(?:(?:and|but|so) (?:what|how) about|(?:what|how) about|and|but)\s+"
@@ -64,25 +69,25 @@ def completed(message: Message, focus: Focus, told: Resolved) -> list[Change]:
     """Add what else was said, and in brackets what the message is about, where it does not say so."""
     if not message.is_english:
         return _in_brackets(message, focus)
-    added = _besides(message, focus)
-    named = _names_something(message, focus)
-    lacks = 0.5 if named else _lacks(message)
-    event = _is_open(message, told, lacks if not named else 0.0) and not added
-    parts = []
+    besides = _besides(message, focus)
+    lacks = 0.5 if _names_something(message, focus) else _lacks(message, focus)
+    is_open = not besides and _is_open(message, told, lacks)
+    changes = bool(told.changes or besides or is_open)
+    parts = _about(message, focus, told, is_open=is_open)
+    whole = ": ".join(filter(None, (", ".join(parts), gist(focus.answer or focus.question) if is_open else "")))
+    brackets = [Change(start=message.end, end=message.end, words=f" ({whole})", sure=0.85 if changes else lacks)]
+    return [*(_in_full(message, focus) if changes else ()), *besides, *(brackets if whole else ())]
+
+
+def _about(message: Message, focus: Focus, told: Resolved, *, is_open: bool) -> list[str]:
+    """Give the topic, where the message does not speak of it, and what of it a title named."""
     topic = focus.topic
     settled = focus.titled is None and bool(told.changes)
-    if topic is not None and not settled and not _speaks_of_topic(message, focus, told):
-        parts.append(topic.name)
-    sure = (0.9 if told.changes or added or event else lacks) if parts else 0.85
+    parts = [topic.name] if topic and not settled and not _speaks_of_topic(message, focus, told) else []
     specific = any(change.thing not in (None, topic) for change in told.changes)
-    if focus.aspect and (parts or event) and not specific:
+    if focus.aspect and (parts or is_open) and not specific:
         parts.append(tidy(focus.aspect))
-    about = ", ".join(parts)
-    if event:
-        about = ": ".join(filter(None, (about, gist(focus.answer or focus.question))))
-    if not about:
-        return added
-    return [*added, Change(start=message.end, end=message.end, words=f" ({about})", sure=sure)]
+    return parts
 
 
 def _besides(message: Message, focus: Focus) -> list[Change]:
@@ -90,6 +95,16 @@ def _besides(message: Message, focus: Focus) -> list[Change]:
         return []
     said = gists(reversed(focus.answers[-_BESIDES:]), _ROOM)
     return [Change(start=message.end, end=message.end, words=f" besides {said}", sure=0.85)] if said else []
+
+
+def _in_full(message: Message, focus: Focus) -> list[Change]:
+    """Give the topic its whole name in a message that changes anyway; alone it would be a change without need."""
+    topic = focus.topic
+    return [
+        Change(start=mention.start, end=mention.end, words=topic.name, sure=0.85)
+        for mention in message.mentions[:1]
+        if topic is not None and focus.known(mention.name) is topic and name_words(mention.name) < topic.words
+    ]
 
 
 def _names_something(message: Message, focus: Focus) -> bool:
@@ -113,13 +128,13 @@ def _speaks_of_topic(message: Message, focus: Focus, told: Resolved) -> bool:
     )
 
 
-def _lacks(message: Message) -> float:
+def _lacks(message: Message, focus: Focus) -> float:
     """Tell how sure it is that a message without names is about something it does not say."""
     if _DOING.match(message.text) or _DEFINING.match(message.text):
         return 0.3
-    if message.words & _OWN:
+    if message.words & _OWN or not (message.text.rstrip().endswith("?") or _ASKING.match(message.text)):
         return 0.4
-    return 0.75 if _SIGNS.search(message.text) else 0.55
+    return 0.75 if _SIGNS.search(message.text) else 0.65 if focus.titled else 0.5
 
 
 def _is_open(message: Message, told: Resolved, lacks: float) -> bool:
@@ -134,8 +149,11 @@ def _is_open(message: Message, told: Resolved, lacks: float) -> bool:
         return True
     if any(one.points in ("pronoun", "possessive") and not _is_named(one.start, message) for one in pointing):
         return True
-    vague = any(one.points in ("definite", "description") for one in message.references) and not told.changes
-    short = len(message.tokens) <= _SHORT and not message.mentions
+    vague = any(
+        (one.points == "description" and one.start not in places) or (one.points == "definite" and not told.changes)
+        for one in message.references
+    )
+    short = len(message.tokens) <= _SHORT and not message.mentions and not told.changes
     return (vague and lacks >= 0.6) or (short and lacks >= 0.5)
 
 

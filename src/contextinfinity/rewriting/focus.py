@@ -32,22 +32,26 @@ _STAYS = 0.2
 
 _PRONOUN = re.compile(rf"\b({'|'.join(CLASSES)})\b", re.I)
 _THE = re.compile(r"\b(?:the|this|that|these|those) ([\w-]+)", re.I)
-_ASKS = re.compile(
-    r"\b(who|(?:which|what)(?: was| is| were| are)?(?: the| his| her| their| a| an)?(?: [\w-]+)? ([\w-]+))\b", re.I
-)
+_ASKS = re.compile(r"\b(?:(who)|(?:which|what)((?: [\w-]+){1,4}))", re.I)
 _AND = re.compile(r"[\"”'’)]?(?:,? (?:and|or|und|et|y|vs\.?|versus|&) |, )[\"“'‘]?(?:the )?")
 _CONJUNCTION = re.compile(r"\b(?:and|or|und|et|y|vs|versus)\b|&")
-_PLURALS = re.compile(r"\b([a-z]{3,20})s\b")
+_PLURALS = re.compile(r"\b([a-z]{3,20})s\b|\b(?:which|what|or|either) ([a-z]{3,20})\b")
 _PART_OF = re.compile(r", | to | – |-")
 
 
+def _singular(word: str) -> str:
+    return word if word in NOUNS else word.removesuffix("s")
+
+
 def _call(things: list[Thing], around: str) -> None:
-    """Let things that are named together be what the plural beside them says: "the books Dune and Emma"."""
-    noun = next((word for word in _PLURALS.findall(around.lower()) if word in NOUNS), "")
-    kind = NOUNS.get(noun)
+    """Let things named together be what the words beside them say: "the books Dune and Emma"; and all of one kind."""
+    nouns = [match[1] or match[2] for match in _PLURALS.finditer(around.lower())]
+    noun = next((noun for noun in nouns if NOUNS.get(noun, "date") not in COUNTED), "")
+    told: list[Kind] = [NOUNS[noun]] if noun else [thing.kind for thing in things if thing.kind != "thing"]
     for thing in things:
-        if kind is not None and thing.kind in ("thing", kind) and not thing.gender:
-            thing.kind, thing.human = kind, 0.8 if kind == "person" else 0.05
+        if told and told[0] != "person" and not thing.is_sure and (noun or thing.kind == "thing"):
+            thing.kind, thing.human, thing.gender = told[0], 0.05, ""
+        if noun:
             thing.nouns.add(noun)
 
 
@@ -124,12 +128,14 @@ class Focus:
             return told
         topic = self.topic
         if topic is not None and topic.kind == "thing" and topic.human < 0.7 and kind != "person" and not topic.nouns:
-            return [topic]
+            return [*self.group] if topic in self.group and self.grouped >= self.now - 1 else [topic]
         return [thing for thing in ranked if thing.kind == kind and not thing.nouns]
 
     def newest(self, kind: Kind) -> list[Thing]:
         """Give the things of a kind, the one named last first; a country after a city is only a part."""
         fitting = [thing for thing in self.things if thing.kind == kind]
+        if kind == "date":  # a month alone tells less than a year
+            fitting = [thing for thing in fitting if any(map(str.isdigit, thing.name))] or fitting
         return sorted(fitting, key=lambda thing: (-thing.turn, thing.is_part, -thing.order))
 
     def known(self, name: str) -> Thing | None:
@@ -160,11 +166,13 @@ class Focus:
         named = self._names(text, _NAMED, by_user=True)
         for pronoun in dict.fromkeys(CLASSES[word.lower()] for word in _PRONOUN.findall(text)):
             likeliest = self.candidates(pronoun)[:1]
-            if likeliest and not any(thing.fits(pronoun) >= 0.4 for thing in named):
+            inside = any(thing.fits(pronoun) >= MAYBE_HUMAN for thing in named)
+            if likeliest and not inside and not (pronoun == "they" and self.grouped == self.now):
                 self._mean(likeliest[0][1], pronoun, _MEANT, by_user=True)
         for noun in _THE.findall(text):
             for thing in self.described(noun.lower())[:1]:
-                self._mean(thing, None, _MEANT, by_user=True)
+                if thing.by_user < self.now:
+                    self._mean(thing, None, _MEANT, by_user=True)
 
     def _assistant(self, text: str) -> None:
         if text.lower().strip(" .!") not in EMPTY_ANSWERS:
@@ -175,7 +183,7 @@ class Focus:
         for thing in new[:3]:
             self._answered(thing)
         said = _PRONOUN.search(text[:120])
-        if said:
+        if said and said[0].lower() not in ("it", "its"):
             pronoun = CLASSES[said[0].lower()]
             for _, thing in self.candidates(pronoun)[:1]:
                 self._mean(thing, pronoun, _LEADS, by_user=False)
@@ -196,8 +204,8 @@ class Focus:
         asked = _ASKS.search(self.question)
         if asked is None or thing.kind in COUNTED:
             return
-        noun = (asked[2] or "").lower()
-        kind = "person" if asked[1].lower() == "who" else NOUNS.get(noun)
+        noun = next((word for word in map(_singular, (asked[2] or "").lower().split()) if word in NOUNS), "")
+        kind = "person" if asked[1] else NOUNS.get(noun)
         guess = thing.kind == "thing" and (thing.human >= MAYBE_HUMAN or kind != "person")
         if kind is None or not (thing.kind == kind or guess):
             return
@@ -222,12 +230,13 @@ class Focus:
         for (before, here), first, thing in zip(pairwise(found), noted, noted[1:], strict=False):
             between = text[before.end : here.start]
             alike = thing.kind == first.kind or min(thing.human, first.human) >= MAYBE_HUMAN
+            alike = alike or ("thing" in (thing.kind, first.kind) and not {thing.kind, first.kind} & set(COUNTED))
             joined = alike and thing not in run and _AND.fullmatch(between) is not None
             thing.is_part |= alike and thing.kind in ("place", "date") and _PART_OF.fullmatch(between) is not None
             run = [*run, thing] if joined else [thing]
             if joined and _CONJUNCTION.search(between):
                 self.group, self.grouped = run, self.now
-                _call(run, text[max(0, before.start - 40) : here.end + 60])
+                _call(run, text[max(0, before.start - 40) : here.end + 25])
         return noted
 
     def _note(self, found: Sequence[Mention], weight: float, *, by_user: bool) -> list[Thing]:

@@ -23,10 +23,15 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Doubt(Struct, frozen=True, kw_only=True):
-    """A reference that may mean several things; the likeliest is the first."""
+    """A reference that may mean several things."""
 
     reference: str
     candidates: tuple[Thing, ...]
+
+    @property
+    def in_order(self) -> list[Thing]:
+        """The candidates as they were named, so that "the second" is the second."""
+        return sorted(self.candidates, key=lambda thing: thing.order)
 
 
 class Message(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from contextinfinity.rewriting.lexicon import (
     TITLES,
     TWO_WORD_PLACES,
     WOMEN,
+    WORKING,
     Gender,
     Kind,
     listed,
@@ -53,11 +54,13 @@ class Mention(Struct, frozen=True, kw_only=True):
 
 _CAP = "[A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĘĚĞĪİŁŃŇŌŐŒŘŚŞŠŢŤŪŮŰŸŹŻŽΑ-ΩА-Я]"
 _PART = rf"(?:{_CAP}\.(?:{_CAP}\.)*|(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof)\.|{_CAP}[\w’'&-]*)"
-_JOIN = (
-    r"(?: (?:(?:of|for|in|on|with|at|from|to)(?: the| a)?|vs\.?|de la|de|del|der|den|von|van der|van|du|da|di|la|le|el"
-    r"|the|&|a)(?= ))"
+_OF = r"(?: (?:of(?: the| a)?|vs\.?|de la|de|del|der|den|von|van der|van|du|da|di|la|le|el|the|&)(?= ))"
+_IN = _OF.replace("(?:of(", "(?:(?:of|for|in|on|with|at|from|to)(").replace("|&)", "|a|&)")
+_NAME, _TITLE = (
+    re.compile(rf"(?<![\w’'@/.-])(?:\d{{1,4}} )?{_PART}(?:{join}{{0,1}} {_PART}| \d{{1,3}}(?!\w)){{0,7}}")
+    for join in (_OF, _IN)
 )
-_NAME = re.compile(rf"(?<![\w’'@/.-])(?:\d{{1,4}} )?{_PART}(?:{_JOIN}{{0,1}} (?:{_PART}|\d{{1,4}}(?!\w))){{0,7}}")
+"""In a title the words of a name may be joined by more than "of": "Landing on Water"."""
 _QUOTED = re.compile(r"[\"“«„]([^\"“”»„\n]{2,60})[\"”»“]")
 _SPECIAL = re.compile(
     r"(?<![\w/.-])(?:[\w~.\\-]{0,80}[/_][\w./\\-]{1,120}|[\w-]{1,60}\.[a-z]\w{0,5}|[\w.]{1,60}\(\))(?:\(\))?"
@@ -71,6 +74,11 @@ _YEARS = re.compile(
 _NUMBERS = re.compile(
     r"(?<![\w.,-])[$€£]?\d{1,3}(?:[,.]\d{1,3}){0,4}%?(?![\w-])(?! (?:January|February|March|April|May|June|July))"
 )
+_DOES = re.compile(
+    r"['’]s\b|,|\W*$| (?:is|was|has|had|and|or|vs|will|would|did|does|can|of|by|to|wrote|made|won|told|met|beat|said"
+    r"|\w+e?[sd])\b|[\"”]"
+)
+"""What stands behind a name that opens a sentence."""
 _POSSESSIVE = re.compile(r"(?:['’]s|['’])$")
 _SENTENCE = re.compile(r"[.!?:;…]\s*[\"“'(]?$|\n\s*[-*•\d.)]*\s*$|^\s*[\"“'(*-]?\s*$")
 _BESIDE = re.compile(r"([\w-]+),? (?:is |was |were |would be |will be )?(?:called |named |titled |entitled )?[\"“'(]?$")
@@ -89,7 +97,10 @@ def mentions(text: str, *, titled: bool = False) -> list[Mention]:
     """Find what is named, in the order in which it stands there; nothing overlaps. In a title every word has weight."""
     found: list[Mention] = []
     taken: set[int] = set()
-    for mention in (*_special(text), *_quoted(text), *_dates(text), *_names(text, titled), *_numbers(text)):
+    dates = [*_dates(text)]
+    for date in dates:
+        text = f"{text[: date.start]}{chr(0) * (date.end - date.start)}{text[date.end :]}"
+    for mention in (*_special(text), *_quoted(text), *dates, *_names(text, titled), *_numbers(text)):
         if taken.isdisjoint(range(mention.start, mention.end)):
             taken.update(range(mention.start, mention.end))
             found.append(mention)
@@ -130,7 +141,7 @@ def _numbers(text: str) -> Iterator[Mention]:
 
 
 def _names(text: str, titled: bool) -> Iterator[Mention]:
-    for match in _NAME.finditer(text):
+    for match in (_TITLE if titled else _NAME).finditer(text):
         start, said = match.start(), match[0]
         leads = not titled and _SENTENCE.search(text[max(0, start - 4) : start]) is not None
         start, said, dropped = _without_openers(start, said, NO_NAMES if leads else _ARTICLES)
@@ -138,14 +149,16 @@ def _names(text: str, titled: bool) -> Iterator[Mention]:
         if not said or said.lower() in NO_NAMES or (len(said) == 1):
             continue
         end = start + len(said)
-        if leads and not dropped and _is_plain(said) and len(text) > _SHORT:
+        if leads and not dropped and len(text) > _SHORT and _is_plain(said, text[match.end() : match.end() + 20]):
             continue
         yield judged(said, start, end, leads=leads, noun=_noun(text, start, end))
 
 
-def _is_plain(word: str) -> bool:
-    """Tell whether a word that opens a sentence is rather no name."""
-    return " " not in word and word[1:].islower() and word.endswith(("ly", "ing", "ed", "tion"))
+def _is_plain(word: str, after: str) -> bool:
+    """Tell whether a word that opens a sentence is rather no name: nothing follows that a name would do or have."""
+    if " " in word or not word[1:].islower() or word.lower() in MEN | WOMEN | PLACES:
+        return False
+    return word.endswith(("ly", "ing", "ed", "tion")) or _DOES.match(after) is None
 
 
 def _without_openers(start: int, said: str, openers: frozenset[str]) -> tuple[int, str, bool]:
@@ -164,8 +177,10 @@ def _without_openers(start: int, said: str, openers: frozenset[str]) -> tuple[in
 
 def _noun(text: str, start: int, end: int) -> str:
     """Give the word beside a name that says what it is."""
-    if (match := _BESIDE.search(text[max(0, start - 40) : start])) and match[1].lower() in NOUNS:
-        return match[1].lower()
+    if match := _BESIDE.search(text[max(0, start - 40) : start]):
+        before = match[1].lower()
+        if before in NOUNS or before in WORKING:
+            return before if before in NOUNS else "work"
     if match := _AFTER.match(text[end : end + 60]):
         return match[1] if match[1] in NOUNS else ""
     return ""
@@ -183,6 +198,8 @@ def judged(name: str, start: int = 0, end: int = 0, *, leads: bool = False, noun
 def _kind(name: str, words: list[str], noun: str) -> tuple[Kind, float, Gender, bool | None]:
     if "'s " in name or "’s " in name:
         return "thing", 0.05, "", False
+    if noun == "work":
+        return "work", 0.05, "", False
     if words[0] in TITLES and len(words) > 1 and words[1] not in ("of", "the"):
         return "person", 1.0, TITLES[words[0]], False
     if words[0] in MEN and words[-1] not in GROUPS:

@@ -33,10 +33,10 @@ _MORE = listed("else other others another additional more next")
 _NOT_MORE = listed("each the no once his her their its my our your")
 """Words before "other" or "more" with which it does not ask for more."""
 _EXPLETIVE = re.compile(
-    r"\b(?:is|was|would|isn't|will) it (?:be )?(?:true|possible|safe|ok|okay|worth|better|necessary|likely|raining|fair"
-    r"|correct|legal|hard|easy|common|normal|important)\b"
+    r"\b(?:is|was|would|isn't|will) it (?:be )?(?:true|possible|ok|okay|necessary|likely|raining|fair"
+    r"|correct)\b"
     r"|\bit(?:'s|’s| is| was) (?:true|possible|raining|that|clear|important|time)\b"
-    r"|\bit (?:take|takes|took|seems?|rains?)\b|\bmake it clear\b",
+    r"|\bit (?:take|takes|took|seems?|rains?)\b|\bmake it clear\b|\bwhat time is it\b",
     re.I,
 )
 _THERE_IS = re.compile(
@@ -150,6 +150,8 @@ def _demonstrative(token: Token, before: str, after: Token | None) -> Reference 
         return _at("this", token, pronoun=pronoun)
     if after.low in ("one", "ones"):
         return _choice(token, after, -1)
+    if after.low in NOUNS:
+        return _at("description", token, after, pronoun=pronoun, noun=after.low)
     if token.low == "that" and before and before not in _AUXILIARIES and before not in _PREPOSITIONS:
         return None  # "the man that won": it joins
     if after.low in _STARTERS or after.low in _PREPOSITIONS:

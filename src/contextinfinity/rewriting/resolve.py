@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from contextinfinity.rewriting.focus import Focus
 from contextinfinity.rewriting.lexicon import NOUNS, Kind, Pronoun
 from contextinfinity.rewriting.message import Change, Doubt, Message
-from contextinfinity.rewriting.phrases import items, longer_form, plural
+from contextinfinity.rewriting.phrases import items, plural
 from contextinfinity.rewriting.references import Reference
-from contextinfinity.rewriting.things import MAYBE_HUMAN, Thing, name_words
+from contextinfinity.rewriting.things import MAYBE_HUMAN, Thing
 
 _SCORES: dict[Pronoun, float] = {"he": 0.0, "she": 0.0, "they": 1.0, "it": 1.5}
 """What a thing has to score to stand for a pronoun when others could, too."""
@@ -39,7 +39,7 @@ def resolved(message: Message, focus: Focus) -> Resolved:
         found = None if key in done else _resolve(reference, message, focus, told)
         if isinstance(found, Doubt):
             told.doubts.append(found)
-            names = " or ".join(thing.name for thing in found.candidates)
+            names = " or ".join(thing.name for thing in found.in_order)
             found = Change(start=reference.end, end=reference.end, words=f" ({names})", sure=0.8)
         if found is not None:
             told.changes.append(found)
@@ -53,8 +53,6 @@ def _resolve(reference: Reference, message: Message, focus: Focus, told: Resolve
             return _pronoun(reference, message, focus, told)
         case "description":
             return _description(reference, message, focus)
-        case "definite":
-            return _definite(reference, message, focus)
         case "choice":
             return _choice(reference, focus)
         case "there":
@@ -141,7 +139,7 @@ def _description(reference: Reference, message: Message, focus: Focus) -> Change
         return None
     things = focus.described(reference.noun) or focus.described(reference.noun.removesuffix("s"))
     if not things:
-        return _definite(reference, message, focus)
+        return None
     thing, *others = things
     if thing.words <= message.words:
         return None
@@ -150,16 +148,6 @@ def _description(reference: Reference, message: Message, focus: Focus) -> Change
         return Doubt(reference=reference.text, candidates=(thing, *rivals))
     words = f"{_the(reference)} {reference.text.split()[1]} {thing.name}"
     return Change(start=reference.start, end=reference.end, words=words, sure=0.85, thing=thing)
-
-
-def _definite(reference: Reference, message: Message, focus: Focus) -> Change | None:
-    """Say which "prototypes" are meant in the words that were said for them."""
-    if message.mentions:
-        return None
-    longer = longer_form(reference.noun, reversed(focus.texts))
-    if not longer or name_words(longer) <= message.words:
-        return None
-    return Change(start=reference.start, end=reference.end, words=f"{_the(reference)} {longer}", sure=0.72)
 
 
 def _the(reference: Reference) -> str:
