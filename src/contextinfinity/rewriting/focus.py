@@ -18,6 +18,8 @@ from contextinfinity.threads.values import Turn
 
 TURNS = 24
 """Older turns are not looked at, but for the first, which often says what the conversation is about."""
+_RECENT = 4
+"""Turns that are looked at more closely."""
 MOST = 300
 """Things kept in mind."""
 
@@ -90,7 +92,7 @@ class Focus:
         skipped = max(0, len(turns) - TURNS)
         for index, turn in enumerate(turns):
             if turn.role in ("user", "assistant") and (index == 0 or index > skipped):
-                focus._hear(index, turn)
+                focus._hear(index, turn, is_old=index + _RECENT < len(turns))
         return focus
 
     # --- What is in mind ----------------------------------------------------------------------------
@@ -146,10 +148,10 @@ class Focus:
 
     # --- Hearing turns ------------------------------------------------------------------------------
 
-    def _hear(self, index: int, turn: Turn) -> None:
+    def _hear(self, index: int, turn: Turn, *, is_old: bool) -> None:
         self.now = index
         self._unit /= _FADES
-        text = window(turn.content)
+        text = window(turn.content, is_old=is_old)
         self.texts.append(text)
         self.asks_back = ""
         if turn.role == "user":

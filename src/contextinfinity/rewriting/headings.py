@@ -49,7 +49,7 @@ def heading(text: str) -> Heading | None:
         return None  # without a second part only capitals tell a title from a sentence
     qualifiers = " ".join(_QUALIFIER.findall(topic)).lower().split()
     noun = next((word for word in reversed(qualifiers) if word in NOUNS), "")
-    return Heading(_QUALIFIER.sub("", topic).strip(" \"'.,:"), noun, aspect.strip(" .)"))
+    return Heading(" ".join(_QUALIFIER.sub(" ", topic).split()).strip(" \"'.,:"), noun, aspect.strip(" ."))
 
 
 def _parts(text: str) -> tuple[str, str]:

@@ -273,8 +273,11 @@ EMPTY_ANSWERS = frozenset(
 )
 """Answers that say nothing one could point at."""
 
-LINKING = listed(
-    "besides than between against among toward towards whose whom per via upon within during until since which that "
-    "regarding concerning including instead"
+GLUE = listed("besides or and the in")
+"""All the words that the offline rewriter adds of its own."""
+
+LINKING = GLUE | listed(
+    "than between against among toward towards whose whom per via upon within during until since which that regarding "
+    "concerning including instead"
 )
-"""Words that only join others, beside those that say nothing anyway."""
+"""Words that only join others; a model may add them, and those that say nothing anyway."""

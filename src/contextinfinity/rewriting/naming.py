@@ -31,8 +31,10 @@ from contextinfinity.text.entities import entities
 
 _SHORT = 24
 """A text so short is an answer: its first word may well be a name."""
-FRONT, END = 1200, 400
+FRONT, END = 600, 300
 """Characters of a long text that are looked at."""
+GLANCE = 240
+"""Characters of a text from longer ago."""
 
 
 class Mention(Struct, frozen=True, kw_only=True):
@@ -63,13 +65,13 @@ _NAME, _TITLE = (
 """In a title the words of a name may be joined by more than "of": "Landing on Water"."""
 _QUOTED = re.compile(r"[\"“«„]([^\"“”»„\n]{2,60})[\"”»“]")
 _SPECIAL = re.compile(
-    r"(?<![\w/.-])(?:[\w~.\\-]{0,80}[/_][\w./\\-]{1,120}|[\w-]{1,60}\.[a-z]\w{0,5}|[\w.]{1,60}\(\))(?:\(\))?"
+    r"(?<![\w/.-])(?:[\w~.\\-]{0,80}[/_][\w./\\-]{1,120}|[\w-]{1,60}\.[a-z]\w{0,5}|[\w.]{1,60}\(\))(?:\(\))?(?!\w)"
 )
 _MONTHS = "January|February|March|April|June|July|August|September|October|November|December"
 _YEARS = re.compile(
-    rf"(?:(?:{_MONTHS}|May) (?:\d{{1,2}}(?:st|nd|rd|th)?,? )?)?"
-    r"(?<![\d,.$€£-])(?:1[0-9]|20)\d\d(?:s|\s?[-–]\s?\d{2,4})?(?!\d|,\d)"
-    rf"|(?:\d{{1,2}} )?(?:{_MONTHS})(?: \d{{1,2}})?(?! ?\d)"
+    rf"(?<!\w)(?=[JFMASOND\d])(?:(?:(?:{_MONTHS}|May) (?:\d{{1,2}}(?:st|nd|rd|th)?,? )?)?"
+    r"(?<![\d,.$€£-])(?:1[0-9]|20)\d\d(?:s|\s?[-–]\s?\d{2,4})?(?!\w|,\d)"
+    rf"|(?:\d{{1,2}} )?(?:{_MONTHS})(?: \d{{1,2}})?(?! ?\d|\w))"
 )
 _NUMBERS = re.compile(
     r"(?<![\w.,-])[$€£]?\d{1,3}(?:[,.]\d{1,3}){0,4}%?(?![\w-])(?! (?:January|February|March|April|May|June|July))"
@@ -88,21 +90,32 @@ _AFTER = re.compile(r"[\"”']?,? (?:is |was )?(?:a |an |the )?(?:[a-z-]+ ){0,2}
 _ARTICLES = listed("i a an this that these those my our your his her its their he she it they we you")
 
 
-def window(text: str) -> str:
-    """Give the part of a text that is looked at."""
-    return text if len(text) <= FRONT + END else f"{text[:FRONT]}\n{text[-END:]}"
+def window(text: str, *, is_old: bool = False) -> str:
+    """Give the part of a text that is looked at; words stay whole."""
+    if is_old and len(text) > GLANCE:
+        return _front(text, GLANCE)
+    if len(text) <= FRONT + END:
+        return text
+    end = text[-END:]
+    return f"{_front(text, FRONT)}\n{end[max(0, end.find(' ')) :]}"
+
+
+def _front(text: str, length: int) -> str:
+    front = text[:length]
+    return front[: max(front.rfind(" "), front.rfind("\n"))] if " " in front or "\n" in front else front
 
 
 def mentions(text: str, *, titled: bool = False) -> list[Mention]:
     """Find what is named, in the order in which it stands there; nothing overlaps. In a title every word has weight."""
-    found: list[Mention] = []
-    taken: set[int] = set()
     dates = [*_dates(text)]
+    rest = text  # a name does not reach into a date: "Kenya in July"
     for date in dates:
-        text = f"{text[: date.start]}{chr(0) * (date.end - date.start)}{text[date.end :]}"
-    for mention in (*_special(text), *_quoted(text), *dates, *_names(text, titled), *_numbers(text)):
-        if taken.isdisjoint(range(mention.start, mention.end)):
-            taken.update(range(mention.start, mention.end))
+        rest = f"{rest[: date.start]}{chr(0) * (date.end - date.start)}{rest[date.end :]}"
+    found: list[Mention] = []
+    taken = bytearray(len(text))
+    for mention in (*_special(text), *_quoted(text), *dates, *_names(rest, titled), *_numbers(rest)):
+        if not any(taken[mention.start : mention.end]):
+            taken[mention.start : mention.end] = b"\1" * (mention.end - mention.start)
             found.append(mention)
     return sorted(found, key=lambda mention: mention.start)
 
@@ -154,9 +167,12 @@ def _names(text: str, titled: bool) -> Iterator[Mention]:
         yield judged(said, start, end, leads=leads, noun=_noun(text, start, end))
 
 
+_KNOWN = MEN | WOMEN | PLACES
+
+
 def _is_plain(word: str, after: str) -> bool:
     """Tell whether a word that opens a sentence is rather no name: nothing follows that a name would do or have."""
-    if " " in word or not word[1:].islower() or word.lower() in MEN | WOMEN | PLACES:
+    if " " in word or not word[1:].islower() or word.lower() in _KNOWN:
         return False
     return word.endswith(("ly", "ing", "ed", "tion")) or _DOES.match(after) is None
 
@@ -208,9 +224,9 @@ def _kind(name: str, words: list[str], noun: str) -> tuple[Kind, float, Gender, 
         return "person", 0.95 if len(words) > 1 else 0.9, "f", False
     if noun in NOUNS and NOUNS[noun] in ("work", "organisation", "place"):
         return NOUNS[noun], 0.05, "", NOUNS[noun] == "organisation" or False
-    if set(words) & GROUPS or "&" in name or (words[0] == "the" and words[-1].endswith("s")):
+    if not GROUPS.isdisjoint(words) or "&" in name or (words[0] == "the" and words[-1].endswith("s")):
         return "organisation", 0.05, "", True
-    if words[-1] in PLACES or set(words) & SITES or "_".join(words) in TWO_WORD_PLACES:
+    if words[-1] in PLACES or not SITES.isdisjoint(words) or "_".join(words) in TWO_WORD_PLACES:
         return "place", 0.02, "", False
     if words[0] == "the" or any(word in ("of", "in", "on", "the", "a", "and", "for", "to") for word in words):
         return "thing", 0.1, "", None

@@ -12,7 +12,7 @@ GIST = 24
 """Words of an answer that are repeated."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"“(])|\n")
-_ITEM = re.compile(r"^\s{0,8}(?:[-*•]|\d{1,2}[.)])\s+(?:\*\*)?([^\n:*–—]{2,80})", re.M)
+_ITEM = re.compile(r"^\s{0,8}(?:[-*•]|\d{1,2}[.)])\s+(?:\*\*)?([^\n:*–—]{2,300})", re.M)
 _PLURAL = re.compile(
     r"\b(?:[Tt]he|[Ss]ome|[Mm]any|[Ss]everal|[Hh]is|[Hh]er|[Tt]heir|other|\d[\d,]{0,12})\s"
     r"((?:[a-z-]{1,30}\s){0,2}(?:[a-z-]{3,30}[^su\W]s|people|men|women|children))\b"
@@ -44,15 +44,15 @@ def tidy(phrase: str) -> str:
     """Drop the marks at both ends, and brackets and quotation marks that have no partner."""
     phrase = phrase.strip(" .,;:?!-–—*#>`")
     if phrase.count("(") != phrase.count(")"):
-        phrase = phrase.replace("(", "").replace(")", "")
+        phrase = phrase.replace("(", " ").replace(")", " ")
     if phrase.count('"') % 2:
-        phrase = phrase.replace('"', "")
-    return phrase.strip(" .,;:?!")
+        phrase = phrase.replace('"', " ")
+    return " ".join(phrase.split()).strip(" .,;:?!")
 
 
 def items(text: str) -> list[str]:
     """Give the entries of a list that stands in a text."""
-    return [tidy(entry) for entry in _ITEM.findall(text)][:20]
+    return [gist(entry, 12) for entry in _ITEM.findall(text)][:20]
 
 
 def plural(text: str) -> str:
