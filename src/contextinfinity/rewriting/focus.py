@@ -13,7 +13,7 @@ from itertools import pairwise
 from contextinfinity.rewriting.headings import Heading, heading
 from contextinfinity.rewriting.lexicon import ALIKE, CLASSES, EMPTY_ANSWERS, NOUNS, Kind, Pronoun
 from contextinfinity.rewriting.naming import Mention, judged, mentions, window
-from contextinfinity.rewriting.things import COUNTED, MAYBE_HUMAN, Thing, name_words
+from contextinfinity.rewriting.things import COUNTED, GENDERS, MAYBE_HUMAN, Thing, name_words
 from contextinfinity.threads.values import Turn
 
 TURNS = 24
@@ -38,7 +38,7 @@ _ASKS = re.compile(r"\b(?:(who)|(?:which|what)((?: [\w-]+){1,4}))", re.I)
 _AND = re.compile(r"[\"”'’)]?(?:,? (?:and|or|und|et|y|vs\.?|versus|&) |, )[\"“'‘]?(?:the )?")
 _CONJUNCTION = re.compile(r"\b(?:and|or|und|et|y|vs|versus)\b|&")
 _PLURALS = re.compile(r"\b([a-z]{3,20})s\b|\b(?:which|what|or|either) ([a-z]{3,20})\b")
-_PART_OF = re.compile(r", | to | – |-")
+_PART_OF = re.compile(r", | to | – |-|[^.!?]{0,30}\b(?:capital|city|town|part|state|region|border) (?:of|in) (?:the )?")
 
 
 def _singular(word: str) -> str:
@@ -138,7 +138,7 @@ class Focus:
         fitting = [thing for thing in self.things if thing.kind == kind]
         if kind == "date":  # a month alone tells less than a year
             fitting = [thing for thing in fitting if any(map(str.isdigit, thing.name))] or fitting
-        return sorted(fitting, key=lambda thing: (-thing.turn, thing.is_part, -thing.order))
+        return sorted(fitting, key=lambda thing: (-thing.turn, thing.is_part, -thing.weight))
 
     def known(self, name: str) -> Thing | None:
         """Find the thing that is called so, in part or in full."""
@@ -182,11 +182,14 @@ class Focus:
         if text.rstrip().endswith("?"):
             self.asks_back = re.split(r"(?<=[.!?])\s+", text.strip())[-1]
         new = [thing for thing in self._names(text, _TOLD, by_user=False) if thing.by_user < self.now - 1]
-        for thing in new[:3]:
-            self._answered(thing)
+        answer = next((thing for thing in new if self._answers(thing)), None)
+        together = self.group if self.grouped == self.now and answer in self.group else []
+        for thing in new:
+            if thing is answer or (thing in together and self._answers(thing)):
+                thing.weight += _ANSWERS * self._unit
         said = _PRONOUN.search(text[:120])
-        if said and said[0].lower() not in ("it", "its"):
-            pronoun = CLASSES[said[0].lower()]
+        pronoun = CLASSES[said[0].lower()] if said else "it"
+        if pronoun in GENDERS:
             for _, thing in self.candidates(pronoun)[:1]:
                 self._mean(thing, pronoun, _LEADS, by_user=False)
 
@@ -201,20 +204,20 @@ class Focus:
             self.aspect = aspect
             self._note(mentions(aspect, titled=True), _NAMED / 2, by_user=True)
 
-    def _answered(self, thing: Thing) -> None:
-        """Give more weight to what the last question asked for, and let it be of the kind that was asked for."""
+    def _answers(self, thing: Thing) -> bool:
+        """Tell whether the last question asked for such a thing, and let it be of the kind that was asked for."""
         asked = _ASKS.search(self.question)
         if asked is None or thing.kind in COUNTED:
-            return
+            return False
         noun = next((word for word in map(_singular, (asked[2] or "").lower().split()) if word in NOUNS), "")
         kind = "person" if asked[1] else NOUNS.get(noun)
         guess = thing.kind == "thing" and (thing.human >= MAYBE_HUMAN or kind != "person")
         if kind is None or not (thing.kind == kind or guess):
-            return
-        thing.weight += _ANSWERS * self._unit
-        if kind not in COUNTED and noun in NOUNS and not thing.gender:
+            return False
+        if kind not in COUNTED and noun and not thing.gender:
             thing.kind, thing.human = kind, 0.8 if kind == "person" else 0.05
             thing.nouns.add(noun)
+        return True
 
     def _mean(self, thing: Thing, pronoun: Pronoun | None, weight: float, *, by_user: bool) -> None:
         thing.weight += weight * self._unit
