@@ -13,24 +13,24 @@ from enum import Enum
 from typing import Final
 
 from contextinfinity.domain.message import Json
-from contextinfinity.rewriting.lexicon import ORDINALS, OWNING, listed
+from contextinfinity.rewriting.lexicon import ORDINALS, Kind, listed
 from contextinfinity.rewriting.message import Doubt
+from contextinfinity.rewriting.references import references, tokens, worded
 from contextinfinity.rewriting.things import Thing, name_words
-from contextinfinity.text.cues import leaves_topic, words
+from contextinfinity.text.cues import leaves_topic
 
 OPEN_FOR: Final = timedelta(minutes=5)
 
-_NOUNS = {"person": "person", "organisation": "organisation", "place": "place", "work": "work", "file": "file"}
+_NOUNS: dict[Kind, str] = {"person": "person", "organisation": "organisation", "place": "place", "file": "file"}
 _FILLER = listed(
-    """
-    the a an one ones i mean meant please of them it is was that about choose pick option number no and or as to
-    by want think sure yes yeah ok okay hm well
-    """
+    "the a an one ones i i'm mean meant please of them it is was that about choose pick option number no and or as to "
+    "by from want think sure yes yeah ok okay hm well just for me"
 )
+_WORD = re.compile(r"[\w'’]+")
 _NUMBERS = {"one": 0, "two": 1, "three": 2, "four": 3, "five": 4, "1": 0, "2": 1, "3": 2, "4": 3, "5": 4}
-_STOPPING = listed("cancel stop nevermind forget neither none nothing nobody")
-_LONGEST_REPLY = 12
-"""Words; a longer message that names no candidate speaks of something else."""
+_STOPPING = listed("cancel stop nevermind mind forget neither none nothing nobody")
+_LEFT_OVER = 2
+"""Words beside a name that a reply may have; with more of them it is a question of its own."""
 
 
 class Reply(Enum):
@@ -65,29 +65,28 @@ def is_open(asked_at: datetime, now: datetime) -> bool:
 def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[str, ...] | Reply | None:
     """Give the names a reply chooses, ``Reply.CANCELLED`` when it speaks of something else, None when it is unclear."""
     names = [str(candidate["name"]) for candidate in candidates]
-    said = words(message)
+    said = [word.replace("’", "'").removesuffix("'s") for word in _WORD.findall(message.lower())]
+    named = _named(names, said)
     rest = [word for word in said if word not in _FILLER]
-    chosen = _named(names, said) or _placed(names, rest)
-    if chosen:
-        return chosen
-    if leaves_topic(message) or not _STOPPING.isdisjoint(said):
-        return Reply.CANCELLED
-    asks_anew = len(said) > _LONGEST_REPLY or message.rstrip().endswith("?") or len(rest) > 2
-    return Reply.CANCELLED if asks_anew else None
+    left_over = [word for word in rest if not any(word in name_words(name) for name in named)]
+    if named:
+        return named if len(left_over) <= _LEFT_OVER else Reply.CANCELLED
+    if placed := _placed(names, said if len(said) == 1 else rest):
+        return placed
+    asks_anew = message.rstrip().endswith("?") or len(rest) > _LEFT_OVER
+    return Reply.CANCELLED if asks_anew or leaves_topic(message) or not _STOPPING.isdisjoint(said) else None
 
 
 def _named(names: list[str], said: list[str]) -> tuple[str, ...]:
-    """Find the candidates whose own words are said; a word that several share tells nothing."""
-    told = {word.removesuffix("'s").removesuffix("’s") for word in said}
+    """Find the candidates of which a word is said that no other has."""
     each = [name_words(name) for name in names]
-    own = [mine - frozenset().union(*(other for other in each if other is not mine)) for mine in each]
-    found = tuple(name for name, mine, whole in zip(names, own, each, strict=True) if (mine or whole) & told)
-    return found if len(said) <= _LONGEST_REPLY or not found else found[:1] if len(found) == 1 else ()
+    shared = {word for mine in each for word in mine if sum(word in other for other in each) > 1}
+    return tuple(name for name, mine in zip(names, each, strict=True) if (mine - shared or mine) & {*said})
 
 
 def _placed(names: list[str], rest: list[str]) -> tuple[str, ...]:
     """Read "the second", "the latter", "both"; only when nothing else is said."""
-    if len(rest) > 1 or (not rest):
+    if len(rest) != 1:
         return ()
     word = rest[0]
     if word in ("both", "all", "either"):
@@ -100,6 +99,7 @@ def _placed(names: list[str], rest: list[str]) -> tuple[str, ...]:
 def filled_in(message: str, reference: str, chosen: Sequence[str]) -> str:
     """Put the chosen names in the place of the reference that was asked about."""
     name = " and ".join(chosen)
-    if reference.lower() in OWNING or reference.lower() == "her":
-        name += "'" if name.endswith("s") else "'s"
-    return re.sub(rf"\b{re.escape(reference)}\b", lambda _: name, message, count=1)
+    for one in references(message, tokens(message)):
+        if one.text == reference:
+            return message[: one.start] + worded(one, name) + message[one.end :]
+    return message

@@ -42,7 +42,9 @@ def heading(text: str) -> Heading | None:
     words = text.split(maxsplit=_LONGEST + 1)
     if not words or len(words) > _LONGEST or text.endswith(("?", ".")) or words[0][0].islower():
         return None
-    if words[0].lower() in _SENTENCE_WORDS or any(word.strip(".,:;\"'") in _SENTENCE_WORDS for word in words):
+    if ("\n" not in text and words[0].lower() in _SENTENCE_WORDS) or any(
+        word.strip(".,:;\"'") in _SENTENCE_WORDS for word in words
+    ):
         return None
     topic, aspect = _parts(text)
     if not aspect and any(word.islower() and len(word) > 3 for word in words):

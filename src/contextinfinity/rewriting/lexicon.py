@@ -223,8 +223,9 @@ NO_NAMES = listed(
     moreover furthermore therefore thus hence tell give show explain describe compare list name write make find let
     let's isn't aren't don't doesn't didn't can't won't wasn't weren't couldn't shouldn't wouldn't one two three
     four five six seven eight nine ten like upon until unless prior following anything something nothing everything
-    someone anyone everyone people relate discuss consider summarize summarise suggest provide recommend say said
-    talk speak add open read run today yesterday tomorrow early late biography background career history legacy life
+    someone anyone everyone people ask call email contact invite remind send visit buy get put take use check fix
+    set start stop try keep help relate discuss consider summarize summarise suggest provide recommend say said talk
+    speak add open read run today yesterday tomorrow early late biography background career history legacy life
     style influence der die das den dem des ein eine einen und aber wenn mit für von zu auf im bitte ich du wir sie
     es er ist sind war waren wer wie wo warum wann hat haben kann nicht auch sein seine ihr ihre le la les un une et
     mais avec pour il elle ils elles est sont qui que quoi où quand comment pourquoi son sa ses leur je tu nous vous

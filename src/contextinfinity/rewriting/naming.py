@@ -87,6 +87,10 @@ _BESIDE = re.compile(r"([\w-]+),? (?:is |was |were |would be |will be )?(?:calle
 _AFTER = re.compile(r"[\"”']?,? (?:is |was )?(?:a |an |the )?(?:[a-z-]+ ){0,2}?([a-z-]+)\b")
 
 
+_ORIGIN = re.compile(r"\w{2,20}(?:can|ian|ish|ese|ean)|French|German|Dutch|Swiss|Greek|Roman|Asian")
+"""Words for where somebody comes from; before a noun they name nothing."""
+_SMALL = re.compile(r" [a-z]")
+_KNOWN = MEN | WOMEN | PLACES
 _ARTICLES = listed("i a an this that these those my our your his her its their he she it they we you")
 
 
@@ -162,12 +166,11 @@ def _names(text: str, titled: bool) -> Iterator[Mention]:
         if not said or said.lower() in NO_NAMES or (len(said) == 1):
             continue
         end = start + len(said)
+        if _ORIGIN.fullmatch(said) and said.lower() not in _KNOWN and _SMALL.match(text, end):
+            continue  # "an American politician"
         if leads and not dropped and len(text) > _SHORT and _is_plain(said, text[match.end() : match.end() + 20]):
             continue
         yield judged(said, start, end, leads=leads, noun=_noun(text, start, end))
-
-
-_KNOWN = MEN | WOMEN | PLACES
 
 
 def _is_plain(word: str, after: str) -> bool:

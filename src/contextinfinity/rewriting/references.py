@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.rewriting.lexicon import CLASSES, NO_NAMES, NOUNS, ORDINALS, OWNING, SLIPS, Pronoun, listed
+from contextinfinity.rewriting.lexicon import CLASSES, NOUNS, ORDINALS, OWNING, SLIPS, Pronoun, listed
 
 Points: TypeAlias = Literal[
     "pronoun", "possessive", "this", "description", "definite", "choice", "there", "then", "more"
@@ -29,6 +29,15 @@ _STARTERS = listed(
     have had can could would will
     """
 )
+_NOT_OWNED = (
+    _PREPOSITIONS
+    | _STARTERS
+    | _AUXILIARIES
+    | listed(
+        "and or but so too again now then today yesterday tomorrow when where if while as well not please later soon"
+    )
+)
+"""Words behind "her" that nobody owns."""
 _MORE = listed("else other others another additional more next")
 _NOT_MORE = listed("each the no once his her their its my our your")
 """Words before "other" or "more" with which it does not ask for more."""
@@ -83,7 +92,7 @@ def tokens(message: str) -> list[Token]:
             match.end(),
             end == len(message) or _MARK.search(message, match.end(), end) is not None,
         )
-        for match, end in zip(matches, ends, strict=True)
+        for match, end in zip(matches, ends, strict=False)
     ]
 
 
@@ -132,7 +141,7 @@ def _at(
 
 def _pronoun(token: Token, low: str, after: Token | None) -> Reference:
     pronoun = CLASSES.get(low) or SLIPS[low]
-    owns = after is not None and (low in OWNING or low in SLIPS or (low == "her" and after.low not in NO_NAMES))
+    owns = after is not None and (low in OWNING or low in SLIPS or (low == "her" and after.low not in _NOT_OWNED))
     return Reference(
         points="possessive" if owns else "pronoun",
         start=token.start,
@@ -149,7 +158,7 @@ def _demonstrative(token: Token, before: str, after: Token | None) -> Reference 
     if after is None:
         return _at("this", token, pronoun=pronoun)
     if after.low in ("one", "ones"):
-        return _choice(token, after, -1)
+        return _at("pronoun", token, after, pronoun=pronoun)
     if after.low in NOUNS:
         return _at("description", token, after, pronoun=pronoun, noun=after.low)
     if token.low == "that" and before and before not in _AUXILIARIES and before not in _PREPOSITIONS:
@@ -179,3 +188,10 @@ def _definite(token: Token, after: Token, following: Token | None) -> Reference 
 def _choice(first: Token, last: Token, place: int | None) -> Reference:
     text = f"{first.text} {last.text}"
     return Reference(points="choice", start=first.start, end=last.end, text=text, place=place)
+
+
+def worded(reference: Reference, name: str) -> str:
+    """Give a name the form that the place of a reference asks for."""
+    if reference.points == "possessive":
+        return f"{name}'" if name.endswith("s") else f"{name}'s"
+    return f"in {name}" if reference.points in ("there", "then") else name

@@ -12,7 +12,7 @@ from contextinfinity.rewriting.focus import Focus
 from contextinfinity.rewriting.lexicon import NOUNS, Kind, Pronoun
 from contextinfinity.rewriting.message import Change, Doubt, Message
 from contextinfinity.rewriting.phrases import items, plural
-from contextinfinity.rewriting.references import Reference
+from contextinfinity.rewriting.references import Reference, worded
 from contextinfinity.rewriting.things import MAYBE_HUMAN, Thing
 
 _SCORES: dict[Pronoun, float] = {"he": 0.0, "she": 0.0, "they": 1.0, "it": 1.5}
@@ -123,10 +123,8 @@ def _several(focus: Focus) -> str:
 
 
 def _put(reference: Reference, name: str, sure: float, thing: Thing | None = None) -> Change:
-    """Put a name in the place of a pronoun."""
-    if reference.points == "possessive":
-        name += "'" if name.endswith("s") else "'s"
-    return Change(start=reference.start, end=reference.end, words=name, sure=sure, thing=thing)
+    """Put a name in the place of a reference."""
+    return Change(start=reference.start, end=reference.end, words=worded(reference, name), sure=sure, thing=thing)
 
 
 # --- Descriptions -----------------------------------------------------------------------------------
@@ -158,20 +156,15 @@ def _time(reference: Reference, focus: Focus) -> Change | Doubt | None:
     dates = focus.newest("date")
     if not dates:
         return None
-    words = f" ({dates[0].name})"
-    return _doubted(reference, dates) or Change(
-        start=reference.end, end=reference.end, words=words, sure=0.8, thing=dates[0]
-    )
+    beside = Change(start=reference.end, end=reference.end, words=f" ({dates[0].name})", sure=0.8, thing=dates[0])
+    return _doubted(reference, dates) or beside
 
 
 def _newest(reference: Reference, focus: Focus, kind: Kind) -> Change | Doubt | None:
     things = focus.newest(kind)
     if not things:
         return None
-    words = f"in {things[0].name}"
-    return _doubted(reference, things) or Change(
-        start=reference.start, end=reference.end, words=words, sure=0.8, thing=things[0]
-    )
+    return _doubted(reference, things) or _put(reference, things[0].name, 0.8, things[0])
 
 
 def _doubted(reference: Reference, things: list[Thing]) -> Doubt | None:
@@ -200,6 +193,4 @@ def _choice(reference: Reference, focus: Focus) -> Change | Doubt | None:
         place = 0
     if place >= len(names):
         return None
-    return Change(
-        start=reference.start, end=reference.end, words=names[place], sure=0.9, thing=focus.known(names[place])
-    )
+    return _put(reference, names[place], 0.9, focus.known(names[place]))

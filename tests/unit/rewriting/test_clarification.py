@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from benchmarks.rewriting import Case, cases
+from contextinfinity.rewriting import FollowUp, Offline
+from contextinfinity.rewriting.clarification import Reply, filled_in, is_open, reply_to
+from contextinfinity.threads import Turn
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FOUNDERS = [{"name": "Larry Page"}, {"name": "Sergey Brin"}]
+FUNCTIONS = [{"name": "load_config()"}, {"name": "save_config()"}, {"name": "src/app.py"}]
+
+
+async def asks(case: Case) -> bool:
+    return (await Offline().rewrite(case.asked)).is_ambiguous
+
+
+@pytest.mark.req("REWRITE-4")
+async def test_most_doubts_are_asked_about_and_hardly_a_clear_message() -> None:
+    doubtful = [await asks(case) for case in cases() if case.is_ambiguous]
+    clear = [await asks(case) for case in cases() if not case.is_ambiguous]
+    assert min(len(doubtful), len(clear)) >= 40
+    assert sum(doubtful) >= 0.9 * len(doubtful)
+    assert sum(clear) <= 0.02 * len(clear)
+
+
+@pytest.mark.req("REWRITE-4", "CTX-5")
+async def test_a_doubt_tells_the_question_and_the_candidates() -> None:
+    said = (Turn("user", "Who founded Google?"), Turn("assistant", "It was founded by Larry Page and Sergey Brin."))
+    rewritten = await Offline().rewrite(FollowUp(latest_user_message="Where was he born?", recent_history=said))
+    assert rewritten.is_ambiguous
+    assert rewritten.disambiguation_data == {
+        "question": "Which person do you mean: Larry Page or Sergey Brin?",
+        "reference": "he",
+        "candidates": [
+            {"name": "Larry Page", "kind": "person", "turn": 1},
+            {"name": "Sergey Brin", "kind": "person", "turn": 1},
+        ],
+    }
+    assert rewritten.query == "Where was he (Larry Page or Sergey Brin) born?"
+
+
+@pytest.mark.req("REWRITE-5")
+@pytest.mark.parametrize(
+    ("reply", "chosen"),
+    [
+        ("the second", ("Sergey Brin",)),
+        ("The first one, please.", ("Larry Page",)),
+        ("2", ("Sergey Brin",)),
+        ("the latter", ("Sergey Brin",)),
+        ("Sergey", ("Sergey Brin",)),
+        ("I mean Larry Page", ("Larry Page",)),
+        ("Brin's", ("Sergey Brin",)),
+        ("both", ("Larry Page", "Sergey Brin")),
+        ("Larry and Sergey", ("Larry Page", "Sergey Brin")),
+    ],
+)
+def test_a_reply_chooses_by_place_or_by_name(reply: str, chosen: tuple[str, ...]) -> None:
+    assert reply_to(FOUNDERS, reply) == chosen
+
+
+@pytest.mark.req("REWRITE-5")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "How is the weather in Rome?",
+        "never mind",
+        "neither of them",
+        "Let's talk about something else.",
+        "How many patents did Larry Page file in Europe last year?",
+        "Please write a poem about the sea",
+    ],
+)
+def test_a_new_topic_cancels_the_question(reply: str) -> None:
+    assert reply_to(FOUNDERS, reply) is Reply.CANCELLED
+
+
+@pytest.mark.req("REWRITE-5")
+@pytest.mark.parametrize("reply", ["", "hm", "that one", "the fifth", "yes", "no"])
+def test_a_reply_that_says_neither_is_unclear(reply: str) -> None:
+    assert reply_to(FOUNDERS, reply) is None
+
+
+def test_names_of_code_are_known_by_their_parts() -> None:
+    assert reply_to(FUNCTIONS, "load_config") == ("load_config()",)
+    assert reply_to(FUNCTIONS, "app.py") == ("src/app.py",)
+    assert reply_to([{"name": "Emma Watson"}, {"name": "Emma Stone"}], "Emma") is None
+
+
+@pytest.mark.req("REWRITE-5")
+@pytest.mark.parametrize(
+    ("seconds", "still"), [(0, True), (299, True), (300, True), (301, False), (86_400, False), (-1, False)]
+)
+def test_a_question_is_open_for_five_minutes(seconds: int, still: bool) -> None:
+    assert is_open(NOON, NOON + timedelta(seconds=seconds)) is still
+
+
+@pytest.mark.req("REWRITE-5")
+@pytest.mark.parametrize(
+    ("message", "reference", "chosen", "explicit"),
+    [
+        ("Where was he born?", "he", ("Sergey Brin",), "Where was Sergey Brin born?"),
+        ("What is his email?", "his", ("James",), "What is James' email?"),
+        ("Who plays her?", "her", ("Monica",), "Who plays Monica?"),
+        ("What is her name?", "her", ("Monica",), "What is Monica's name?"),
+        ("How is it there?", "there", ("Oslo",), "How is it in Oslo?"),
+        ("Who wrote that book?", "that book", ("Dune", "Emma"), "Who wrote Dune and Emma?"),
+        ("Why?", "he", ("Anna",), "Why?"),
+    ],
+)
+def test_the_choice_takes_the_place_of_the_reference(
+    message: str, reference: str, chosen: tuple[str, ...], explicit: str
+) -> None:
+    assert filled_in(message, reference, chosen) == explicit
