@@ -23,8 +23,10 @@ OPEN_FOR: Final = timedelta(minutes=5)
 
 _NOUNS: dict[Kind, str] = {"person": "person", "organisation": "organisation", "place": "place", "file": "file"}
 _FILLER = listed(
-    "the a an one ones i i'm mean meant please of them it is was that about choose pick option number no and or as to "
-    "by from want think sure yes yeah ok okay hm well just for me"
+    """
+    the a an one ones i i'm mean meant please of them it is was that about choose pick option number no and or
+    as to by from want think sure yes yeah ok okay hm well just for me
+    """
 )
 _WORD = re.compile(r"[\w'’]+")
 _NUMBERS = {"one": 0, "two": 1, "three": 2, "four": 3, "five": 4, "1": 0, "2": 1, "3": 2, "4": 3, "5": 4}

@@ -163,9 +163,11 @@ def _is_named(start: int, message: Message) -> bool:
 
 def _in_brackets(message: Message, focus: Focus) -> list[Change]:
     """Name what a pronoun of another language means, without touching the sentence."""
+    if any(focus.known(mention.name) for mention in message.mentions):
+        return []
     for token in message.tokens:
-        low = token.low.rpartition("-")[2]
-        if low in FOREIGN and not message.mentions:
+        low = re.split(r"['-]", token.low)[-1]  # "a-t-il", "qu'il"
+        if low in FOREIGN:
             pronoun = FOREIGN[low]
             best = [thing for _, thing in focus.candidates(pronoun)[:1]] if pronoun else [focus.topic]
             if best and best[0] is not None and not best[0].words & message.words:

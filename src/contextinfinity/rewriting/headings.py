@@ -51,7 +51,8 @@ def heading(text: str) -> Heading | None:
         return None  # without a second part only capitals tell a title from a sentence
     qualifiers = " ".join(_QUALIFIER.findall(topic)).lower().split()
     noun = next((word for word in reversed(qualifiers) if word in NOUNS), "")
-    return Heading(" ".join(_QUALIFIER.sub(" ", topic).split()).strip(" \"'.,:"), noun, aspect.strip(" ."))
+    name = " ".join(_QUALIFIER.sub(" ", topic).split()).strip(" \"'.,:")
+    return Heading(name, noun, aspect.strip(" .")) if any(map(str.isalnum, name)) else None
 
 
 def _parts(text: str) -> tuple[str, str]:

@@ -49,9 +49,9 @@ NOUNS: dict[str, Kind] = {
         listed(
             """
             man guy woman girl boy lady person actor actress singer musician artist author writer poet president
-            minister king queen player coach scientist director producer founder ceo boss manager doctor professor
-            politician composer painter philosopher general emperor husband wife son daughter brother sister father
-            mother inventor engineer developer designer lawyer teacher
+            minister king queen player coach scientist director producer founder ceo boss manager doctor
+            professor politician composer painter philosopher general emperor husband wife son daughter brother
+            sister father mother inventor engineer developer designer lawyer teacher
             """
         ),
         "person",
@@ -59,9 +59,9 @@ NOUNS: dict[str, Kind] = {
     **dict.fromkeys(
         listed(
             """
-            band group team company firm organisation organization party club university college school agency label
-            duo trio quartet orchestra corporation startup bank crew cast staff tribe bands teams companies
-            institute government ministry airline brand manufacturer vendor studio
+            band group team company firm organisation organization party club university college school agency
+            label duo trio quartet orchestra corporation startup bank crew cast staff tribe bands teams
+            companies institute government ministry airline brand manufacturer vendor studio
             """
         ),
         "organisation",
@@ -78,9 +78,9 @@ NOUNS: dict[str, Kind] = {
     **dict.fromkeys(
         listed(
             """
-            album song film movie book novel show series single record episode play musical opera game poem painting
-            work paper essay documentary magazine tour ep track video program programme story comic symphony sequel
-            soundtrack albums songs films movies books
+            album song film movie book novel show series single record episode play musical opera game poem
+            painting work paper essay documentary magazine tour ep track video program programme story comic
+            symphony sequel soundtrack albums songs films movies books
             """
         ),
         "work",
@@ -91,7 +91,11 @@ NOUNS: dict[str, Kind] = {
     **dict.fromkeys(listed("number amount figure price cost total sum"), "number"),
 }
 
-WORKING = listed("wrote writes read reading watch watched directed composed published released reread rewatched")
+WORKING = listed(
+    """
+    wrote writes read reading watch watched directed composed published released reread rewatched
+    """
+)
 """Verbs behind which a name is that of a work."""
 
 ALIKE: tuple[frozenset[str], ...] = (
@@ -112,8 +116,8 @@ GROUPS = listed(
     """
     band group team company corporation inc ltd gmbh corp llc university college institute party club fc united
     orchestra choir association society league union agency ministry department records entertainment studios
-    brothers sisters boys girls kids dolls foxes bank airlines motors foundation committee council army navy people
-    tribe nation duo trio quartet ensemble
+    brothers sisters boys girls kids dolls foxes bank airlines motors foundation committee council army navy
+    people tribe nation duo trio quartet ensemble
     """
 )
 """Words in a name that make it a group or an organisation."""
@@ -129,28 +133,28 @@ SITES = listed(
 PLACES = listed(
     """
     afghanistan africa alaska algeria america amsterdam argentina arizona asia athens atlanta australia austria
-    bangladesh barcelona beijing belgium berlin berne bolivia boston brazil britain brussels budapest bulgaria cairo
-    california cambridge canada chicago chile china colombia cologne copenhagen croatia cuba dallas delhi denmark
-    denver detroit dresden dubai dublin edinburgh egypt england estonia ethiopia europe finland florida france
-    frankfurt geneva georgia germany ghana glasgow greece hamburg hawaii helsinki hollywood houston hungary iceland
-    india indonesia iran iraq ireland israel istanbul italy jakarta jamaica japan jerusalem jordan kenya korea kyoto
-    latvia lebanon leipzig libya lisbon lithuania liverpool london luxembourg lyon madrid malaysia manchester
-    manhattan marseille melbourne mexico miami milan montreal morocco moscow mumbai munich nairobi naples nepal
-    netherlands nigeria norway oregon osaka oslo oxford pakistan paraguay paris peru philadelphia philippines poland
-    portugal prague pretoria quebec rome romania russia scotland seattle senegal seoul serbia shanghai singapore
-    slovakia slovenia spain stockholm stuttgart sweden switzerland sydney syria taiwan texas thailand tokyo toronto
-    tunisia turkey ukraine uruguay utah vancouver venezuela venice vienna vietnam virginia wales warsaw washington
-    zagreb zurich
+    bangladesh barcelona beijing belgium berlin berne bolivia boston brazil britain brussels budapest bulgaria
+    cairo california cambridge canada chicago chile china colombia cologne copenhagen croatia cuba dallas delhi
+    denmark denver detroit dresden dubai dublin edinburgh egypt england estonia ethiopia europe finland florida
+    france frankfurt geneva georgia germany ghana glasgow greece hamburg hawaii helsinki hollywood houston
+    hungary iceland india indonesia iran iraq ireland israel istanbul italy jakarta jamaica japan jerusalem
+    jordan kenya korea kyoto latvia lebanon leipzig libya lisbon lithuania liverpool london luxembourg lyon
+    madrid malaysia manchester manhattan marseille melbourne mexico miami milan montreal morocco moscow mumbai
+    munich nairobi naples nepal netherlands nigeria norway oregon osaka oslo oxford pakistan paraguay paris peru
+    philadelphia philippines poland portugal prague pretoria quebec rome romania russia scotland seattle senegal
+    seoul serbia shanghai singapore slovakia slovenia spain stockholm stuttgart sweden switzerland sydney syria
+    taiwan texas thailand tokyo toronto tunisia turkey ukraine uruguay utah vancouver venezuela venice vienna
+    vietnam virginia wales warsaw washington zagreb zurich
     """
 )
 
 TWO_WORD_PLACES = listed(
     """
-    new_york los_angeles san_francisco san_diego las_vegas new_jersey new_orleans new_mexico new_zealand new_delhi
-    hong_kong united_states united_kingdom south_africa south_america north_america north_korea south_korea
-    sri_lanka saudi_arabia costa_rica puerto_rico buenos_aires rio_de_janeiro são_paulo cape_town tel_aviv
-    st_petersburg saint_petersburg czech_republic soviet_union north_carolina south_carolina west_virginia
-    rhode_island
+    new_york los_angeles san_francisco san_diego las_vegas new_jersey new_orleans new_mexico new_zealand
+    new_delhi hong_kong united_states united_kingdom south_africa south_america north_america north_korea
+    south_korea sri_lanka saudi_arabia costa_rica puerto_rico buenos_aires rio_de_janeiro são_paulo cape_town
+    tel_aviv st_petersburg saint_petersburg czech_republic soviet_union north_carolina south_carolina
+    west_virginia rhode_island
     """
 )
 """With a line for each blank."""
@@ -173,37 +177,39 @@ TITLES: dict[str, Gender] = {
 MEN = listed(
     """
     aaron adam adrian ahmed alan albert alejandro alex alexander alfred ali allen andreas andrew andy anthony
-    antonio arnold arthur barack ben benjamin bernard bill billy bob bobby boris brad brandon brian bruce bruno carl
-    carlos charles charlie chris christian christopher claude colin craig dale dan daniel dave david dennis diego
-    dmitri don donald doug douglas duncan dwight earl ed eddie edgar edward edwin elon emmanuel eric ernest ethan
-    eugene felix fernando francis francisco frank franz fred frederick friedrich gary george gerald gilbert giovanni
-    gordon graham greg guy hans harold harry heinrich henry herbert howard hugh hugo ian isaac ivan jack jacob
-    jacques jake james jamie jan jared jason jay jean jeff jeffrey jeremy jerry jim jimmy joachim joe joel johann
-    john johnny jon jonathan jorge jose joseph joshua josé juan jules julian justin karl karlheinz keith ken kenneth
-    kevin klaus kurt kyle lance larry lars laurence lawrence lee leo leonard lewis liam lou louis ludwig luis luke
-    marc marco mario mark markus martin matt matthew max michael michel miguel mike mohammed morgan muhammad
-    napoleon nathan neil nelson nicholas nick nicolas niels noah norman oliver olaf oscar otto pablo patrick paul
-    pedro pete peter phil philip pierre rahul ralph ray raymond rené richard rick rob robert roger roland ron ronald
-    rudolf russell ryan salvador sam samuel scott sean sergei sergey sergio sigmund simon stanley stefan stephen
-    steve steven stuart ted terry theodore thomas tim timothy tobias todd tom tony travis trevor vicente victor
-    vincent vladimir walter warren wayne werner wilhelm will william winston wolfgang xavier zachary
+    antonio arnold arthur barack ben benjamin bernard bill billy bob bobby boris brad brandon brian bruce bruno
+    carl carlos charles charlie chris christian christopher claude colin craig dale dan daniel dave david dennis
+    diego dmitri don donald doug douglas duncan dwight earl ed eddie edgar edward edwin elon emmanuel eric
+    ernest ethan eugene felix fernando francis francisco frank franz fred frederick friedrich gary george gerald
+    gilbert giovanni gordon graham greg guy hans harold harry heinrich henry herbert howard hugh hugo ian isaac
+    ivan jack jacob jacques jake james jamie jan jared jason jay jean jeff jeffrey jeremy jerry jim jimmy
+    joachim joe joel johann john johnny jon jonathan jorge jose joseph joshua josé juan jules julian justin karl
+    karlheinz keith ken kenneth kevin klaus kurt kyle lance larry lars laurence lawrence lee leo leonard lewis
+    liam lou louis ludwig luis luke marc marco mario mark markus martin matt matthew max michael michel miguel
+    mike mohammed morgan muhammad napoleon nathan neil nelson nicholas nick nicolas niels noah norman oliver
+    olaf oscar otto pablo patrick paul pedro pete peter phil philip pierre rahul ralph ray raymond rené richard
+    rick rob robert roger roland ron ronald rudolf russell ryan salvador sam samuel scott sean sergei sergey
+    sergio sigmund simon stanley stefan stephen steve steven stuart ted terry theodore thomas tim timothy tobias
+    todd tom tony travis trevor vicente victor vincent vladimir walter warren wayne werner wilhelm will william
+    winston wolfgang xavier zachary
     """
 )
 WOMEN = listed(
     """
     abby abigail ada adele agatha agnes aisha alexandra alice alicia allison amanda amelia amy ana andrea angela
     anita ann anna anne annie april ashley audrey ava barbara beatrice betty beyoncé brenda britney camila carla
-    carmen carol caroline catherine cecilia charlotte chelsea cher chloe christina christine clara claudia courtney
-    cynthia dana deborah debra diana diane donna dorothy edith eleanor elena elisabeth elizabeth ella ellen emily
-    emma erica erika esther eva evelyn fatima fiona florence frances frida gabriela georgia gertrude gina gloria
-    grace greta hannah harriet heather heidi helen helena hillary ingrid irene isabel isabella ivy jane janet janis
-    jennifer jessica joan joanna jodie josephine joyce judith judy julia julie karen kate katherine kathleen katie
-    katy kelly kim kirsten lady laura lauren lena lily linda lisa liz louise lucia lucy madonna maggie mandy
-    margaret maria marie marilyn marlene martha mary maya megan melania melissa michelle mila miranda monica nancy
-    naomi natalie natasha nicole nina nora olga olivia oprah pamela patricia patti paula penelope petra phoebe
-    rachel rebecca renate rita rosa rose ruth sabine sally samantha sandra sara sarah serena sharon sheila shirley
-    simone sofia sonia sophia sophie stella stephanie susan suzanne sylvia tamar tanya tara taylor teena teresa
-    theresa tina ursula valerie vanessa vera victoria virginia wallis wendy whitney winnie yoko yvonne zoe
+    carmen carol caroline catherine cecilia charlotte chelsea cher chloe christina christine clara claudia
+    courtney cynthia dana deborah debra diana diane donna dorothy edith eleanor elena elisabeth elizabeth ella
+    ellen emily emma erica erika esther eva evelyn fatima fiona florence frances frida gabriela georgia gertrude
+    gina gloria grace greta hannah harriet heather heidi helen helena hillary ingrid irene isabel isabella ivy
+    jane janet janis jennifer jessica joan joanna jodie josephine joyce judith judy julia julie karen kate
+    katherine kathleen katie katy kelly kim kirsten lady laura lauren lena lily linda lisa liz louise lucia lucy
+    madonna maggie mandy margaret maria marie marilyn marlene martha mary maya megan melania melissa michelle
+    mila miranda monica nancy naomi natalie natasha nicole nina nora olga olivia oprah pamela patricia patti
+    paula penelope petra phoebe rachel rebecca renate rita rosa rose ruth sabine sally samantha sandra sara
+    sarah serena sharon sheila shirley simone sofia sonia sophia sophie stella stephanie susan suzanne sylvia
+    tamar tanya tara taylor teena teresa theresa tina ursula valerie vanessa vera victoria virginia wallis wendy
+    whitney winnie yoko yvonne zoe
     """
 )
 
@@ -211,50 +217,51 @@ WOMEN = listed(
 
 NO_NAMES = listed(
     """
-    i i'm i'd i've i'll a an the this that these those my our your his her hers its their he she it they we you me
-    him them us and but or nor so if when while for in on at to from with by as of off into onto about after before
-    during since because although though however despite unlike under over between among through without within
-    against is are was were am be been being do does did done have has had can could should would will shall may
-    might must what who whom whose which why how where whether there here then now also not no yes ok okay well
-    please indeed understood congratulations options things true both nice fine excellent wonderful interesting
-    correct exactly absolutely certainly noted hi hello hey dear thanks thank sure great good sorry maybe perhaps
-    actually each every all any some most many few several other others another such only just even still yet again
-    once first second third finally later next meanwhile instead together according based overall additionally
-    moreover furthermore therefore thus hence tell give show explain describe compare list name write make find let
-    let's isn't aren't don't doesn't didn't can't won't wasn't weren't couldn't shouldn't wouldn't one two three
-    four five six seven eight nine ten like upon until unless prior following anything something nothing everything
-    someone anyone everyone people ask call email contact invite remind send visit buy get put take use check fix
-    set start stop try keep help relate discuss consider summarize summarise suggest provide recommend say said talk
-    speak add open read run today yesterday tomorrow early late biography background career history legacy life
-    style influence der die das den dem des ein eine einen und aber wenn mit für von zu auf im bitte ich du wir sie
-    es er ist sind war waren wer wie wo warum wann hat haben kann nicht auch sein seine ihr ihre le la les un une et
-    mais avec pour il elle ils elles est sont qui que quoi où quand comment pourquoi son sa ses leur je tu nous vous
-    ce cette el los las una y pero con para él ella ellos ellas quién qué dónde cuándo cómo por su sus yo
+    i i'm i'd i've i'll a an the this that these those my our your his her hers its their he she it they we you
+    me him them us and but or nor so if when while for in on at to from with by as of off into onto about after
+    before during since because although though however despite unlike under over between among through without
+    within against is are was were am be been being do does did done have has had can could should would will
+    shall may might must what who whom whose which why how where whether there here then now also not no yes ok
+    okay well please indeed understood congratulations options things true both nice fine excellent wonderful
+    interesting correct exactly absolutely certainly noted hi hello hey dear thanks thank sure great good sorry
+    maybe perhaps actually each every all any some most many few several other others another such only just
+    even still yet again once first second third finally later next meanwhile instead together according based
+    overall additionally moreover furthermore therefore thus hence tell give show explain describe compare list
+    name write make find let let's isn't aren't don't doesn't didn't can't won't wasn't weren't couldn't
+    shouldn't wouldn't one two three four five six seven eight nine ten like upon until unless prior following
+    anything something nothing everything someone anyone everyone people ask call email contact invite remind
+    send visit buy get put take use check fix set start stop try keep help relate discuss consider summarize
+    summarise suggest provide recommend say said talk speak add open read run today yesterday tomorrow early
+    late biography background career history legacy life style influence der die das den dem des ein eine einen
+    und aber wenn mit für von zu auf im bitte ich du wir sie es er ist sind war waren wer wie wo warum wann hat
+    haben kann nicht auch sein seine ihr ihre le la les un une et mais avec pour il elle ils elles est sont qui
+    que quoi où quand comment pourquoi son sa ses leur je tu nous vous ce cette el los las una y pero con para
+    él ella ellos ellas quién qué dónde cuándo cómo por su sus yo
     """
 )
 """Words whose capital means no more than that a sentence begins."""
 
 ENGLISH = listed(
     """
-    the and is are was were what who when where why how did does do his her their they he she it this that there of
-    in to with about any other have has had
+    the and is are was were what who when where why how did does do his her their they he she it this that there
+    of in to with about any other have has had
     """
 )
 NOT_ENGLISH = listed(
     """
-    der das den dem ein eine einen und ist sind war waren wer wie wo warum wann hat haben kann nicht auch mit von zu
-    für wurde seine seinen ihre er sie ihr sein welche welcher gibt es wird le la les un une et est sont qui quoi où
-    quand comment pourquoi il elle ils elles avec pour ses sa des du quel quelle el los las una y pero quién qué
-    dónde cuándo cómo por su sus él ella ellos fue son está cuál era tiene
+    der das den dem ein eine einen und ist sind war waren wer wie wo warum wann hat haben kann nicht auch mit
+    von zu für wurde seine seinen ihre er sie ihr sein welche welcher gibt es wird le la les un une et est sont
+    qui quoi où quand comment pourquoi il elle ils elles avec pour ses sa des du quel quelle el los las una y
+    pero quién qué dónde cuándo cómo por su sus él ella ellos fue son está cuál era tiene
     """
 )
 """Words that tell German, French and Spanish from English."""
 
 SMALL_TALK = listed(
     """
-    thanks thank you ok okay yes no yeah yep nope please great cool nice hello hi hey bye good morning evening night
-    a all the that this sure lot much so very perfect got it awesome wow lol right fine well done continue go on
-    again shorter longer stop
+    thanks thank you ok okay yes no yeah yep nope please great cool nice hello hi hey bye good morning evening
+    night a all the that this sure lot much so very perfect got it awesome wow lol right fine well done continue
+    go on again shorter longer stop
     """
 )
 
@@ -278,7 +285,9 @@ GLUE = listed("besides or and the in")
 """All the words that the offline rewriter adds of its own."""
 
 LINKING = GLUE | listed(
-    "than between against among toward towards whose whom per via upon within during until since which that regarding "
-    "concerning including instead"
+    """
+    than between against among toward towards whose whom per via upon within during until since which that
+    regarding concerning including instead
+    """
 )
 """Words that only join others; a model may add them, and those that say nothing anyway."""

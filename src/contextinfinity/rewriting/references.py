@@ -34,7 +34,10 @@ _NOT_OWNED = (
     | _STARTERS
     | _AUXILIARIES
     | listed(
-        "and or but so too again now then today yesterday tomorrow when where if while as well not please later soon"
+        """
+        and or but so too again now then today yesterday tomorrow when where if while as well not please later
+        soon
+        """
     )
 )
 """Words behind "her" that nobody owns."""

@@ -93,17 +93,18 @@ async def test_an_explicit_message_is_left_as_it_is(message: str) -> None:
 
 @pytest.mark.req("REWRITE-6")
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("said", "message", "name"),
     [
-        (("Wer ist Angela Merkel?", "Angela Merkel war Kanzlerin."), "Wann wurde sie geboren?"),
-        (("Wer ist Angela Merkel?", "Angela Merkel war Kanzlerin."), "Was hat sie in der Politik gemacht?"),
-        (("Qui est Emmanuel Macron ?", "Le président."), "Où est-ce qu'il habite ?"),
-        (("¿Quién es Frida Kahlo?", "Una pintora."), "¿Cuándo nació ella y quién es su padre?"),
+        (("Wer ist Angela Merkel?", "Angela Merkel war Kanzlerin."), "Wann wurde sie geboren?", "Angela Merkel"),
+        (("Wer ist Angela Merkel?", "Sie war Kanzlerin."), "Was hat sie in der Politik gemacht?", "Angela Merkel"),
+        (("Qui est Emmanuel Macron ?", "Le président."), "Où est-ce qu'il habite ?", "Emmanuel Macron"),
+        (("¿Quién es Frida Kahlo?", "Una pintora."), "¿Cuándo nació ella y quién es su padre?", "Frida Kahlo"),
     ],
 )
-async def test_a_sentence_of_another_language_stays_whole(said: tuple[str, ...], message: str) -> None:
+async def test_a_sentence_of_another_language_stays_whole(said: tuple[str, ...], message: str, name: str) -> None:
     explicit = (await told(said, message)).query
     assert explicit.startswith(message.rstrip(" ?"))
+    assert f"({name})" in explicit
 
 
 @pytest.mark.req("REWRITE-1")
