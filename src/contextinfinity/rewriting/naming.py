@@ -31,7 +31,7 @@ from contextinfinity.text.entities import entities
 
 _SHORT = 24
 """A text so short is an answer: its first word may well be a name."""
-FRONT, END = 600, 300
+FRONT, END = 500, 250
 """Characters of a long text that are looked at."""
 GLANCE = 240
 """Characters of a text from longer ago."""
@@ -67,6 +67,7 @@ _QUOTED = re.compile(r"[\"“«„]([^\"“”»„\n]{2,60})[\"”»“]")
 _SPECIAL = re.compile(
     r"(?<![\w/.-])(?:[\w~.\\-]{0,80}[/_][\w./\\-]{1,120}|[\w-]{1,60}\.[a-z]\w{0,5}|[\w.]{1,60}\(\))(?:\(\))?(?!\w)"
 )
+_DOTTED = re.compile(r"\w\.[a-z]")
 _MONTHS = "January|February|March|April|June|July|August|September|October|November|December"
 _YEARS = re.compile(
     rf"(?<!\w)(?=[JFMASOND\d])(?:(?:(?:{_MONTHS}|May) (?:\d{{1,2}}(?:st|nd|rd|th)?,? )?)?"
@@ -125,6 +126,8 @@ def mentions(text: str, *, titled: bool = False) -> list[Mention]:
 
 
 def _special(text: str) -> Iterator[Mention]:
+    if not ("/" in text or "_" in text or "()" in text or _DOTTED.search(text)):
+        return
     for match in _SPECIAL.finditer(text):
         for entity in entities(match[0].strip(".")):
             kind: Kind | None = {"path": "file", "symbol": "function"}.get(entity.kind)  # type: ignore[assignment]
