@@ -55,6 +55,15 @@ def test_config_as_json_has_the_agreed_shape_and_no_password(tmp_path: Path) -> 
     assert shape["values"]["budget.safety_margin_tokens"] == {"value": 1500, "source": "default"}
 
 
+@pytest.mark.req("CONFIG-1", "CLI-1")
+def test_rules_of_the_router_are_shown_to_people_and_programs(tmp_path: Path) -> None:
+    rule = "[[router.rules]]\nmodel = 'built-in'\nintent = 'small_talk'\n"
+    (tmp_path / "config.toml").write_text(rule)
+    assert "config.toml:1" in cix("config", "--data-dir", str(tmp_path)).stdout
+    shape = json.loads(cix("config", "--json", "--data-dir", str(tmp_path)).stdout)
+    assert shape["values"]["router.rules"]["value"] == [{"model": "built-in", "intent": "small_talk"}]
+
+
 @pytest.mark.req("CLI-1", "SAFE-1")
 def test_the_table_has_no_password_either(tmp_path: Path) -> None:
     done = cix(

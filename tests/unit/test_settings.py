@@ -176,7 +176,7 @@ def test_every_key_can_be_set_from_the_environment(tmp_path: Path) -> None:
     new: dict[str, object] = {}
     for section, keys in sections().items():
         for key in keys:
-            if key.model_or is None and not key.is_path:
+            if key.model_or is None and not key.is_path and not key.tables:
                 new[f"{section}.{key.name}"] = _another(key.default)
     new |= {"storage.url": "postgresql://h/db", "storage.threads": "ledger", "storage.threads_shadow": "redis"}
     new |= {"storage.redis_url": "redis://h", "tools.mode": "enabled", "openai.truncation": "auto"}
@@ -313,7 +313,7 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
             "config.toml:2: memory.zzz is not a setting; [memory] takes model, expiry_days.",
         ),
         ('[general]\ndata_dir = "a\\u0000b"', 'config.toml:2: general.data_dir is "a\\u0000b"; it must be a path.'),
-        ("[router]\nzzz = 1", "config.toml:2: router.zzz is not a setting; [router] takes no keys."),
+        ("[rewriter]\nzzz = 1", "config.toml:2: rewriter.zzz is not a setting; [rewriter] takes model."),
         ("\n[budgets]\nzzz = 1", "config.toml:2: there is no section [budgets]; did you mean [budget]?"),
         ("[zzz]", "config.toml:1: there is no section [zzz]; there are general, budget, stream,"),
         ("top_k = 1", "config.toml:1: top_k stands outside of every section; did you mean retrieval.top_k?"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.settings.toml_lines import key_lines
+from contextinfinity.settings.toml_lines import Path, key_lines
 
 pytestmark = pytest.mark.req("CONFIG-1")
 
@@ -47,7 +47,8 @@ def test_keys_of_inline_tables_are_found() -> None:
 def test_what_looks_like_a_key_inside_a_long_value_is_not_taken_for_one(value: str) -> None:
     text = f"first = {value}\nlast = 1\n"
     assert tomllib.loads(text)["last"] == 1
-    assert key_lines(text) == {("first",): 1, ("last",): text.count("\n")}
+    found = {path: line for path, line in key_lines(text).items() if len(path) == 1}
+    assert found == {("first",): 1, ("last",): text.count("\n")}
 
 
 @pytest.mark.parametrize("value", ["1979-05-27 07:32:00Z", "1979-05-27", "07:32:00", "-inf", "0x1", '""', "''", "true"])
@@ -62,8 +63,26 @@ def test_a_short_value_ends_where_it_ends(value: str) -> None:
     }
 
 
-def test_an_array_of_tables_is_found_where_it_begins() -> None:
-    assert key_lines("[[server]]\nport = 1\n\n[[server]]\nport = 2\n") == {("server",): 1, ("server", "port"): 2}
+def test_the_tables_of_an_array_are_told_apart_by_their_number() -> None:
+    assert key_lines("[[server]]\nport = 1\n\n[[server]]\nport = 2\n[server.log]\nto = 3\n") == {
+        ("server",): 1,
+        ("server", 0): 1,
+        ("server", 0, "port"): 2,
+        ("server", 1): 4,
+        ("server", 1, "port"): 5,
+        ("server", 1, "log"): 6,
+        ("server", 1, "log", "to"): 7,
+    }
+    assert key_lines("rules = [\n  'a', {b = 1},\n  {b.c = 2}, [{d = 3}]]\n") == {
+        ("rules",): 1,
+        ("rules", 1): 2,
+        ("rules", 1, "b"): 2,
+        ("rules", 2): 3,
+        ("rules", 2, "b"): 3,
+        ("rules", 2, "b", "c"): 3,
+        ("rules", 3, 0): 3,
+        ("rules", 3, 0, "d"): 3,
+    }
 
 
 def test_windows_line_ends_count_once() -> None:
@@ -94,10 +113,10 @@ VALUES = st.sampled_from(
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> tuple[str, dict[tuple[str, ...], int]]:
+def documents(draw: st.DrawFn) -> tuple[str, dict[Path, int]]:
     """A TOML text, and the line on which each of its tables and plain keys was written."""
     lines: list[str] = []
-    expected: dict[tuple[str, ...], int] = {}
+    expected: dict[Path, int] = {}
     for table in draw(st.lists(KEYS, unique=True, min_size=1, max_size=4)):
         lines += draw(FILLERS)
         expected[(table,)] = len(lines) + 1
@@ -118,7 +137,7 @@ def _written(draw: st.DrawFn, key: str) -> str:
 
 @given(documents())
 def test_every_key_of_any_document_is_found_on_the_line_it_was_written_on(
-    document: tuple[str, dict[tuple[str, ...], int]],
+    document: tuple[str, dict[Path, int]],
 ) -> None:
     text, expected = document
     found = key_lines(text)
@@ -126,8 +145,13 @@ def test_every_key_of_any_document_is_found_on_the_line_it_was_written_on(
     assert {path: found[path] for path in expected} == expected
 
 
-def _paths(table: dict[str, object], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for key, value in table.items():
-        yield (*above, key)
-        if isinstance(value, dict):
-            yield from _paths(value, (*above, key))
+def _paths(value: object, above: Path = ()) -> Iterator[Path]:
+    """Every key and every table, also those in arrays."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*above, key)
+            yield from _paths(inner, (*above, key))
+    for number, inner in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(inner, dict):
+            yield (*above, number)
+        yield from _paths(inner, (*above, number))

@@ -27,13 +27,15 @@ def config(config: Config = None, data_dir: DataDir = None, as_json: Json = Fals
 
 
 def _for_programs(loaded: LoadedSettings) -> dict[str, object]:
+    import msgspec
+
     from contextinfinity.settings.keys import masked
 
     return {
         "data_dir": str(loaded.settings.data_dir),
         "file": str(loaded.file) if loaded.file else None,
         "values": {
-            key: {"value": masked(value) if isinstance(value, str) else value, "source": source}
+            key: {"value": masked(value) if isinstance(value, str) else msgspec.to_builtins(value), "source": source}
             for key, value, source in loaded.effective()
         },
     }

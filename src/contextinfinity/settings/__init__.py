@@ -7,11 +7,10 @@ declarations: what the file and the environment may say (``loading``), the words
 
 from __future__ import annotations
 
+from contextinfinity.settings.forms import BUILT_IN, MINILM, OFFLINE
 from contextinfinity.settings.loading import LoadedSettings, load_settings
+from contextinfinity.settings.rules import Preference, Rule
 from contextinfinity.settings.sections import (
-    BUILT_IN,
-    MINILM,
-    OFFLINE,
     Anthropic,
     Budget,
     Compaction,
@@ -46,10 +45,12 @@ __all__ = [
     "Memory",
     "ModelSettings",
     "OpenAI",
+    "Preference",
     "Retention",
     "Retrieval",
     "Rewriter",
     "Router",
+    "Rule",
     "Server",
     "Settings",
     "Storage",

@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 from msgspec import Struct
 
 from contextinfinity.errors import SettingsError
-from contextinfinity.settings.keys import MODELS, clipped, dotted, sections
-from contextinfinity.settings.reading import Reading, nearest, sections_with
+from contextinfinity.settings.keys import MODELS, clipped, dotted, nearest, sections
+from contextinfinity.settings.reading import Reading, sections_with
 from contextinfinity.settings.toml_lines import key_lines
 
 
@@ -24,9 +24,9 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
 
     path: Path
     document: dict[str, Any]
-    lines: dict[tuple[str, ...], int]
+    lines: dict[tuple[str | int, ...], int]
 
-    def place_of(self, *path: str) -> str:
+    def place_of(self, *path: str | int) -> str:
         """Name the place of a key as compilers do; one whose line is unknown is near its table."""
         while path and path not in self.lines:
             path = path[:-1]
@@ -91,7 +91,8 @@ def _take_model(name: str, entry: object, reading: Reading, file: ConfigFile) ->
 def _take_table(path: tuple[str, ...], content: object, reading: Reading, file: ConfigFile) -> None:
     if _is_table(content, path, reading, file.place_of(*path)):
         for name, value in content.items():
-            reading.take((*path, name), value, place=file.place_of(*path, name), folder=file.path.parent)
+            where, folder = file.place_of(*path, name), file.path.parent
+            reading.take((*path, name), value, place=where, folder=folder, locate=file.place_of)
 
 
 def _is_table(content: object, path: tuple[str, ...], reading: Reading, place: str) -> TypeGuard[dict[str, Any]]:

@@ -9,8 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from contextinfinity.settings.keys import MODELS, OLDER_VARIABLES, PREFIX, model_keys, sections, variable
-from contextinfinity.settings.reading import SECRETS, Reading, looks_secret, nearest
+from contextinfinity.settings.keys import (
+    MODELS,
+    OLDER_VARIABLES,
+    PREFIX,
+    SECRETS,
+    looks_secret,
+    model_keys,
+    nearest,
+    sections,
+    variable,
+)
+from contextinfinity.settings.reading import Reading
 
 _MODEL_PREFIX = variable(MODELS, "")
 

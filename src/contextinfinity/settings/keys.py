@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,7 @@ OLDER_VARIABLES = {
     "CONVERSATION_TTL_HOURS": ("retention", "conversation_ttl_hours"),
     "CLEANUP_INTERVAL_HOURS": ("retention", "cleanup_interval_hours"),
 }
+SECRETS = "a key never belongs into the settings; name the environment variable that holds it with api_key_env"
 _LONGEST_IN_A_MESSAGE = 60
 
 
@@ -41,6 +43,8 @@ class Key(Struct, frozen=True, kw_only=True):
     model_or: str | None
     is_path: bool
     hidden: bool
+    tables: type[Struct] | None = None
+    """What declares the keys of its tables, where it holds a list of tables or tables by name."""
 
     def read(self, value: object, *, is_text: bool = False) -> object:
         """Give the value in the key's type, or raise ``msgspec.ValidationError``.
@@ -64,6 +68,14 @@ class Key(Struct, frozen=True, kw_only=True):
         """Say what is wrong with a value, without repeating a secret."""
         what = "has a value that is not repeated here" if self.hidden else f"is {clipped(shown(value))}"
         return f"{path} {what}; it must be {self.allowed}."
+
+
+def plain(text: object) -> object:
+    """Give what JSON in an environment variable says; what is no JSON as it is."""
+    try:
+        return msgspec.json.decode(text) if isinstance(text, str) else text
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
 
 
 @cache
@@ -95,14 +107,32 @@ def _key(field: structs.FieldInfo) -> Key:
     return Key(
         name=field.name,
         type=field.type,
-        default=None if field.required else field.default,
+        default=_default(field),
         required=field.required,
         meaning=notes["description"],
         allowed=notes.get("form") or _in_words(kind),
         model_or=notes.get("model_or"),
         is_path=notes.get("path", False),
         hidden=notes.get("hidden", False),
+        tables=_tables(kind),
     )
+
+
+def _default(field: structs.FieldInfo) -> Any:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return None if field.required else field.default
+
+
+def _tables(kind: inspect.Type) -> type[Struct] | None:
+    match kind:
+        case inspect.Metadata():
+            return _tables(kind.type)
+        case inspect.VarTupleType(item_type=inspect.StructType(cls=cls)):
+            return cls
+        case inspect.DictType(value_type=inspect.StructType(cls=cls)):
+            return cls
+    return None
 
 
 def _notes(kind: inspect.Type) -> dict[str, Any]:
@@ -185,3 +215,13 @@ def masked(text: str) -> str:
     """Hide the password of an address; rather hide too much than too little."""
     text = re.sub(r"(://[^:/?#]*:).*@", r"\1***@", text, flags=re.DOTALL)
     return re.sub(r"([?&][^=&]*password=)[^&]*", r"\1***", text)
+
+
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """The name that was probably meant, if any."""
+    return get_close_matches(clipped(name), list(names), n=1)
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a key of this name would hold a secret."""
+    return re.sub(r"[^a-z]", "", name.lower()).endswith("apikey")

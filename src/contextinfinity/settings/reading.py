@@ -8,29 +8,33 @@ mistake.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from contextinfinity.errors import SettingsError
+from contextinfinity.settings.forms import BUILT_IN, OFFLINE
 from contextinfinity.settings.keys import (
     MODELS,
+    SECRETS,
     Key,
     alternatives,
     clipped,
     dotted,
+    looks_secret,
     model_keys,
+    nearest,
+    plain,
     section_classes,
     sections,
     shown,
 )
-from contextinfinity.settings.sections import BUILT_IN, OFFLINE, ModelSettings, Settings, Storage, whole_path
+from contextinfinity.settings.sections import ModelSettings, Settings, Storage, whole_path
+from contextinfinity.settings.tables import Locate, faults, inner_places, named_models
 
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-SECRETS = "a key never belongs into the settings; name the environment variable that holds it with api_key_env"
 
 
 class Reading:
@@ -42,10 +46,20 @@ class Reading:
         self.places: dict[str, str] = {}
         self._problems: list[tuple[str, str]] = []
 
-    def take(self, path: tuple[str, ...], value: object, *, place: str, folder: Path, is_text: bool = False) -> None:
+    def take(
+        self,
+        path: tuple[str, ...],
+        value: object,
+        *,
+        place: str,
+        folder: Path,
+        is_text: bool = False,
+        locate: Locate | None = None,
+    ) -> None:
         """Take the value of one key of a known section or model, or note why not.
 
-        A relative path counts from ``folder``; with ``is_text`` "12" is a number, too.
+        A relative path counts from ``folder``; with ``is_text`` "12" is a number, too. ``locate`` finds what stands
+        inside the value; without it all of that stands at ``place``.
         """
         *owner, name = path
         key = next((key for key in keys_under(owner[0]) if key.name == name), None)
@@ -53,6 +67,10 @@ class Reading:
             self._refuse_key(tuple(owner), name, place)
             return
         self.places[dotted(*path)] = place
+        if key.tables is not None:
+            value, is_text = plain(value) if is_text else value, False
+            if self._refuses_inside(path, value, key, locate or (lambda *_: place)):
+                return
         try:
             judged = key.read(value, is_text=is_text)
             if key.is_path:
@@ -107,8 +125,9 @@ class Reading:
                 self.complain(self.places[path], f"{path} has no provider; it must be {provider.allowed}.")
         for section, keys in sections().items():
             for key in keys:
-                if key.model_or is not None:
-                    self._check_model(section, key, key.model_or)
+                value = self.values[section].get(key.name, key.default)
+                for path, name, instead in named_models((section, key.name), key, value):
+                    self._check_model(path, name, instead)
         shadow = self.values["storage"].get("threads_shadow")
         if shadow == self.values["storage"].get("threads", Storage().threads):
             place = self.places["storage.threads_shadow"]
@@ -120,11 +139,17 @@ class Reading:
         models = {name: msgspec.convert(said, ModelSettings) for name, said in self.models.items()}
         return Settings(**parts, models=models)
 
-    def _check_model(self, section: str, key: Key, instead: str) -> None:
-        value = self.values[section].get(key.name, key.default)
+    def _refuses_inside(self, path: tuple[str, ...], value: object, key: Key, locate: Locate) -> bool:
+        """Note what is wrong with the tables of a key, each thing at its own place."""
+        self.places |= inner_places(path, value, locate)
+        found = list(faults(path, value, key))
+        for where, what in found:
+            self.complain(self.places[where], what)
+        return bool(found)
+
+    def _check_model(self, path: str, value: object, instead: str) -> None:
         if value == instead or value in self.models:
             return
-        path = dotted(section, key.name)
         have = alternatives(f'"{name}"' for name in [instead, *sorted(self.models)])
         wrong = f"{path} is {clipped(shown(value))}; it must be {have}, or a [models.NAME] that you add."
         self.complain(self.places[path], wrong)
@@ -157,13 +182,3 @@ def keys_under(section: str) -> tuple[Key, ...]:
 def sections_with(name: str) -> list[str]:
     """The dotted keys that end in this name."""
     return [dotted(section, name) for section, keys in sections().items() if any(key.name == name for key in keys)]
-
-
-def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """The name that was probably meant, if any."""
-    return get_close_matches(clipped(name), list(names), n=1)
-
-
-def looks_secret(name: str) -> bool:
-    """Whether a key of this name would hold a secret."""
-    return re.sub(r"[^a-z]", "", name.lower()).endswith("apikey")

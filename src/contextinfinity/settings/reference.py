@@ -67,24 +67,28 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-def _section(name: str, cls: type[Struct]) -> Iterator[str]:
-    yield f"## [{name}]\n"
+def _section(name: str, cls: type[Struct], level: str = "##") -> Iterator[str]:
+    yield f"{level} {name if level == '###' else f'[{name}]'}\n"
     yield f"{inspect.getdoc(cls)}\n"
     keys = keys_of(cls)
-    if not keys:
-        yield "There are no keys here yet.\n"
-        return
     yield "| key | default | allowed | meaning |"
     yield "| --- | --- | --- | --- |"
     for key in keys:
         yield f"| `{key.name}` | {_default(key)} | {key.allowed} | {key.meaning} |"
     yield ""
+    for declared in dict.fromkeys(key.tables for key in keys if key.tables):
+        headers = [_header(name, key) for key in keys if key.tables is declared]
+        yield from _section(" · ".join(headers), declared, level="###")
+
+
+def _header(section: str, key: Key) -> str:
+    return f"[[{section}.{key.name}]]" if isinstance(key.default, tuple) else f"[{section}.{key.name}.NAME]"
 
 
 def _default(key: Key) -> str:
     if key.required:
         return "must be given"
-    return "not set" if key.default is None else f"`{shown(key.default)}`"
+    return "not set" if key.default is None else "none" if key.default in ((), {}) else f"`{shown(key.default)}`"
 
 
 if __name__ == "__main__":

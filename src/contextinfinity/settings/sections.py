@@ -1,63 +1,40 @@
 """Every setting: its default, its range and its meaning, each declared once, here.
 
-One class is one section of ``config.toml``, one field is one key. The ``Meta`` beside a field is read by
-machines and people alike: its bounds decide what is accepted, its description stands in the manual, and
-``extra`` holds what bounds cannot say:
-
-    form      what is allowed, in words, where a pattern would not be understood
-    model_or  the value names a [models.NAME], or is this word
-    path      a relative one counts from the folder of the file it stands in
-    hidden    never repeat the value in a message: people paste a key here by mistake
+One class is one section of ``config.toml``, one field is one key. The ``Meta`` beside a field says what it means; its
+description stands in the manual. ``forms`` has what several fields have in common.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
 from contextinfinity.errors import SettingsError
-
-BUILT_IN = "built-in"
-MINILM = "minilm"
-OFFLINE = "offline"
-SQLITE = "sqlite:///"
-
-Tokens = Annotated[int, Meta(ge=0, le=1_000_000)]
-Table = Annotated[dict[str, Any], Meta(extra={"form": "a table", "hidden": True})]
-Tables = Annotated[tuple[dict[str, Any], ...], Meta(extra={"form": "a list of tables", "hidden": True})]
-Patterns = Annotated[tuple[str, ...], Meta(extra={"form": "a list of regular expressions"})]
-EntryPoint = Annotated[
-    str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", extra={"form": 'a function, written as "module:function"'})
-]
-Price = Annotated[float, Meta(ge=0, le=1_000_000)]
-Hours = Annotated[float, Meta(gt=0, le=87_600)]
-Text = Annotated[str, Meta(min_length=1, extra={"form": "a text that is not empty"})]
-FilePath = Annotated[str, Meta(pattern=r"^[^\x00]+$", extra={"form": "a path", "path": True})]
-EnvironmentName = Annotated[
-    str,
-    Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", extra={"form": "the name of an environment variable", "hidden": True}),
-]
-ChatModel = Annotated[Text, Meta(extra={"form": f'"{BUILT_IN}" or the NAME of a [models.NAME]', "model_or": BUILT_IN})]
-HelperModel = Annotated[Text, Meta(extra={"form": f'"{OFFLINE}" or the NAME of a [models.NAME]', "model_or": OFFLINE})]
-WebUrl = Annotated[
-    str, Meta(pattern=r"^https?://[^/]", extra={"form": "an address that begins with http:// or https://"})
-]
-StoreUrl = Annotated[
-    str,
-    Meta(
-        pattern=r"^(sqlite:///|postgresql://)[^\x00]+$",
-        extra={"form": "an address that begins with sqlite:/// or postgresql://"},
-    ),
-]
-RedisUrl = Annotated[
-    str,
-    Meta(
-        pattern=r"^(redis|rediss|unix)://.",
-        extra={"form": "an address that begins with redis://, rediss:// or unix://"},
-    ),
-]
+from contextinfinity.settings.forms import (
+    BUILT_IN,
+    MINILM,
+    OFFLINE,
+    SQLITE,
+    ChatModel,
+    EntryPoint,
+    EnvironmentName,
+    FilePath,
+    HelperModel,
+    Hours,
+    Models,
+    Patterns,
+    Price,
+    RedisUrl,
+    StoreUrl,
+    Table,
+    Tables,
+    Text,
+    Tokens,
+    WebUrl,
+)
+from contextinfinity.settings.rules import Preferences, Rules
 
 
 class General(Struct, frozen=True, kw_only=True):
@@ -227,7 +204,31 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 class Router(Struct, frozen=True, kw_only=True):
-    """Which model answers which question."""
+    """Which model answers which question, where the caller names none."""
+
+    enabled: Annotated[
+        bool, Meta(description="Let rules, preferences and fallbacks choose; without them the branch's model answers.")
+    ] = True
+    fallbacks: Annotated[
+        Models, Meta(description="Who answers, in this order, when the model that should cannot, or fails.")
+    ] = ()
+    rules: Annotated[
+        Rules, Meta(description="What is answered by another model; the first rule that holds counts.")
+    ] = ()
+    users: Annotated[
+        Preferences,
+        Meta(
+            description="The model that a user's conversations begin with.",
+            extra={"form": "tables, each written as [router.users.NAME]"},
+        ),
+    ] = field(default_factory=dict)
+    orgs: Annotated[
+        Preferences,
+        Meta(
+            description="The same for an organisation; a user's goes before it.",
+            extra={"form": "tables, each written as [router.orgs.NAME]"},
+        ),
+    ] = field(default_factory=dict)
 
 
 class OpenAI(Struct, frozen=True, kw_only=True):

@@ -2,10 +2,12 @@
 
 ``tomllib`` gives values without places, and a person who mistyped a key needs the place. The text has
 passed ``tomllib`` before it comes here, so this scanner knows only where keys, strings and brackets
-begin and end; what a key spells it asks ``tomllib``. Keys inside arrays have no path and no line.
+begin and end; what a key spells it asks ``tomllib``. A table in an array is known by its number, from 0.
 
     [models.gpt]                 ("models",): 1, ("models", "gpt"): 1
     provider = "openai"          ("models", "gpt", "provider"): 2
+    [[router.rules]]             ("router",): 3, ("router", "rules"): 3, ("router", "rules", 0): 3
+    model = "gpt"                ("router", "rules", 0, "model"): 4
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import tomllib
 from bisect import bisect_right
 from contextlib import suppress
 
-Path = tuple[str, ...]
+Path = tuple[str | int, ...]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BETWEEN = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*")
@@ -49,6 +51,8 @@ class _Scanner:
         self.lines: dict[Path, int] = {}
         self._text = text
         self._at = 0
+        self._tables: dict[Path, int] = {}
+        """How many tables each array of tables has so far."""
         self._line_ends = [found.start() for found in re.finditer("\n", text)]
 
     def document(self) -> None:
@@ -56,48 +60,64 @@ class _Scanner:
         self._take(_BLANK)
         while self._at < len(self._text):
             if self._sees("["):
-                self._pass("[")
-                table = self._key(())
-                self._pass("]")
+                table = self._header(is_array=self._sees("[["))
             else:
                 self._entry(table)
             self._take(_BLANK)
 
-    def _entry(self, table: Path | None) -> None:
-        path = self._key(table)
-        self._pass("=")
-        self._value(path if table is not None else None)
+    def _header(self, *, is_array: bool) -> Path:
+        """Read the name of a table; one inside an array of tables belongs to the newest of them."""
+        self._pass("[")
+        line, parts = self._line(), _spelled(self._take(_KEY))
+        self._pass("]")
+        path: Path = ()
+        for depth, part in enumerate(parts, 1):
+            path = self._note((*path, part), line)
+            if depth < len(parts) and path in self._tables:
+                path = (*path, self._tables[path] - 1)
+        if not is_array:
+            return path
+        number = self._tables.get(path, 0)
+        self._tables[path] = number + 1
+        return self._note((*path, number), line)
 
-    def _value(self, path: Path | None) -> None:
+    def _entry(self, table: Path) -> None:
+        line, path = self._line(), table
+        for part in _spelled(self._take(_KEY)):
+            path = self._note((*path, part), line)
+        self._pass("=")
+        self._value(path)
+
+    def _value(self, path: Path) -> None:
         if self._sees("{"):
-            self._items("}", path)
+            self._items("}", self._note(path, self._line()))
         elif self._sees("["):
-            self._items("]", None)
+            self._items("]", path)
         elif self._sees('"') or self._sees("'"):
             self._take(_STRING)
         else:
             self._take(_BARE)
 
-    def _items(self, end: str, path: Path | None) -> None:
+    def _items(self, end: str, path: Path) -> None:
         """Walk an inline table or an array, whose opening bracket is next."""
         self._at += 1
         self._take(_BETWEEN)
+        number = 0
         while not self._sees(end):
             if end == "}":
                 self._entry(path)
             else:
-                self._value(None)
+                self._value((*path, number))
+                number += 1
             self._take(_BETWEEN)
         self._at += 1
 
-    def _key(self, table: Path | None) -> Path:
-        line = bisect_right(self._line_ends, self._at) + 1
-        parts = _spelled(self._take(_KEY))
-        if table is None:
-            return ()
-        for depth in range(1, len(parts) + 1):
-            self.lines.setdefault(table + parts[:depth], line)
-        return table + parts
+    def _note(self, path: Path, line: int) -> Path:
+        self.lines.setdefault(path, line)
+        return path
+
+    def _line(self) -> int:
+        return bisect_right(self._line_ends, self._at) + 1
 
     def _sees(self, mark: str) -> bool:
         return self._text.startswith(mark, self._at)
@@ -114,7 +134,7 @@ class _Scanner:
         return found.group()
 
 
-def _spelled(key: str) -> Path:
+def _spelled(key: str) -> tuple[str, ...]:
     """Give the parts of a dotted key, with quotes and escapes resolved by the real parser."""
     parts = []
     value: object = tomllib.loads(f"{key} = 0")

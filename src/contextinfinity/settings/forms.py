@@ -1,0 +1,60 @@
+"""The forms that values take: what several settings have in common.
+
+The ``Meta`` beside a type is read by machines and people alike: its bounds decide what is accepted, and ``extra``
+holds what bounds cannot say:
+
+    form      what is allowed, in words, where a pattern would not be understood
+    model_or  the value names a [models.NAME], or is this word; of a list, each of its values
+    path      a relative one counts from the folder of the file it stands in
+    hidden    never repeat the value in a message: people paste a key here by mistake
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+BUILT_IN = "built-in"
+MINILM = "minilm"
+OFFLINE = "offline"
+SQLITE = "sqlite:///"
+
+Tokens = Annotated[int, Meta(ge=0, le=1_000_000)]
+Table = Annotated[dict[str, Any], Meta(extra={"form": "a table", "hidden": True})]
+Tables = Annotated[tuple[dict[str, Any], ...], Meta(extra={"form": "a list of tables", "hidden": True})]
+Patterns = Annotated[tuple[str, ...], Meta(extra={"form": "a list of regular expressions"})]
+EntryPoint = Annotated[
+    str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", extra={"form": 'a function, written as "module:function"'})
+]
+Price = Annotated[float, Meta(ge=0, le=1_000_000)]
+Hours = Annotated[float, Meta(gt=0, le=87_600)]
+Text = Annotated[str, Meta(min_length=1, extra={"form": "a text that is not empty"})]
+FilePath = Annotated[str, Meta(pattern=r"^[^\x00]+$", extra={"form": "a path", "path": True})]
+EnvironmentName = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", extra={"form": "the name of an environment variable", "hidden": True}),
+]
+ChatModel = Annotated[Text, Meta(extra={"form": f'"{BUILT_IN}" or the NAME of a [models.NAME]', "model_or": BUILT_IN})]
+Models = Annotated[
+    tuple[Text, ...],
+    Meta(extra={"form": f'a list of the NAMEs of [models.NAME], "{BUILT_IN}" among them', "model_or": BUILT_IN}),
+]
+HelperModel = Annotated[Text, Meta(extra={"form": f'"{OFFLINE}" or the NAME of a [models.NAME]', "model_or": OFFLINE})]
+WebUrl = Annotated[
+    str, Meta(pattern=r"^https?://[^/]", extra={"form": "an address that begins with http:// or https://"})
+]
+StoreUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(sqlite:///|postgresql://)[^\x00]+$",
+        extra={"form": "an address that begins with sqlite:/// or postgresql://"},
+    ),
+]
+RedisUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(redis|rediss|unix)://.",
+        extra={"form": "an address that begins with redis://, rediss:// or unix://"},
+    ),
+]
