@@ -1,0 +1,184 @@
+"""What a message is for, from its words alone: offline, in linear time, the same every time.
+
+In goes the message (in its contextualised form, where there is one) and what its speaker said before; out comes one of
+five intents and the reason in words, none of them taken from the message. Whatever is not clear is ``other``: taking a
+message for what it is not costs more than leaving it where it is. Only the two ends of a long message are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from contextinfinity.domain.route import Intent
+from contextinfinity.routing import signs
+from contextinfinity.routing.signs import Read
+from contextinfinity.text.cues import goes_on, pointing, words
+from contextinfinity.text.entities import Entity, entities
+
+LOOKED_AT = 1000
+"""Characters at each end of a message that are read."""
+LONG = 6000
+"""Characters from which on a message is a document that somebody brought along."""
+FAIRLY_LONG = 2000
+"""The same where the message says that a text is to be worked on."""
+LINES_SEEN = 200
+SHORT_FOLLOW_UP = 8
+"""Words of a message that may be about what was said before without saying so at its beginning."""
+SHORT_SMALL_TALK = 12
+SHORT_SEARCH = 12
+"""Words of a message that may be a search rather than a sentence."""
+EARLIER = 3
+
+
+class Purpose(Struct, frozen=True):
+    """What a message is for, and how one can tell."""
+
+    intent: Intent
+    reason: str
+
+
+OTHER = Purpose("other", "nothing in it calls for a certain kind of model")
+
+
+def intent_of(text: str, earlier: Sequence[str] = ()) -> Purpose:
+    """Tell what a message is for; ``earlier`` is what its speaker said before, the newest last.
+
+    A message that only goes on ("now with a loop", "and in Germany?") is for what the one before it was for.
+    """
+    alone = _alone(text)
+    if alone.intent != "other" or not _follows_on(text):
+        return alone
+    for before in reversed(earlier[-EARLIER:]):
+        found = _alone(before)
+        if found.intent == "code" or (found.intent == "factual" and _asks_on(text)):
+            return Purpose(found.intent, f"it goes on with a message of which this holds: {found.reason}")
+        if not _follows_on(before):
+            break
+    return alone
+
+
+def _alone(text: str) -> Purpose:
+    if len(text) >= LONG:
+        return _of_a_long_one(text)
+    ends = _ends(text)
+    read = Read(ends)
+    if _is_small_talk(read):
+        return Purpose("small_talk", "it is a greeting, thanks or the like")
+    if len(text) >= FAIRLY_LONG and signs.WORKING_ON_A_TEXT.seen_in(read) and not _looks_like_code(text):
+        return Purpose("long_document", "a text is brought along to be worked on")
+    if signs.BROUGHT_ALONG.seen_in(read) and signs.DOCUMENT.seen_in(read):
+        return Purpose("long_document", "it is about a document that is brought along")
+    return _of_a_question(ends, read)
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * LOOKED_AT else f"{text[:LOOKED_AT]}\n{text[-LOOKED_AT:]}"
+
+
+def _of_a_long_one(text: str) -> Purpose:
+    if _looks_like_code(text):
+        return Purpose("code", "most of it is code")
+    return Purpose("long_document", "a long text is brought along")
+
+
+def _of_a_question(text: str, read: Read) -> Purpose:
+    named = entities(text)
+    code = _code_score(text, read, named)
+    if code >= 3:
+        return Purpose("code", "it holds code, or speaks of it throughout")
+    fact = _fact(text, named)
+    if fact and fact.is_firm:
+        return Purpose("factual", fact.reason)
+    if code >= 2:
+        return Purpose("code", "it speaks of programs")
+    return Purpose("factual", fact.reason) if fact else OTHER
+
+
+# --- code
+
+
+def _looks_like_code(text: str) -> bool:
+    """Tell whether a good part of the lines at the front are code."""
+    lines = [line for line in text[: LINES_SEEN * 80].splitlines()[:LINES_SEEN] if line.strip()]
+    like = sum(signs.CODE_LINE.search(line[:300]) is not None for line in lines)
+    return "```" in text or 3 * like >= len(lines) > 0
+
+
+def _code_score(text: str, read: Read, named: Sequence[Entity]) -> int:
+    """Weigh what speaks for code: 2 is likely, 3 and more is sure."""
+    score = 3 if "```" in text or signs.CODE_ERROR.search(text) else 0
+    score += 2 * signs.SURELY_CODE.seen_in(read) + signs.TOOLS.number_in(read)
+    score += 2 * (text.count("`") >= 2) + 2 * (signs.SHELL_PIPE.search(text) is not None)
+    score += min(3, sum(_weight(entity) for entity in named))
+    score += 2 * any(signs.CODE_LINE.search(line[:300]) for line in text.splitlines()[:LINES_SEEN])
+    spoken = signs.PROGRAMMING.number_in(read)
+    return score + spoken if score else spoken - 1
+
+
+def _weight(entity: Entity) -> int:
+    """Weigh a name as one of code; a word with a capital inside may be a slip, or a brand."""
+    if entity.kind == "path":
+        return 2 * (entity.text.rpartition(".")[2].lower() in signs.CODE_ENDINGS)
+    if entity.kind != "symbol" or entity.text.lower() in signs.NO_SYMBOLS:
+        return 0
+    return 1 if entity.text.isalpha() else 2
+
+
+# --- small talk
+
+
+def _is_small_talk(read: Read) -> bool:
+    if not read.list:
+        return not read.text.isascii()  # emoji and the like
+    if len(read.list) > SHORT_SMALL_TALK:
+        return False
+    left = signs.PHATIC.taken_out_of(read)
+    is_kind = len(left) < len(read.words) or not signs.GREETINGS.isdisjoint(left)
+    return is_kind and signs.AROUND_GREETINGS.issuperset(left)
+
+
+# --- facts
+
+
+class _Fact(Struct, frozen=True):
+    reason: str
+    is_firm: bool
+    """It holds even where the message speaks of programs, too."""
+
+
+def _fact(text: str, named: Sequence[Entity]) -> _Fact | None:
+    """Find the fact of the world that a message asks for."""
+    asked = Read(signs.LEADING_UP.sub("", text))
+    if signs.TASKS.open(asked) or not signs.ABOUT_US.isdisjoint(asked.words):
+        return None
+    has_name = any(entity.kind in ("name", "date") for entity in named)
+    if not has_name and not signs.POINTING.isdisjoint(asked.words):
+        return None
+    is_fresh, is_known = signs.FRESH.seen_in(asked), signs.FACTS.seen_in(asked)
+    if signs.ASKS_FIRMLY.open(asked):
+        return _Fact("it asks who, when, where or how many", True)
+    if signs.ASKS.open(asked) and (is_fresh or is_known):
+        return _Fact("it asks for what is so at present" if is_fresh else "it asks for a fact of the world", is_fresh)
+    if signs.ASKS.open(asked) and has_name and not signs.SUPPOSING.seen_in(asked):
+        return _Fact("it asks about something with a name", False)
+    if is_known and (is_fresh or has_name or len(asked.list) <= 3) and _is_a_search(asked):
+        return _Fact("it looks for what is new", False)
+    return None
+
+
+def _is_a_search(asked: Read) -> bool:
+    return len(asked.list) <= SHORT_SEARCH and "." not in asked.text.rstrip(". ")
+
+
+# --- what was said before
+
+
+def _follows_on(text: str) -> bool:
+    said = words(_ends(text))
+    return goes_on(text) or (len(said) <= SHORT_FOLLOW_UP and (pointing(said) > 0 or "now" in said))
+
+
+def _asks_on(text: str) -> bool:
+    return "?" in text or words(text[:100])[:1] in (["and"], ["und"], ["et"], ["y"])
