@@ -103,7 +103,7 @@ def _looks_like_code(text: str) -> bool:
     """Tell whether a good part of the lines at the front are code."""
     lines = [line for line in text[: LINES_SEEN * 80].splitlines()[:LINES_SEEN] if line.strip()]
     like = sum(signs.CODE_LINE.search(line[:300]) is not None for line in lines)
-    return "```" in text or 3 * like >= len(lines) > 0
+    return "```" in text or 4 * like >= len(lines) > 0
 
 
 def _code_score(text: str, read: Read, named: Sequence[Entity]) -> int:

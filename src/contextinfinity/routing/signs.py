@@ -35,13 +35,26 @@ class Read:
 
 
 class Signs:
-    """Words and phrases that all say the same of a text; single words are looked up, phrases searched for."""
+    """Words and phrases that all say the same of a text; single words are looked up, phrases searched for.
+
+    They are put in order when they are first asked about: that takes longer than a start may take.
+    """
 
     def __init__(self, listed: str) -> None:
-        parts = {one for part in _parts(listed) for one in _both(" ".join(part.split()))}
-        self._words = frozenset(part for part in parts if _PLAIN.fullmatch(part))
-        phrases = sorted(parts - self._words, key=len, reverse=True)
-        self._phrases = re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)" if phrases else r"(?!)")
+        self._listed = listed
+
+    @cached_property
+    def _all(self) -> frozenset[str]:
+        return frozenset(one for part in _parts(self._listed) for one in _both(" ".join(part.split())))
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(part for part in self._all if _PLAIN.fullmatch(part))
+
+    @cached_property
+    def _phrases(self) -> re.Pattern[str]:
+        phrases = sorted(self._all - self._words, key=lambda phrase: (-len(phrase), phrase))
+        return re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)" if phrases else r"(?!)")
 
     def seen_in(self, read: Read) -> bool:
         """Tell whether a text has any of them."""
