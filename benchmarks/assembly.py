@@ -28,10 +28,12 @@ from contextinfinity.domain.ids import BranchId, new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
+from contextinfinity.engine.choosing import choose
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.folding import fold
 from contextinfinity.engine.parts import Helpers, Parts, Running, Setup
-from contextinfinity.engine.recall import recall
+from contextinfinity.engine.preparing import Material, prepare
+from contextinfinity.engine.recall import recall, retrieve
 from contextinfinity.engine.texts import Texts
 from contextinfinity.engine.weighing import said
 from contextinfinity.librarian.contract import Task
@@ -135,8 +137,13 @@ async def asked(store: SqliteStore, branch: BranchId, question: str) -> Turn:
 
 async def put_together(means: Parts, asking: Turn) -> Assembled:
     """Do what is done before the model is asked."""
-    recalled = await recall(means, Running(asking), means.models.named(None))
-    return assemble(recalled.sections, recalled.frame, recalled.measure, reason=recalled.reason)
+    running = Running(asking)
+    recalled = await recall(means, running)
+    found = await retrieve(means, running, recalled, None)
+    material = Material(recalled=recalled, explicit=None, artifacts=found)
+    choose(means, asking, running.asked, material)
+    ready = await prepare(means, running, material, recalled.home)
+    return assemble(ready.sections, ready.frame, ready.measure, reason=ready.reason)
 
 
 async def fold_all_but(means: Parts, branch: BranchId, kept: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from datetime import timedelta
 from functools import partial
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from contextinfinity.embedders.contract import Embedder
     from contextinfinity.embedders.endpoint import Endpoint
     from contextinfinity.engine.engine import Engine
-    from contextinfinity.engine.parts import FindBoundary, Model, Models, Retrieval, Setup
+    from contextinfinity.engine.parts import FindBoundary, Model, Models, Retrieval, Rewriting, Setup
     from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.budget import Ceilings
     from contextinfinity.prompt.redact import Redactor
@@ -66,6 +67,8 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         tools=_toolbox(settings),
         ceilings=_ceilings(settings),
         redactor=_redactor(settings),
+        rewriting=_rewriting(settings, models),
+        router=settings.router,
         retrieval=_retrieval(settings),
         folds=folding.enabled,
         min_exchanges=folding.min_verbatim_exchanges,
@@ -261,7 +264,7 @@ def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
         return None
     if name == BUILT_IN:
         raise SettingsError(
-            "The built-in model is too small to summarise, to find topics or to remember.",
+            "The built-in model is too small to summarise, to find topics, to rewrite or to remember.",
             hint=f'Name another model, or leave it at "{OFFLINE}".',
         )
     model = models.named(name)
@@ -287,6 +290,19 @@ def _boundaries(settings: Settings, models: Models) -> FindBoundary:
     from contextinfinity.compaction.detector import detect
 
     return partial(detect, adviser)
+
+
+def _rewriting(settings: Settings, models: Models) -> Rewriting:
+    from contextinfinity.engine.parts import Rewriting
+
+    said = settings.rewriter
+    rewriting = Rewriting(seconds=said.timeout_seconds, asks_back=said.clarification)
+    adviser = _adviser(said.model, settings, models)
+    if adviser is None:
+        return rewriting
+    from contextinfinity.rewriting import ModelRewriter
+
+    return dataclasses.replace(rewriting, rewrite=ModelRewriter(adviser).rewrite)
 
 
 def _redactor(settings: Settings) -> Redactor | None:

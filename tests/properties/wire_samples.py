@@ -44,6 +44,7 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.domain.plan import Budget, Front, LeftOut, Plan, PlanSection, Retrieved, Shrunk
+from contextinfinity.domain.route import Considered, Fallback, Route
 from contextinfinity.domain.session import Branch, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State
 from contextinfinity.domain.turn import (
@@ -133,6 +134,8 @@ PLAN = Plan(
     token_scale=1.125,
     request_sha256="ef" * 32,
 )
+FALLBACK = Fallback(model="small", window=8192)
+CONSIDERED = Considered(model="large", by="rule 1", against="it cannot see pictures")
 FINISHED = FinishedTurn(
     thread_id=SESSION,
     branch_id=BRANCH,
@@ -332,6 +335,17 @@ parts = {
         tools=[JSON],
         response_format={"type": "json_object"},
     ),
+    "route": Route(
+        model="sonar",
+        reason="sonar answers by rule 1.",
+        home="small",
+        intent="factual",
+        window=128_000,
+        fallbacks=(FALLBACK,),
+        considered=(CONSIDERED,),
+    ),
+    "fallback": FALLBACK,
+    "considered": CONSIDERED,
 }
 
 SAMPLES: dict[str, msgspec.Struct] = {**blocks, **items, **outcomes, **events, **rows, **parts}

@@ -22,12 +22,13 @@ from contextinfinity.domain.wire import dumps
 from contextinfinity.engine.artifacts import attachments
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
-from contextinfinity.engine.parts import Helpers, Setup
+from contextinfinity.engine.parts import Helpers, Rewriting, Setup
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.contract import canonical
+from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.settings import Settings
 from contextinfinity.settings.sections import Anthropic, OpenAI
 from contextinfinity.storage.journal import JournalFolder
@@ -67,7 +68,8 @@ class House:
         there = engine_at(vendors, folder, **more)
         setup = Setup(
             tools=toolbox(mode),
-            helpers=Helpers(memories=self.memories, rewrite=self.rewrite, retrieve=self.retrieve),
+            helpers=Helpers(memories=self.memories, retrieve=self.retrieve),
+            rewriting=Rewriting(rewrite=self.rewrite),
             ceilings=Ceilings(fold_trigger=1200, verbatim_window=200),
             redactor=by_patterns([r"\d{4}-\d{4}-\d{4}"]),
             fold_pause=timedelta(),
@@ -79,8 +81,9 @@ class House:
     async def memories(self, turn: Turn) -> str:
         return f"The user has the card {CARD} and spoke {turn.turn_seq} times."
 
-    async def rewrite(self, turn: Turn, earlier: Any) -> str | None:
-        return f"{turn.user_message.rendered_text} (made explicit)" if turn.turn_seq % 2 else None
+    async def rewrite(self, follow_up: FollowUp) -> Rewritten:
+        words = follow_up.latest_user_message
+        return Rewritten(query=f"{words} (made explicit)" if len(words) % 2 else words)
 
     async def retrieve(self, turn: Turn, query: str | None) -> tuple[Artifact, ...]:
         return self.pieces

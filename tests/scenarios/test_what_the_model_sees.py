@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.engine.parts import Helpers, Setup
+from contextinfinity.engine.parts import Helpers, Rewriting, Setup
 from contextinfinity.errors import Refused
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.layout import CONTEXTUALISED, SUMMARY
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.scripted import ABILITIES, Reply
+from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import General
 from contextinfinity.storage.sqlite.connection import connect
@@ -51,15 +52,19 @@ def rows(path: Path) -> list[tuple[object, ...]]:
 async def test_history_is_read_before_the_message_is_touched_and_nothing_is_written(tmp_path: Path) -> None:
     seen: list[tuple[list[str], str, list[tuple[object, ...]]]] = []
 
-    async def look(turn: Turn, earlier: Sequence[Turn] | str | None = None) -> None:
-        before = [one.user_message.rendered_text for one in earlier] if isinstance(earlier, list) else []
-        seen.append((before, turn.user_message.rendered_text, rows(tmp_path / "ledger.db")))
+    async def look(turn: Turn) -> None:
+        seen.append(([], turn.user_message.rendered_text, rows(tmp_path / "ledger.db")))
+
+    async def rewrite(follow_up: FollowUp) -> Rewritten:
+        before = [said.content for said in follow_up.recent_history if said.role == "user"]
+        seen.append((before, follow_up.latest_user_message, rows(tmp_path / "ledger.db")))
+        return Rewritten(query=follow_up.latest_user_message)
 
     async def retrieve(turn: Turn, query: str | None) -> tuple[Artifact, ...]:
         await look(turn)
         return ()
 
-    setup = Setup(helpers=Helpers(memories=look, rewrite=look, retrieve=retrieve))
+    setup = Setup(helpers=Helpers(memories=look, retrieve=retrieve), rewriting=Rewriting(rewrite=rewrite))
     async with Desk(tmp_path, setup=setup) as desk:
         await desk.ask("Who is Ada?")
         await desk.ask("Was she married?")
@@ -73,13 +78,13 @@ async def test_history_is_read_before_the_message_is_touched_and_nothing_is_writ
 
 @pytest.mark.req("CTX-2", "CTX-3", "CTX-4", "CTX-8")
 async def test_every_earlier_turn_stands_before_the_message_in_order(tmp_path: Path) -> None:
-    async def rewrite(turn: Turn, earlier: Sequence[Turn]) -> str | None:
-        return f"{turn.user_message.rendered_text} (of Ada)" if earlier else None
+    async def rewrite(follow_up: FollowUp) -> Rewritten:
+        return Rewritten(query=f"{follow_up.latest_user_message} (of Ada)")
 
     async def retrieve(turn: Turn, query: str | None) -> tuple[Artifact, ...]:
         return (artifact(1, f"found for {query}"),) if query else ()
 
-    setup = Setup(helpers=Helpers(rewrite=rewrite, retrieve=retrieve))
+    setup = Setup(helpers=Helpers(retrieve=retrieve), rewriting=Rewriting(rewrite=rewrite))
     async with Desk(tmp_path, "A mathematician.", "In London.", setup=setup) as desk:
         for question in ("Who is Ada?", "Where did she live?", "When?"):
             turn_id = await desk.ask(question)
@@ -146,9 +151,12 @@ async def test_a_stage_that_fails_is_left_out_and_named(
     async def broken(*_: object) -> None:
         raise ConnectionError("the index is away")
 
-    name = {"memory": "memories", "rewriting": "rewrite", "retrieval": "retrieve"}[stage]
-    helpers = Helpers(**{name: broken})  # type: ignore[arg-type]
-    async with Desk(tmp_path, "A mathematician.", setup=Setup(helpers=helpers)) as desk:
+    setup = {
+        "memory": Setup(helpers=Helpers(memories=broken)),
+        "rewriting": Setup(rewriting=Rewriting(rewrite=broken)),  # type: ignore[arg-type]
+        "retrieval": Setup(helpers=Helpers(retrieve=broken)),  # type: ignore[arg-type]
+    }[stage]
+    async with Desk(tmp_path, "A mathematician.", setup=setup) as desk:
         await desk.ask("Who is Ada?")
         caplog.clear()
         with caplog.at_level(logging.WARNING):
@@ -167,9 +175,11 @@ async def test_a_request_goes_on_without_all_of_them(tmp_path: Path) -> None:
     async def broken(*_: object) -> None:
         raise RuntimeError("x" * 10_000)
 
-    helpers = Helpers(memories=broken, rewrite=broken, retrieve=broken)  # type: ignore[arg-type]
-    async with Desk(tmp_path, setup=Setup(helpers=helpers)) as desk:
-        turn_id = await desk.ask("Who is Ada?")
+    helpers = Helpers(memories=broken, retrieve=broken)  # type: ignore[arg-type]
+    setup = Setup(helpers=helpers, rewriting=Rewriting(rewrite=broken))  # type: ignore[arg-type]
+    async with Desk(tmp_path, setup=setup) as desk:
+        await desk.ask("Who is Ada?")
+        turn_id = await desk.ask("Where did she live?")
         plan = await desk.plan(turn_id)
         assert [left.what for left in plan.left_out] == ["memory", "rewriting", "retrieval"]
         assert all(len(left.reason) <= 200 for left in plan.left_out)
@@ -184,11 +194,12 @@ async def test_memory_and_rewriting_are_left_out_where_they_are_not_wanted(tmp_p
         called.append("memories")
         return "Ann likes tea."
 
-    async def rewrite(turn: Turn, earlier: Sequence[Turn]) -> str:
+    async def rewrite(follow_up: FollowUp) -> Rewritten:
         called.append("rewrite")
-        return "made explicit"
+        return Rewritten(query="made explicit")
 
-    async with Desk(tmp_path, setup=Setup(helpers=Helpers(memories=memories, rewrite=rewrite))) as desk:
+    setup = Setup(helpers=Helpers(memories=memories), rewriting=Rewriting(rewrite=rewrite))
+    async with Desk(tmp_path, setup=setup) as desk:
         await desk.ask("one")
         assert "Ann likes tea." in desk.prompts[-1].system[1]
         assert called == ["memories", "rewrite"]
@@ -257,6 +268,7 @@ async def test_what_had_to_give_way_is_folded_and_nothing_that_is_kept_is_change
             await desk.ask(question)
         kept = await desk.engine.store.turns.history(await desk.branch())
         said_before = [(one.user_message, one.answer) for one in kept]
+        await desk.settle()  # only committed turns fold
         tight = await desk.plan(await desk.ask("And now, and then, and later? " * 110))
         assert tight.shrunk is not None
         assert tight.shrunk.lines_to == 2

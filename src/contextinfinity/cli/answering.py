@@ -77,11 +77,14 @@ class Plainly:
     def hear(self, event: Event, more: bool = False) -> None:
         """Show what happens, if it is to be seen."""
         from contextinfinity.cli.printing import say
-        from contextinfinity.domain.events import Delta, Retrying, ToolCalled
+        from contextinfinity.domain.events import Clarification, Delta, Retrying, ToolCalled
 
         if isinstance(event, Delta):
             say(event.text)
             self.in_line = not event.text.endswith("\n")
+        elif isinstance(event, Clarification):
+            say(event.question)
+            self.in_line = True
         elif isinstance(event, ToolCalled | Retrying):
             remark(f"\n{aside(event)}" if self.in_line else aside(event))
             self.in_line = False

@@ -88,6 +88,8 @@ def _facts(told: Explained, compared: bool) -> str:
         f"{usage.input_tokens} tokens in, {usage.cached_tokens} of them cached, {usage.output_tokens} out, cost {cost}",
         f"{share:.0f}% repeat the beginning of {other}",
     ]
+    if told.plan.route:
+        facts.append(told.plan.route.reason)
     if told.plan.epoch_reason:
         facts.append(f"a new front: {told.plan.epoch_reason}")
     facts.extend(f"gone since: {what}" for what in told.removed)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import ChunkId, TurnId
 from contextinfinity.domain.message import Json
+from contextinfinity.domain.route import Route
 
 LAYOUT_VERSION = 1
 """The order and wording of the prompt; old renderers stay, so that old plans can be rebuilt."""
@@ -124,6 +125,10 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     contextualised: str | None = None
     """The user's words made explicit, where that was added to them."""
     candidates: tuple[str, ...] = ()
+    """What a question asked back offers; ``reference`` are the words that it was asked about."""
+    reference: str | None = None
+    route: Route | None = None
+    """Who answered, and why."""
     redactions: str | None = None
     """The hash of the spans that were blacked out, kept as a text."""
     form: str | None = None

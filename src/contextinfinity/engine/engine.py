@@ -19,16 +19,16 @@ from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, 
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
 from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.route import Route
 from contextinfinity.domain.search import Brought, Hits, HowFar, Scope
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
-from contextinfinity.engine import folding
+from contextinfinity.engine import folding, trial
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.lifecycle import Lifecycle
-from contextinfinity.engine.parts import Asked
-from contextinfinity.engine.recall import budget_of
+from contextinfinity.engine.parts import Asked, Models
 from contextinfinity.engine.watch import Stamped, finished, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.prompt.budget import check_pins_limit
@@ -54,6 +54,7 @@ class How(TypedDict, total=False):
     model: str | None
     use_memory: bool
     use_query_rewriter: bool
+    may_ask_back: bool
     attach: tuple[ChunkId, ...]
     retry_of: TurnId | None
 
@@ -85,8 +86,14 @@ class _Sending(Struct, frozen=True, kw_only=True):
     model: str | None = None
     use_memory: bool = True
     use_query_rewriter: bool = True
+    may_ask_back: bool = True
     attach: tuple[ChunkId, ...] = ()
     retry_of: TurnId | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Whose thread it is."""
+        return Owner(user_id=self.user_id or "local", org_id=self.org_id or "")
 
 
 class Engine(Lifecycle):
@@ -128,26 +135,33 @@ class Engine(Lifecycle):
 
     async def accept(self, thread_id: str, content: Content, **how: Unpack[How]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
-        sending = _Sending(**how)
-        if len(sending.attach) > MOST_ATTACHED:
-            raise InvalidInput(f"{len(sending.attach)} pieces are too many to attach; {MOST_ATTACHED} are the most.")
-        if not _says_something(content):
-            raise InvalidInput("The message is empty.", hint="Say something.")
-        model = self.models.named(sending.model)
-        owner = Owner(user_id=sending.user_id or "local", org_id=sending.org_id or "")
-        session, found = await _thread(self, thread_id, owner)
+        sending = _checked(self.models, content, how)
+        session, found = await _thread(self, thread_id, sending.owner)
         new = NewTurn(
             branch_id=await self.branch_of(session, sending.branch_id),
-            message=say("user", content) if isinstance(content, str) else Message(role="user", blocks=content),
+            message=_message(content),
             retry_of=sending.retry_of,
             queue_limit=QUEUE_LIMIT,
             begin=True,
         )
-        asked = Asked(use_memory=sending.use_memory, use_rewriter=sending.use_query_rewriter, attach=sending.attach)
-        turn = await self.take_on(new, model, asked)
+        turn = await self.take_on(new, _asked(sending))
         there, place, loaded = "found" if found else "created", turn.branch_id, turn.turn_seq - 1
         log.info("thread %s %s, branch %s, turn %d, turns loaded %d", session.id, there, place, loaded + 1, loaded)
         return turn, found
+
+    async def route(self, thread_id: str, content: Content, **how: Unpack[How]) -> Route:
+        """Say which model would answer a message, and why; nothing is sent, and nothing is kept."""
+        sending = _checked(self.models, content, how)
+        try:
+            session = None if thread_id == "new" else await self.session(thread_id, sending.owner)
+        except NotFound:
+            if is_id(thread_id):
+                raise
+            session = None
+        if session is None:
+            return await trial.route_of_first(self._parts, sending.owner, _message(content), _asked(sending))
+        branch = await self.branch_of(session, sending.branch_id)
+        return await trial.route_of(self._parts, session, branch, _message(content), _asked(sending))
 
     def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
         """Join a turn, running or over, from the beginning or after an event's id."""
@@ -199,7 +213,7 @@ class Engine(Lifecycle):
         branch = await self._branch(thread_id, branch_id)
         pinned = (await self.store.states.head(branch)).pinned_facts
         model = self.models.named(None)
-        check_pins_limit(pinned, fact, model.counter, budget_of(self._parts, model).pins)
+        check_pins_limit(pinned, fact, model.counter, self._parts.budget_of(model).pins)
         return await self.store.states.pin(branch, fact)
 
     async def unpin(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> State:
@@ -281,6 +295,31 @@ class Engine(Lifecycle):
         if branch is None or branch.session_id != session.id:
             raise NotFound(f"Thread {session.id} has no branch {branch_id}.", hint="`cix branches` lists them.")
         return branch.id
+
+
+def _checked(models: Models, content: Content, how: How) -> _Sending:
+    """Refuse what cannot be sent, before anything is stored."""
+    sending = _Sending(**how)
+    if len(sending.attach) > MOST_ATTACHED:
+        raise InvalidInput(f"{len(sending.attach)} pieces are too many to attach; {MOST_ATTACHED} are the most.")
+    if not _says_something(content):
+        raise InvalidInput("The message is empty.", hint="Say something.")
+    models.named(sending.model)
+    return sending
+
+
+def _message(content: Content) -> Message:
+    return say("user", content) if isinstance(content, str) else Message(role="user", blocks=content)
+
+
+def _asked(sending: _Sending) -> Asked:
+    return Asked(
+        model=sending.model,
+        use_memory=sending.use_memory,
+        use_rewriter=sending.use_query_rewriter,
+        may_ask_back=sending.may_ask_back,
+        attach=sending.attach,
+    )
 
 
 def _says_something(content: Content) -> bool:

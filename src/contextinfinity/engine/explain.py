@@ -63,6 +63,9 @@ async def explain(
     What it repeats is told in view of the request before it, or of the last one of ``compare``.
     """
     turn, steps = await _turn(parts, turn_id)
+    if not steps:
+        why = "it asked back instead" if turn.outcome == "clarification" else "it ended before"
+        raise NotFound(f"No request was sent for turn {turn_id}: {why}.")
     index = len(steps) - 1 if step_index is None else step_index
     if not 0 <= index < len(steps):
         raise NotFound(f"Turn {turn_id} has no request {index}; it has {len(steps)}.")

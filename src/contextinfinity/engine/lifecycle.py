@@ -18,7 +18,7 @@ from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.engine.afterwards import Afterwards
 from contextinfinity.engine.handlers import handlers
-from contextinfinity.engine.parts import Asked, Model, Models, Parts, Running, Setup
+from contextinfinity.engine.parts import Asked, Models, Parts, Running, Setup
 from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.texts import Texts
@@ -86,12 +86,12 @@ class Lifecycle:
         await self.presence.__aexit__(None, None, None)
         await self._let_go()
 
-    async def take_on(self, new: NewTurn, model: Model, asked: Asked) -> Turn:
+    async def take_on(self, new: NewTurn, asked: Asked) -> Turn:
         """Make a message durable (TX-0) and begin to answer it.
 
         A caller may leave while this is written: once it is durable it is answered, whoever is still there.
         """
-        accepting = asyncio.create_task(self._accept(new, model, asked), name="accept")
+        accepting = asyncio.create_task(self._accept(new, asked), name="accept")
         self._accepting.add(accepting)
         accepting.add_done_callback(self._accepted)
         return await asyncio.shield(accepting)
@@ -118,7 +118,7 @@ class Lifecycle:
             await self.setup.retrieval.embedders.close()
         await self.store.close()
 
-    async def _accept(self, new: NewTurn, model: Model, asked: Asked) -> Turn:
+    async def _accept(self, new: NewTurn, asked: Asked) -> Turn:
         while True:
             try:
                 turn = await self.store.turns.accept(replace(new, owner=self._parts.worker))
@@ -128,7 +128,7 @@ class Lifecycle:
                 self.presence.lost.set()
                 await asyncio.sleep(self._parts.look_seconds)
             else:
-                self._begin(turn, model, asked)
+                self._begin(turn, asked)
                 return turn
 
     def _accepted(self, done: asyncio.Task[Turn]) -> None:
@@ -136,9 +136,9 @@ class Lifecycle:
         if not done.cancelled():
             done.exception()  # its caller hears of it, or has gone
 
-    def _begin(self, turn: Turn, model: Model, asked: Asked) -> None:
+    def _begin(self, turn: Turn, asked: Asked) -> None:
         running = self._running[turn.id] = Running(turn, asked)
-        task = asyncio.create_task(answer(self._parts, running, model), name=f"turn-{turn.turn_seq}")
+        task = asyncio.create_task(answer(self._parts, running), name=f"turn-{turn.turn_seq}")
         self.tasks.add(task)
 
         def over(done: asyncio.Task[None]) -> None:

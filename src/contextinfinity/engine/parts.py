@@ -12,24 +12,28 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import ChunkId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
 from contextinfinity.librarian.contract import Librarian
-from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.prompt.budget import Ceilings, share_out
 from contextinfinity.prompt.redact import Redactor
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.contract import Provider
+from contextinfinity.providers.failures import KINDS
+from contextinfinity.settings import Router
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import Journal, JournalFolder
 from contextinfinity.text.tokens import Counter
@@ -37,11 +41,16 @@ from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from contextinfinity.compaction.boundary import TopicBoundary
+    from contextinfinity.rewriting.contract import FollowUp, Rewritten
 
 log = logging.getLogger(__name__)
 
 MOST_UNHEARD = 100
 """How many events are kept for one who follows and is slow."""
+AWAY_SECONDS = 60.0
+"""How long a model that failed is passed over, where another may answer."""
+LASTING = frozenset({"rate_limit", "overloaded", "server", "time_out", "connection", "authentication", "quota"})
+"""Failures that are no matter of what was asked."""
 THINKING_TOKENS = 25_000
 """The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
 
@@ -76,12 +85,34 @@ class Model:
             self.counter.learn(plan.tokens, finished.usage.input_tokens)
 
 
+class Away:
+    """Models that failed a moment ago, and how."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, tuple[float, str]] = {}
+
+    def note(self, name: str, kind: str) -> None:
+        """Keep that a model failed; only of what will fail the next time as well."""
+        if kind in LASTING:
+            self._until[name] = (monotonic() + AWAY_SECONDS, KINDS[kind].what)
+
+    def forget(self, name: str) -> None:
+        """Take note that a model answers."""
+        self._until.pop(name, None)
+
+    def why(self, name: str) -> str:
+        """Say what keeps a model from answering, as far as is known; empty: nothing."""
+        until, what = self._until.get(name, (0.0, ""))
+        return f"a moment ago {what}" if monotonic() < until else ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Models:
     """The models there are, and the one that answers where none is named."""
 
     by_name: Mapping[str, Model]
     default: str
+    away: Away = field(default_factory=Away)
 
     def named(self, name: str | None) -> Model:
         """Give a model by its name."""
@@ -103,8 +134,11 @@ class Models:
 class Asked(Struct, frozen=True, kw_only=True):
     """How a message is to be answered."""
 
+    model: str | None = None
+    """The model that the caller names."""
     use_memory: bool = True
     use_rewriter: bool = True
+    may_ask_back: bool = True
     attach: tuple[ChunkId, ...] = ()
 
 
@@ -129,8 +163,6 @@ class Need:
 class Helpers:
     """What makes a prompt better and is never needed for it; each may fail."""
 
-    rewrite: Callable[[Turn, Sequence[Turn]], Awaitable[str | None]] = _no_text
-    """Makes a follow-up explicit, from the earlier turns; None: it is explicit."""
     retrieve: Callable[[Turn, str | None], Awaitable[tuple[Artifact, ...]]] | None = None
     """Brings back what was said before and matters now, the best first; None: what the index finds."""
     memories: Callable[[Turn], Awaitable[str | None]] = _no_text
@@ -233,6 +265,24 @@ class Retrieval:
     """Namespaces that this process made sure of."""
 
 
+async def rewrite_offline(follow_up: FollowUp) -> Rewritten:
+    """Make a message explicit without a model."""
+    from contextinfinity.rewriting import Offline  # what it knows of words takes time to load
+
+    return await Offline().rewrite(follow_up)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewriting:
+    """How follow-ups are made explicit."""
+
+    rewrite: Callable[[FollowUp], Awaitable[Rewritten]] = rewrite_offline
+    seconds: float = 5.0
+    """How long that may take; then the user's own words go on."""
+    asks_back: bool = True
+    """Whether a message that may mean several things is answered by asking which."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """How an engine is set up beside its ledger and its models."""
@@ -241,6 +291,9 @@ class Setup:
     helpers: Helpers = field(default_factory=Helpers)
     ceilings: Ceilings = field(default_factory=Ceilings)
     redactor: Redactor | None = None
+    rewriting: Rewriting | None = None
+    """None: messages are taken as they are."""
+    router: Router = field(default_factory=Router)
     retrieval: Retrieval | None = None
     """None: nothing is brought back by itself, and nothing is placed."""
     folds: bool = True
@@ -275,3 +328,8 @@ class Parts:
     """Told of folding, as it goes on."""
     look_seconds: float = 0.05
     """How often to look for what other processes do."""
+
+    def budget_of(self, model: Model) -> Budget:
+        """Share out a model's window."""
+        ceilings = replace(self.setup.ceilings, reserve=model.max_output_tokens)
+        return share_out(model.provider.abilities(model.model_id).context_limit, ceilings)

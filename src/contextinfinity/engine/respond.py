@@ -1,8 +1,8 @@
 """From a prompt to a final answer: one provider call, or as many as its tools and its size take.
 
-A call that was too large is made again with less; a call that asks for tools is followed by another with their
-results. When the provider has said its last word, or a person has, or it broke off, the journal is ended and the turn
-made final (TX-A).
+A call that was too large is made again with less; one that failed is made to another model where the route has one; a
+call that asks for tools is followed by another with their results. When the provider has said its last word, or a
+person has, or it broke off, the journal is ended and the turn made final (TX-A).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import StepId
 from contextinfinity.domain.message import AssistantItem, Message, ToolOutputItem, blocks_of, say
 from contextinfinity.domain.prompt import Finished, Retry
+from contextinfinity.domain.route import Route
 from contextinfinity.domain.turn import (
     Cancelled,
     Completed,
@@ -32,8 +33,9 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     TurnOutcome,
 )
+from contextinfinity.engine.choosing import instead
 from contextinfinity.engine.parts import Model, Parts, Running
-from contextinfinity.engine.recall import Recalled
+from contextinfinity.engine.preparing import Material, Prepared, prepare
 from contextinfinity.engine.rounds import run_tools
 from contextinfinity.engine.step import INTERRUPTED, Heard, ask, take
 from contextinfinity.errors import LedgerClosed, LedgerError
@@ -45,6 +47,7 @@ log = logging.getLogger(__name__)
 
 SIZE_RETRIES = 3
 """How often a prompt that was too large is sent again, smaller each time."""
+TOO_LARGE = "The prompt was too large for the model; it is sent again with less."
 SMALLER = 75
 """What a prompt that was refused may take the next time, in percent of what it took."""
 
@@ -57,23 +60,31 @@ OUTCOMES: dict[type[StepOutcome], TurnOutcome] = {
 }
 
 
-async def respond(parts: Parts, running: Running, model: Model, recalled: Recalled) -> None:
-    """Ask the model until it has said its last word, and make its answer final."""
-    sections, limit, rejections = recalled.sections, recalled.frame.budget.input_limit, 0
+async def respond(parts: Parts, running: Running, material: Material, route: Route) -> None:
+    """Ask the model until it has said its last word, or another where it fails, and make the answer final."""
+    model = answering(parts, material, route)
+    prepared = await prepare(parts, running, material, model)
+    sections, limit, rejections = prepared.sections, prepared.frame.budget.input_limit, 0
     closes: StepEnd | None = None
     inputs: tuple[ToolOutputItem, ...] = ()
     while True:
-        reason = recalled.reason if not running.steps else None
-        assembled = put_together(recalled, sections, limit, reason)
+        reason = prepared.reason if not running.steps else None
+        assembled = put_together(prepared, route, sections, limit, reason)
         if not running.steps and await in_emergency(parts, running, assembled):
-            recalled = with_fewer_turns(recalled)
-            assembled = put_together(recalled, sections, limit, reason)
+            prepared = with_fewer_turns(prepared)
+            assembled = put_together(prepared, route, sections, limit, reason)
         heard = await ask(parts, running, model, assembled, closes, inputs)
         model.learn(assembled.plan, heard.finished)
         if rejections < SIZE_RETRIES and too_large(heard):
             limit, rejections = assembled.tokens * SMALLER // 100, rejections + 1
-            await announce(parts, running, heard, rejections)
+            await announce(parts, running, heard, rejections, TOO_LARGE)
             closes, inputs = await going_on(running, heard), ()
+        elif (other := somebody_else(parts, running, model, route, heard)) is not None:
+            await announce(parts, running, heard, 1, other.reason)
+            closes, inputs, route = await going_on(running, heard), (), other
+            model = answering(parts, material, route)
+            prepared = await prepare(parts, running, material, model)
+            sections, limit, rejections = prepared.sections, prepared.frame.budget.input_limit, 0
         elif await run_tools(parts, running, heard):
             rejections, running.has_spoken = 0, running.has_spoken or bool(heard.pieces)
             closes, inputs = await going_on(running, heard), tuple(heard.outputs)
@@ -86,11 +97,28 @@ async def respond(parts: Parts, running: Running, model: Model, recalled: Recall
         raise heard.interrupted
 
 
-def put_together(recalled: Recalled, sections: Sections, limit: int, reason: str | None) -> Assembled:
+def answering(parts: Parts, material: Material, route: Route) -> Model:
+    """Give the model that a route names; where none can take the request, the branch's own says so best."""
+    return material.recalled.home if route.model is None else parts.models.by_name[route.model]
+
+
+def somebody_else(parts: Parts, running: Running, model: Model, route: Route, heard: Heard) -> Route | None:
+    """Say who answers instead of a model that failed before anything of its answer was shown; None: nobody."""
+    if heard.finished is not None and not isinstance(heard.finished.outcome, Failed):
+        parts.models.away.forget(model.name)
+        return None
+    if heard.pieces or running.rounds or running.cancelled.is_set() or heard.interrupted:
+        return None
+    return instead(parts, route, model, heard.problem or _unfinished(heard))
+
+
+def put_together(prepared: Prepared, route: Route, sections: Sections, limit: int, reason: str | None) -> Assembled:
     """Make a prompt within a limit, and its account."""
-    assembled = assemble(sections, recalled.frame, recalled.measure, limit=limit, reason=reason)
-    left_out = (*recalled.missing, *assembled.plan.left_out)
-    return replace(assembled, plan=replace(assembled.plan, front=recalled.front, left_out=left_out))
+    assembled = assemble(sections, prepared.frame, prepared.measure, limit=limit, reason=reason)
+    left_out = (*prepared.missing, *assembled.plan.left_out)
+    route = replace(route, considered=())
+    plan = replace(assembled.plan, front=prepared.front, left_out=left_out, route=route)
+    return replace(assembled, plan=plan)
 
 
 async def in_emergency(parts: Parts, running: Running, assembled: Assembled) -> bool:
@@ -103,10 +131,10 @@ async def in_emergency(parts: Parts, running: Running, assembled: Assembled) -> 
     return any(job.job_type == "fold_branch" and job.last_error is not None for job in jobs)
 
 
-def with_fewer_turns(recalled: Recalled) -> Recalled:
+def with_fewer_turns(prepared: Prepared) -> Prepared:
     """Let the earlier turns take no more than twice the trigger: the oldest of them stand as lines."""
-    most = 2 * recalled.frame.budget.fold_trigger
-    return dataclasses.replace(recalled, frame=replace(recalled.frame, most_turns=most))
+    most = 2 * prepared.frame.budget.fold_trigger
+    return dataclasses.replace(prepared, frame=replace(prepared.frame, most_turns=most))
 
 
 async def fold_if_due(parts: Parts, running: Running, assembled: Assembled) -> None:
@@ -130,10 +158,9 @@ def told(heard: Heard) -> tuple[Message, ...]:
     return render_rounds((*said, *heard.outputs), running=True)
 
 
-async def announce(parts: Parts, running: Running, heard: Heard, attempt: int) -> None:
-    """Tell watchers that a prompt is sent again, smaller."""
+async def announce(parts: Parts, running: Running, heard: Heard, attempt: int, reason: str) -> None:
+    """Tell watchers that a prompt is sent again, and why."""
     running.journal = running.journal or parts.journals.open(heard.step.id, heard.step.provider)
-    reason = "The prompt was too large for the model; it is sent again with less."
     take(Retry(attempt=attempt, reason=reason, wait_seconds=0), heard, running.journal)
 
 

@@ -1,8 +1,9 @@
 """The way of a message, read from top to bottom.
 
-The message is accepted before this begins (TX-0, in ``Engine.send``). Then its turn on the branch comes, and what
-the model will see is put together from what was said; the model answers; the answer becomes final (TX-A). Whatever
-goes wrong on the way ends the turn with a reason: no turn of a living process is left hanging.
+The message is accepted before this begins (TX-0, in ``Engine.send``). Then its turn on the branch comes: what was said
+before is recalled, the message made explicit, what belongs to it retrieved, a model chosen; the model answers, and the
+answer becomes final (TX-A). Whatever goes wrong on the way ends the turn with a reason: no turn of a living process is
+left hanging.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import logging
 from contextlib import suppress
 
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
-from contextinfinity.engine.parts import Model, Parts, Running
-from contextinfinity.engine.recall import recall
+from contextinfinity.engine.choosing import choose
+from contextinfinity.engine.meaning import ask_back, understand
+from contextinfinity.engine.parts import Parts, Running
+from contextinfinity.engine.preparing import Material
+from contextinfinity.engine.recall import recall, retrieve
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
 from contextinfinity.engine.step import problem_of
@@ -22,11 +26,11 @@ from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError
 log = logging.getLogger(__name__)
 
 
-async def answer(parts: Parts, running: Running, model: Model) -> None:
+async def answer(parts: Parts, running: Running) -> None:
     """Carry an accepted turn to its end."""
     try:
         if await take_place(parts, running):
-            await respond(parts, running, model, await recall(parts, running, model))
+            await reply(parts, running)
     except TurnLost as error:
         log.warning("turn %s was given to another worker: %s", running.turn.id, error)
     except asyncio.CancelledError:
@@ -40,6 +44,19 @@ async def answer(parts: Parts, running: Running, model: Model) -> None:
     finally:
         running.end()
         parts.branches.tell()
+
+
+async def reply(parts: Parts, running: Running) -> None:
+    """Find out what is meant and what belongs to it, choose who answers, and have it answered; or ask back."""
+    recalled = await recall(parts, running)
+    meant = await understand(parts, running, recalled)
+    if meant.doubt is not None:
+        await ask_back(parts, running, recalled, meant.doubt)
+        return
+    found = await retrieve(parts, running, recalled, meant.explicit)
+    material = Material(recalled=recalled, explicit=meant.explicit, artifacts=found)
+    route = choose(parts, running.turn, running.asked, material)
+    await respond(parts, running, material, route)
 
 
 async def take_place(parts: Parts, running: Running) -> bool:

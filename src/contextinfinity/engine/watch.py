@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from contextinfinity.domain.events import (
+    Clarification,
     Delta,
     Durability,
     Event,
@@ -88,6 +89,9 @@ async def watch(
         elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
             break
         await _wait(parts, news)
+    if turn.outcome == "clarification":
+        plan = await parts.store.turns.plan(turn.id)
+        yield Stamped(event=Clarification(question=turn.text, candidates=plan.candidates if plan else ()))
     if turn.error is not None:
         yield Stamped(event=TurnFailed(code=turn.error.code, message=turn.error.message, hint=turn.error.hint))
     yield Stamped(event=TurnDone(turn=finished(turn)))

@@ -19,7 +19,7 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.parts import Model, Parts
-from contextinfinity.engine.recall import UNFINISHED, budget_of
+from contextinfinity.engine.recall import UNFINISHED
 from contextinfinity.librarian.contract import Pause, Said
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import redact_turns
@@ -66,7 +66,7 @@ async def look(parts: Parts, branch_id: BranchId) -> Here | None:
     if not newest or newest[-1].turn_seq <= head.covers_turn_seq:
         return None
     model, before = model_of(parts, newest[-1]), newest[-1].turn_seq + 1
-    measure, budget = Measure(model.counter), budget_of(parts, model)
+    measure, budget = Measure(model.counter), parts.budget_of(model)
     here = Here(parts=parts, branch_id=branch_id, head=head, measure=measure, budget=budget, pause=Breath(parts).take)
     while before - 1 > head.covers_turn_seq and not is_due(here.pieces, here.limits):
         count = min(PAGE, before - 1 - head.covers_turn_seq)

@@ -11,7 +11,7 @@ to somebody else and costs the prompt cache, so somebody has to have said that i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -34,8 +34,7 @@ def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Ro
     purpose = intent_of(query.contextualised or query.text, query.earlier)
     if query.asked_for is not None:
         return _as_asked(query, query.asked_for, there, purpose)
-    named = tuple(_named(query, router))
-    home = next((name for name, _ in named if name in there), query.default_model)
+    named, home = tuple(_named(query, router)), home_of(query, there, router)
     if not router.enabled:
         return Route(model=home, reason="The router is switched off.", home=home, intent=purpose.intent)
     considered: list[Considered] = []
@@ -55,6 +54,13 @@ def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Ro
         fallbacks=tuple(_able(others, query, there)),
         considered=tuple(considered),
     )
+
+
+def home_of(query: RouteQuery, there: Container[str], router: Router) -> str:
+    """Name the model that answers where no rule holds; ``there`` are those that can be asked at all."""
+    if query.asked_for is not None:
+        return query.asked_for
+    return next((name for name, _ in _named(query, router) if name in there), query.default_model)
 
 
 def next_after(route: Route, failed: str, error_kind: str) -> Route | None:

@@ -41,6 +41,12 @@ class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
         ),
     ] = None
 
+    @property
+    def goes_by_context(self) -> bool:
+        """Whether it takes the size of all that is shown to tell if the rule holds."""
+        bounds = (self.min_context_tokens, self.max_context_tokens, self.max_price)
+        return self.needs == "context" or bounds != (None, None, None)
+
     def complaint(self) -> str:
         """Say why the rule could never mean anything; empty where it can."""
         if all(value is None for name, value in structs.asdict(self).items() if name not in ("model", "reason")):

@@ -153,6 +153,12 @@ class Rewriter(Struct, frozen=True, kw_only=True):
     """Who makes follow-up questions explicit."""
 
     model: Annotated[HelperModel, Meta(description="The model that rewrites follow-up questions.")] = OFFLINE
+    timeout_seconds: Annotated[
+        float, Meta(gt=0, le=60, description="How long that may take; then the message is taken as it was written.")
+    ] = 5.0
+    clarification: Annotated[
+        bool, Meta(description="Ask back which of several is meant, where a message leaves that open; never on /v1.")
+    ] = True
 
 
 class Memory(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from contextinfinity.domain.state import FoldCandidate, State
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
 from contextinfinity.engine.parts import Broadcast
-from contextinfinity.engine.recall import budget_of, read_back
+from contextinfinity.engine.recall import read_back
 from contextinfinity.engine.weighing import said
 from contextinfinity.errors import AlreadyExists, OutOfOrder
 from contextinfinity.librarian.contract import Task
@@ -66,7 +66,7 @@ class History:
         self._new = session
         self._changing = asyncio.Lock()
         self.measure = Measure(means.model.counter)
-        self.budget: Budget = budget_of(means.parts, means.model)
+        self.budget: Budget = means.parts.budget_of(means.model)
 
     async def read(self) -> Standing:
         """Read what there is; nothing is made."""

@@ -95,9 +95,12 @@ class Drawing:
     def _take(self, event: Event) -> list[Text]:
         """Take in an event; give the lines of one that goes on beside the answer, after what was said before it."""
         from contextinfinity.cli.answering import aside
-        from contextinfinity.domain.events import Delta, Durability, Retrying, StepStarted, ToolCalled
+        from contextinfinity.domain.events import Clarification, Delta, Durability, Retrying, StepStarted, ToolCalled
 
-        if isinstance(event, Delta):
+        if isinstance(event, Clarification):
+            choices = (f"{number}. {name}" for number, name in enumerate(event.candidates, 1))
+            self._written.add("\n\n".join((event.question, "\n".join(choices))))
+        elif isinstance(event, Delta):
             self._shown += len(event.text.encode("utf-8", "replace"))
             self._written.add(event.text)
         elif isinstance(event, Durability):

@@ -1,0 +1,117 @@
+"""Who answers: what the router is told of a request and of the models, and what is made of its word.
+
+The router itself knows values only (``routing``). A model that failed a moment ago is passed over for a while, where
+somebody else may answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from contextinfinity.domain.message import ContentBlock, ImageBlock, ToolResultBlock
+from contextinfinity.domain.session import Owner
+from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.sections import shown_turns
+
+if TYPE_CHECKING:
+    from contextinfinity.domain.route import Route
+    from contextinfinity.domain.turn import Problem, Turn
+    from contextinfinity.engine.parts import Asked, Model, Parts
+    from contextinfinity.engine.preparing import Material
+    from contextinfinity.prompt.fronts import Last
+    from contextinfinity.routing.values import ModelFacts, RouteQuery
+
+log = logging.getLogger(__name__)
+
+EARLIER = 3
+"""How many of the user's last messages help to tell what a new one is for."""
+
+
+def home_of(parts: Parts, asked: Asked, owner: Owner, last: Last | None) -> Model:
+    """Give the model that answers unless something speaks for another."""
+    from contextinfinity.routing.route import home_of  # what it knows of words takes time to load
+
+    query = _query(parts, asked, owner, last, text="")
+    return parts.models.by_name[home_of(query, parts.models.by_name, parts.setup.router)]
+
+
+def choose(parts: Parts, turn: Turn, asked: Asked, material: Material) -> Route:
+    """Have the router choose; where no model can take the request, the branch's own is asked all the same."""
+    from contextinfinity.routing.route import route
+
+    home = material.recalled.home
+    models = [_facts(parts, model, home) for model in parts.models.by_name.values()]
+    chosen = route(_described(parts, turn, asked, material), models, parts.setup.router)
+    log.info("turn %s: %s", turn.id, chosen.reason)
+    return chosen
+
+
+def instead(parts: Parts, route: Route, failed: Model, problem: Problem) -> Route | None:
+    """Say who answers after a model failed, if anybody does; it is passed over for a while."""
+    from contextinfinity.routing.route import next_after
+
+    parts.models.away.note(failed.name, problem.code)
+    chosen = next_after(route, failed.name, problem.code)
+    if chosen is not None:
+        log.warning("%s failed (%s): %s", failed.name, problem.code, chosen.reason)
+    return chosen
+
+
+def _described(parts: Parts, turn: Turn, asked: Asked, material: Material) -> RouteQuery:
+    """Tell the router what is asked. All that would be shown is counted only where a rule goes by it."""
+    recalled, message = material.recalled, turn.user_message
+    measure = Measure(recalled.home.counter)
+    alone = shown = measure.message(message)
+    if any(rule.goes_by_context for rule in parts.setup.router.rules):
+        shown += sum(measure.messages(each.messages) for each in shown_turns(recalled.earlier, turn))
+        shown += measure.text(recalled.state.summary) + measure.text(recalled.memories)
+        shown += sum(artifact.tokens for artifact in material.artifacts)
+    return _query(
+        parts,
+        asked,
+        recalled.session.owner,
+        recalled.last,
+        text=message.rendered_text,
+        contextualised=material.explicit,
+        earlier=tuple(one.user_message.rendered_text for one in recalled.earlier[-EARLIER:]),
+        message_tokens=alone,
+        context_tokens=shown,
+        images=_has(message.blocks, ImageBlock),
+        tools=_has(message.blocks, ToolResultBlock),
+    )
+
+
+def _query(parts: Parts, asked: Asked, owner: Owner, last: Last | None, **more: object) -> RouteQuery:
+    from contextinfinity.routing.values import RouteQuery
+
+    before = last.plan.route if last else None
+    return RouteQuery(
+        default_model=parts.models.default,
+        user=owner.user_id,
+        org=owner.org_id,
+        asked_for=asked.model,
+        branch_model=before.home if before else None,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _facts(parts: Parts, model: Model, home: Model) -> ModelFacts:
+    """Tell the router of a model. The branch's own is given up for a failure only where the settings name others."""
+    from contextinfinity.routing.values import ModelFacts
+
+    may_go = model.name != home.name or parts.setup.router.fallbacks
+    return ModelFacts(
+        name=model.name,
+        abilities=model.provider.abilities(model.model_id),
+        input_limit=parts.budget_of(model).input_limit,
+        answer_tokens=model.max_output_tokens,
+        unavailable=parts.models.away.why(model.name) if may_go else "",
+    )
+
+
+def _has(blocks: tuple[ContentBlock, ...], kind: type[ContentBlock]) -> bool:
+    return any(
+        isinstance(block, kind) or (isinstance(block, ToolResultBlock) and _has(block.content, kind))
+        for block in blocks
+    )

@@ -1,0 +1,131 @@
+"""What a message means: its explicit form, or the question which of several things it speaks of.
+
+A question asked back is an ordinary turn. What it offers stands in its plan, so the next message of the branch can
+answer it for five minutes, in whichever process that is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from contextinfinity.domain.message import ImageBlock, TextBlock, say
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.turn import Turn, TurnEnd
+from contextinfinity.engine.parts import Parts, Rewriting, Running
+from contextinfinity.engine.recall import Recalled, wanted
+from contextinfinity.engine.respond import insist
+from contextinfinity.threads.values import Turn as Said
+
+if TYPE_CHECKING:
+    from contextinfinity.rewriting.contract import FollowUp, Rewritten
+
+TURNS = 30
+"""How many of the newest turns a rewriter is given, with the very first that is shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """What is to be asked back."""
+
+    question: str
+    reference: str
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meant:
+    """A message made explicit (None: it is), or a doubt about what it means."""
+
+    explicit: str | None = None
+    doubt: Doubt | None = None
+
+
+async def understand(parts: Parts, running: Running, recalled: Recalled) -> Meant:
+    """Say what is meant. What fails, or takes too long, costs no more than the rewriting."""
+    rewriting, turn = parts.setup.rewriting, running.turn
+    if rewriting is None or not _in_words(turn) or not (recalled.earlier or recalled.memories):
+        return Meant()
+    asked = running.asked
+    meant = await wanted(
+        asked.use_rewriter, "rewriting", recalled.missing, lambda: _meant(parts, rewriting, turn, recalled)
+    )
+    if meant is None:
+        return Meant()
+    if meant.doubt and not (rewriting.asks_back and asked.may_ask_back and not _has_asked(recalled.earlier)):
+        return Meant(explicit=meant.explicit)
+    return meant
+
+
+async def ask_back(parts: Parts, running: Running, recalled: Recalled, doubt: Doubt) -> None:
+    """Answer a message by asking which of several it speaks of: no model is asked (TX-A)."""
+    plan = Plan(candidates=doubt.candidates, reference=doubt.reference, left_out=tuple(recalled.missing))
+    end = TurnEnd(outcome="clarification", answer=say("assistant", doubt.question), plan=plan)
+    running.move(await insist(lambda: parts.store.turns.finalise(running.turn.id, parts.worker, end)))
+
+
+async def _meant(parts: Parts, rewriting: Rewriting, turn: Turn, recalled: Recalled) -> Meant:
+    words = turn.user_message.rendered_text
+    if (answered := await _answered(parts, turn, recalled.earlier)) is not None:
+        return Meant(explicit=answered)
+    async with asyncio.timeout(rewriting.seconds):
+        told = await rewriting.rewrite(_follow_up(turn, recalled))
+    explicit = told.query.strip()
+    return Meant(explicit=explicit if explicit and explicit != words.strip() else None, doubt=_doubt(told))
+
+
+async def _answered(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> str | None:
+    """Where a message answers a question that was just asked back, give what was asked at first, made explicit."""
+    from contextinfinity.rewriting.clarification import Reply, filled_in, is_open, reply_to
+
+    if not _has_asked(earlier) or not is_open(earlier[-1].updated_at, turn.created_at):
+        return None
+    before = earlier[-1]
+    plan = await parts.store.turns.plan(before.id)
+    if plan is None or plan.reference is None:
+        return None
+    chosen = reply_to([{"name": name} for name in plan.candidates], turn.user_message.rendered_text)
+    if chosen is None or isinstance(chosen, Reply):
+        return None
+    return filled_in(before.user_message.rendered_text, plan.reference, chosen)
+
+
+def _follow_up(turn: Turn, recalled: Recalled) -> FollowUp:
+    """Put together what a rewriter goes by."""
+    from contextinfinity.rewriting.contract import FollowUp
+
+    earlier = recalled.earlier
+    near = earlier if len(earlier) <= TURNS else [earlier[0], *earlier[1 - TURNS :]]
+    return FollowUp(
+        latest_user_message=turn.user_message.rendered_text,
+        recent_history=tuple(said for one in near for said in _said(one)),
+        memory_snippet=recalled.memories or None,
+        thread_id=turn.session_id,
+        user_id=recalled.session.owner.user_id,
+    )
+
+
+def _said(turn: Turn) -> Iterator[Said]:
+    yield Said("user", turn.user_message.rendered_text)
+    if turn.text:
+        yield Said("assistant", turn.text)
+
+
+def _doubt(told: Rewritten) -> Doubt | None:
+    data = told.disambiguation_data
+    if not told.is_ambiguous or not isinstance(data, dict):
+        return None
+    names = tuple(str(candidate["name"]) for candidate in data["candidates"])
+    return Doubt(question=str(data["question"]), reference=str(data["reference"]), candidates=names)
+
+
+def _has_asked(earlier: Sequence[Turn]) -> bool:
+    """Tell whether the turn before asked back; nobody is asked twice in a row."""
+    return bool(earlier) and earlier[-1].outcome == "clarification"
+
+
+def _in_words(turn: Turn) -> bool:
+    """Tell whether a person speaks: results of tools refer to nothing."""
+    return all(isinstance(block, TextBlock | ImageBlock) for block in turn.user_message.blocks)

@@ -1,0 +1,120 @@
+"""From what was recalled to the material of a prompt, for the model that answers."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from contextinfinity.domain.plan import Front, LeftOut
+from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.wire import dumps
+from contextinfinity.engine.parts import Model, Parts, Running
+from contextinfinity.engine.recall import Recalled
+from contextinfinity.prompt.assemble import Frame
+from contextinfinity.prompt.fronts import choose_front
+from contextinfinity.prompt.layout import tools_json
+from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.sections import Artifact, Sections, shown_turns
+
+SYSTEM = "You are a helpful assistant."
+LONGEST_MEMORIES = 2000
+LONGEST_REWRITING = 300
+"""A question made explicit that is longer, in characters, makes nothing clearer."""
+UNREAD = "[Older turns are kept, and not shown here.]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """All that a turn's prompts are made from, whoever answers."""
+
+    recalled: Recalled
+    explicit: str | None
+    artifacts: tuple[Artifact, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What the prompts for one model are made from, what they have to fit into, and why their front is new."""
+
+    sections: Sections
+    frame: Frame
+    measure: Measure
+    front: str
+    """The hash under which the front is kept."""
+    reason: str | None
+    missing: tuple[LeftOut, ...] = ()
+
+
+async def prepare(parts: Parts, running: Running, material: Material, model: Model) -> Prepared:
+    """Put together what a model will see."""
+    turn, recalled, explicit = running.turn, material.recalled, material.explicit
+    await learn_from(parts, recalled.earlier, model)
+    budget, measure, missing = parts.budget_of(model), Measure(model.counter), [*recalled.missing]
+    candidate = new_front(parts, recalled, turn, bounded(recalled.memories, measure, budget.memories))
+    front, reason = choose_front(candidate, recalled.last, with_memories=running.asked.use_memory)
+    sections = Sections(
+        front=front,
+        turn_seq=turn.turn_seq,
+        message=turn.user_message,
+        covers=recalled.state.covers_turn_seq,
+        turns=shown_turns(recalled.earlier, turn),
+        artifacts=the_best(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
+        contextualised=explicit if explicit and len(explicit) <= LONGEST_REWRITING else None,
+    )
+    abilities = model.provider.abilities(model.model_id)
+    return Prepared(
+        sections=sections,
+        frame=Frame(budget=budget, abilities=abilities, redactor=parts.setup.redactor),
+        measure=measure,
+        front=parts.texts.keep(dumps(front).decode()),
+        reason=reason,
+        missing=tuple(missing),
+    )
+
+
+def bounded(memories: str, measure: Measure, tokens: int) -> str:
+    """Keep whole lines of the standing memories, as far as their share goes."""
+    kept: list[str] = []
+    room = LONGEST_MEMORIES
+    for line in memories.splitlines():
+        room, tokens = room - len(line) - 1, tokens - measure.text(line) - 1
+        if room < 0 or tokens < 0:
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def new_front(parts: Parts, recalled: Recalled, turn: Turn, memories: str) -> Front:
+    """Put together the front as it would be if it were new."""
+    state = recalled.state
+    return Front(
+        system=recalled.session.system or SYSTEM,
+        pinned_facts=state.pinned_facts,
+        memories=memories,
+        summary=f"{state.summary}\n{UNREAD}".strip() if recalled.unread(turn) else state.summary,
+        tools=tools_json(parts.setup.tools.specs),
+    )
+
+
+def the_best(artifacts: Sequence[Artifact], attached: int, most: int, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+    """Keep what was attached, and of what was retrieved, the best first, as much as the model gives room for."""
+    sums = list(accumulate(artifact.tokens for artifact in artifacts))
+    kept = max(attached, bisect_right(sums, most))
+    if kept < len(artifacts):
+        over, place = sums[-1] - (sums[kept - 1] if kept else 0), kept - attached + 1
+        missing.append(LeftOut(what=f"retrieved text from place {place} on", reason="its share is full", tokens=over))
+    return tuple(artifacts[:kept])
+
+
+async def learn_from(parts: Parts, earlier: list[Turn], model: Model) -> None:
+    """Compare what was counted for the last turn of the same model with what its provider reported."""
+    turn = earlier[-1] if earlier else None
+    if turn is None or model.counter.taught or turn.rounds or not turn.usage.input_tokens:
+        return
+    if (turn.provider, turn.model) != (model.provider.name, model.model_id):
+        return
+    plan = await parts.store.turns.plan(turn.id)
+    if plan is not None and plan.token_scale:
+        model.counter.recall(plan.token_scale, plan.tokens, turn.usage.input_tokens)

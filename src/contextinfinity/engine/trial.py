@@ -1,0 +1,65 @@
+"""What would become of a message that nobody sent: nothing is written, and no model that answers is asked."""
+
+from __future__ import annotations
+
+from contextinfinity.domain.ids import BranchId, new_id, now
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.route import Route
+from contextinfinity.domain.session import Owner, Session
+from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import Phase, Turn
+from contextinfinity.engine.choosing import choose, home_of
+from contextinfinity.engine.meaning import understand
+from contextinfinity.engine.parts import Asked, Parts, Running
+from contextinfinity.engine.preparing import Material
+from contextinfinity.engine.recall import Recalled, recall, retrieve
+
+
+async def route_of(parts: Parts, session: Session, branch_id: BranchId, message: Message, asked: Asked) -> Route:
+    """Say who would answer a message in a conversation, and why."""
+    branch = await parts.store.branches.get(branch_id)
+    running = Running(_turn(session, branch_id, 1 if branch is None else branch.last_turn_seq + 1, message), asked)
+    running.cancelled.set()  # nobody waits for answers that are under way
+    return await _route(parts, running, await recall(parts, running))
+
+
+async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: Asked) -> Route:
+    """Say who would answer the first message of a conversation, and why."""
+    there, branch = new_id(), new_id()
+    session = Session(id=there, owner=owner, kind="thread", active_branch=branch, created_at=now(), updated_at=now())
+    state = State(
+        id=new_id(),
+        session_id=there,
+        branch_id=branch,
+        state_seq=0,
+        turn_seq=0,
+        covers_turn_seq=0,
+        reason="root",
+        created_at=now(),
+    )
+    home = home_of(parts, asked, owner, None)
+    recalled = Recalled(session=session, state=state, earlier=[], last=None, home=home)
+    return await _route(parts, Running(_turn(session, branch, 1, message), asked), recalled)
+
+
+async def _route(parts: Parts, running: Running, recalled: Recalled) -> Route:
+    meant = await understand(parts, running, recalled)
+    if meant.doubt is not None:
+        return Route(model=None, reason=f"It would be asked back: {meant.doubt.question}", home=recalled.home.name)
+    found = await retrieve(parts, running, recalled, meant.explicit)
+    material = Material(recalled=recalled, explicit=meant.explicit, artifacts=found)
+    return choose(parts, running.turn, running.asked, material)
+
+
+def _turn(session: Session, branch_id: BranchId, turn_seq: int, message: Message) -> Turn:
+    return Turn(
+        id=new_id(),
+        session_id=session.id,
+        branch_id=branch_id,
+        turn_seq=turn_seq,
+        phase=Phase.ACCEPTED,
+        state_before=new_id(),
+        user_message=message,
+        created_at=now(),
+        updated_at=now(),
+    )
