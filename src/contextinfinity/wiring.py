@@ -144,12 +144,13 @@ def models_of(settings: Settings) -> Models:
 
 def _provider(name: str, model: ModelSettings, settings: Settings, lines: Lines) -> Provider:
     from contextinfinity.providers.local.opening import local_provider
-    from contextinfinity.providers.scripted import ScriptedProvider, echo
+    from contextinfinity.providers.scripted import ABILITIES, ScriptedProvider, echo
 
     if model.provider == "local":
         return local_provider(name, model, settings)
     if model.provider == "scripted":
-        return ScriptedProvider(echo if model.path is None else Path(model.path))
+        abilities = replace(ABILITIES, context_limit=model.context_limit or ABILITIES.context_limit)
+        return ScriptedProvider(echo if model.path is None else Path(model.path), abilities)
     return lines.provider(model)
 
 

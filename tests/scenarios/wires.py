@@ -7,7 +7,7 @@ from typing import Any
 
 from contextinfinity.domain.events import Event
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models, Setup
+from contextinfinity.engine.parts import Model, Models, Rewriting, Setup
 from contextinfinity.providers.opening import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
@@ -40,7 +40,13 @@ def model_settings(vendors: FakeVendors, name: str, **more: Any) -> ModelSetting
 
 
 def engine_at(
-    vendors: FakeVendors, folder: Path, settings: Settings | None = None, *, tools: Toolbox | None = None, **more: Any
+    vendors: FakeVendors,
+    folder: Path,
+    settings: Settings | None = None,
+    *,
+    tools: Toolbox | None = None,
+    rewriting: Rewriting | None = None,
+    **more: Any,
 ) -> Engine:
     """Put an engine together with a model at each vendor; the waits between attempts are short."""
     by_name = {}
@@ -51,9 +57,8 @@ def engine_at(
         )
         by_name[name] = Model(name=name, provider=provider, model_id=str(said.model_id), options=said.options)
     models = Models(by_name=by_name, default="openai")
-    return Engine(
-        SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, Setup(tools=tools or Toolbox())
-    )
+    setup = Setup(tools=tools or Toolbox(), rewriting=rewriting, router=(settings or Settings()).router)
+    return Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, setup)
 
 
 async def events_of(engine: Engine, thread: str, text: str, model: str) -> list[Event]:

@@ -63,9 +63,6 @@ async def explain(
     What it repeats is told in view of the request before it, or of the last one of ``compare``.
     """
     turn, steps = await _turn(parts, turn_id)
-    if not steps:
-        why = "it asked back instead" if turn.outcome == "clarification" else "it ended before"
-        raise NotFound(f"No request was sent for turn {turn_id}: {why}.")
     index = len(steps) - 1 if step_index is None else step_index
     if not 0 <= index < len(steps):
         raise NotFound(f"Turn {turn_id} has no request {index}; it has {len(steps)}.")
@@ -140,7 +137,8 @@ async def _turn(parts: Parts, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
         raise NotFound(f"There is no turn {turn_id}.", hint="`cix show --json` names them.")
     steps = await parts.store.turns.steps(turn_id)
     if not steps:
-        raise NotFound(f"No model was asked in turn {turn_id}.", hint="It failed or was answered before that.")
+        why = "It was answered by asking back." if turn.outcome == "clarification" else "It ended before that."
+        raise NotFound(f"No model was asked in turn {turn_id}.", hint=why)
     return turn, steps
 
 

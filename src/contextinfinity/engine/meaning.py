@@ -80,7 +80,7 @@ async def _answered(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> str | 
     """Where a message answers a question that was just asked back, give what was asked at first, made explicit."""
     from contextinfinity.rewriting.clarification import Reply, filled_in, is_open, reply_to
 
-    if not _has_asked(earlier) or not is_open(earlier[-1].updated_at, turn.created_at):
+    if not _has_asked(earlier) or not is_open(earlier[-1].created_at, turn.created_at):
         return None
     before = earlier[-1]
     plan = await parts.store.turns.plan(before.id)

@@ -8,15 +8,23 @@ from itertools import dropwhile, takewhile
 
 from contextinfinity.testing.vendors.wire import Part
 
+CHILDREN = re.compile(r"(?P<who>[A-Z]\w{0,40}(?: [A-Z]\w{0,40}){0,3})['’]s? children are (?P<names>[^.?\n]{1,200})")
+PARENT = re.compile(r"\bwho are (?P<who>[^?\n]{1,80}?)['’]s? children", re.IGNORECASE)
 MENTION = re.compile(r"code word for (?P<what>[^?\n]{1,80}?) is (?P<word>[^\s.,;:!?\"'<>()\[\]{}\\]+)", re.IGNORECASE)
 QUESTION = re.compile(r"code word for (?P<what>[^?\n]{1,80}?)\s*\?", re.IGNORECASE)
 SHORT = 80
 
 
 def from_prompt(parts: Sequence[Part]) -> str:
-    """Answer the last question for a code word with its newest mention; else say back what was said last."""
+    """Answer the last question for a code word, or for somebody's children, with the newest mention.
+
+    To all else it says back what was said last.
+    """
     last = last_words(parts)
     questions = QUESTION.findall(last)
+    if parents := PARENT.findall(last):
+        told = {mention["who"]: mention["names"] for part in parts for mention in CHILDREN.finditer(part.said)}
+        return told.get(parents[-1], f"I do not know the children of {parents[-1]}.")
     if not questions:
         return f"You said: {last[:SHORT]}"
     asked = _bare(questions[-1])

@@ -33,7 +33,8 @@ class FakeVendors:
 
     ``key`` is the only one that is accepted (default: any). ``limit`` refuses every prompt of more tokens, counted at
     four characters each; it may be changed at any time. Answers come from ``script``, one each; when it is empty, from
-    the prompt: "the code word for X is Y" … "What is the code word for X?". Vectors are made of the texts' words;
+    the prompt: "the code word for X is Y" … "What is the code word for X?", "X's children are Y" … "Who are X's
+    children?". Vectors are made of the texts' words;
     ``embedding_troubles`` come first, one each.
     """
 
