@@ -13,7 +13,7 @@ import pytest
 from contextinfinity.domain.events import Clarification, Event, TurnDone
 from contextinfinity.domain.message import ImageBlock, TextBlock
 from contextinfinity.domain.turn import Phase
-from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.engine import Engine, How
 from contextinfinity.engine.parts import Rewriting, Setup
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.layout import CONTEXTUALISED
@@ -218,10 +218,10 @@ async def test_a_new_topic_leaves_the_question_and_nobody_is_asked_twice_in_a_ro
 @pytest.mark.parametrize("off", ["setting", "caller", "rewriter"])
 async def test_asking_back_can_be_switched_off(off: str, tmp_path: Path) -> None:
     setup = Setup(rewriting=Rewriting(asks_back=off != "setting"))
-    how = {"caller": {"may_ask_back": False}, "rewriter": {"use_query_rewriter": False}}.get(off, {})
+    hows: dict[str, How] = {"caller": {"may_ask_back": False}, "rewriter": {"use_query_rewriter": False}}
     async with desk_at(tmp_path, "Whose birth?", setup=setup) as desk:
         await desk.ask(FOUNDERS[0])
-        turn = await desk.engine.ask(desk.thread, "Where was he born?", **how)
+        turn = await desk.engine.ask(desk.thread, "Where was he born?", **hows.get(off, {}))
         assert (turn.outcome, turn.text) == ("completed", "Whose birth?")
         told = desk.shown[-1][1]
     assert told.startswith("Where was he born?")

@@ -11,7 +11,6 @@ import pytest
 
 from contextinfinity.domain.events import FinishedTurn, Retrying, TurnDone
 from contextinfinity.domain.message import ImageBlock, TextBlock
-from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Failed
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Rewriting

@@ -8,7 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from contextinfinity.client.contract import Client, Stamped
-from contextinfinity.domain.events import Delta, FinishedTurn, StepStarted, TurnDone, TurnFailed, TurnStarted
+from contextinfinity.domain.events import (
+    Clarification,
+    Delta,
+    FinishedTurn,
+    StepStarted,
+    TurnDone,
+    TurnFailed,
+    TurnStarted,
+)
 from contextinfinity.domain.ids import TurnId, new_id
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import InvalidInput, NotFound
@@ -136,8 +144,18 @@ class TalkPromises:
     async def test_a_conversation_goes_on_after_a_cancelled_answer(self, client: Client) -> None:
         turn_id, _ = await hanging(client)
         thread_id = (await client.conversations.cancel(turn_id)).thread_id
-        turn = await asyncio.wait_for(client.conversations.ask(thread_id, "And now?"), 30)
+        turn = await asyncio.wait_for(client.conversations.ask(thread_id, "And now?", model=ANSWERS), 30)
         assert (turn.turn_seq, turn.outcome) == (2, "completed")
+
+    @pytest.mark.req("REWRITE-4", "REWRITE-5")
+    async def test_a_doubt_is_heard_as_a_question_with_its_choices(self, client: Client) -> None:
+        thread_id = (await client.conversations.ask("new", "Larry Page and Sergey Brin founded Google.")).thread_id
+        events = await heard(client.conversations.send(thread_id, "Where was he born?"))
+        (asked,) = [stamped.event for stamped in events if isinstance(stamped.event, Clarification)]
+        assert asked.candidates == ("Larry Page", "Sergey Brin")
+        assert (done(events).outcome, done(events).text) == ("clarification", asked.question)
+        plain = await client.conversations.ask(thread_id, "Where was he born?", may_ask_back=False)
+        assert plain.outcome == "completed"
 
     @pytest.mark.req("TURN-11")
     async def test_cancelling_what_is_over_changes_nothing(self, client: Client) -> None:
