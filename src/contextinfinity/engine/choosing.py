@@ -13,6 +13,7 @@ from contextinfinity.domain.message import ContentBlock, ImageBlock, ToolResultB
 from contextinfinity.domain.session import Owner
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import shown_turns
+from contextinfinity.telemetry.counters import count
 
 if TYPE_CHECKING:
     from contextinfinity.domain.route import Route
@@ -54,7 +55,8 @@ def instead(parts: Parts, route: Route, failed: Model, problem: Problem) -> Rout
     parts.models.away.note(failed.name, problem.code)
     chosen = next_after(route, failed.name, problem.code)
     if chosen is not None:
-        log.warning("%s failed (%s): %s", failed.name, problem.code, chosen.reason)
+        count("models_replaced")
+        log.info("%s failed (%s): %s", failed.name, problem.code, problem.message)
     return chosen
 
 

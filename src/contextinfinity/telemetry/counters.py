@@ -6,7 +6,7 @@ from collections import Counter
 from threading import Lock
 from typing import Literal, TypeAlias
 
-Counted: TypeAlias = Literal["stages_left_out", "turns_indexed", "indexing_failed"]
+Counted: TypeAlias = Literal["stages_left_out", "turns_indexed", "indexing_failed", "models_replaced"]
 
 _counts: Counter[Counted] = Counter()
 _lock = Lock()

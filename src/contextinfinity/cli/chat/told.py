@@ -25,7 +25,7 @@ SOON = 1.0
 
 def account(turn: FinishedTurn, seconds: float) -> str | None:
     """Say what an answer took; nothing where there was none."""
-    if turn.outcome == "failed" and not turn.usage.input_tokens:
+    if turn.outcome == "clarification" or (turn.outcome == "failed" and not turn.usage.input_tokens):
         return None
     return ", ".join([*_tokens(turn.usage), turn.model, f"{seconds:.1f} s"])
 
