@@ -39,6 +39,7 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
     home: str
     """The model that the branch stays with: what a rule or a failure chooses holds for one request."""
     intent: Intent = "other"
+    """What the message is for; nobody looks at that where there are no rules."""
     window: int = 0
     """The size of the model's window."""
     fallbacks: tuple[Fallback, ...] = ()

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.route import Considered, Fallback, Route
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.failures import KINDS
-from contextinfinity.routing.intent import Purpose, intent_of
+from contextinfinity.routing.intent import OTHER, Purpose, intent_of
 from contextinfinity.routing.rules import against, in_words
 from contextinfinity.routing.values import ModelFacts, RouteQuery, cannot
 from contextinfinity.settings import Router
@@ -31,7 +31,7 @@ FINAL = frozenset({"filter"})
 def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Route:
     """Choose the model that answers a request; no message is touched."""
     there = {model.name: model for model in models}
-    purpose = intent_of(query.contextualised or query.text, query.earlier)
+    purpose = intent_of(query.contextualised or query.text, query.earlier) if router.rules else OTHER
     if query.asked_for is not None:
         return _as_asked(query, query.asked_for, there, purpose)
     named, home = tuple(_named(query, router)), home_of(query, there, router)
