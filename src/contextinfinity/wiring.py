@@ -301,9 +301,11 @@ def _rewriting(settings: Settings, models: Models) -> Rewriting:
     adviser = _adviser(said.model, settings, models)
     if adviser is None:
         return rewriting
+    from contextinfinity.prompt.redact import hidden
     from contextinfinity.rewriting import ModelRewriter
 
-    return dataclasses.replace(rewriting, rewrite=ModelRewriter(adviser).rewrite)
+    hide = partial(hidden, redactor=_redactor(settings))
+    return dataclasses.replace(rewriting, rewrite=ModelRewriter(adviser, hide).rewrite)
 
 
 def _redactor(settings: Settings) -> Redactor | None:

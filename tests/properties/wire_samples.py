@@ -43,7 +43,7 @@ from contextinfinity.domain.message import (
     UnknownItem,
     say,
 )
-from contextinfinity.domain.plan import Budget, Front, LeftOut, Plan, PlanSection, Retrieved, Shrunk
+from contextinfinity.domain.plan import AskedBack, Budget, Front, LeftOut, Plan, PlanSection, Retrieved, Shrunk
 from contextinfinity.domain.route import Considered, Fallback, Route
 from contextinfinity.domain.session import Branch, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State
@@ -345,6 +345,7 @@ parts = {
         considered=(CONSIDERED,),
     ),
     "fallback": FALLBACK,
+    "asked_back": AskedBack(reference="he", at=MOMENT, attached=(CHUNK,)),
     "considered": CONSIDERED,
 }
 

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contextinfinity.domain.events import FinishedTurn, Retrying, TurnDone
-from contextinfinity.domain.message import ImageBlock, TextBlock
+from contextinfinity.domain.message import ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, blocks_of
 from contextinfinity.domain.turn import Failed
+from contextinfinity.domain.wire import dumps
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Rewriting
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.settings import Router, Rule, Settings
 from contextinfinity.settings.rules import Preference
-from contextinfinity.testing.vendors import Answer, Delivery, FakeVendors, Trouble
+from contextinfinity.testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
+from contextinfinity.tools.toolbox import Toolbox
 from tests.scenarios.wires import engine_at
 
 FACTS = Rule(model="perplexity", intent="factual", reason="It can look things up.")
 SONAR, GPT, CLAUDE, LLAMA = "sonar-pro", "gpt-5.5", "claude-sonnet-4-5", "llama3.1"
+
+
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"nothing {where}"
 
 
 @asynccontextmanager
@@ -186,3 +194,95 @@ async def test_a_long_conversation_goes_to_a_larger_window_where_a_rule_says_so(
         back = await engine.ask(first.thread_id, "Short.", model="openai_chat")
         long = await engine.ask(first.thread_id, "And what do you say?")
     assert (first.model, back.model, long.model) == (LLAMA, LLAMA, CLAUDE)
+
+
+# --- what came of reviews ---
+
+
+@pytest.mark.req("PROVIDER-6", "TOOLS-1")
+async def test_results_of_tools_go_to_the_model_that_called_them(vendors: FakeVendors, tmp_path: Path) -> None:
+    settings = Settings(router=Router(rules=(Rule(model="anthropic", intent="code"),)))
+    tools = Toolbox(mode="parse_only")
+    tools.add(look)
+    async with engine_at(vendors, tmp_path, settings, tools=tools) as engine:
+        vendors.say(Answer(tool_calls=(Call(name="look", arguments={"where": "here"}),)), "Found.")
+        called = await engine.ask("new", "Fix the bug in `parse_config()` in settings.py, please.")
+        paused = await engine.store.turns.get(called.turn_id)
+        assert paused is not None
+        blocks = (*blocks_of(paused.rounds), *(paused.answer.blocks if paused.answer else ()))
+        (use,) = {block.tool_use_id for block in blocks if isinstance(block, ToolUseBlock)}
+        result = ToolResultBlock(tool_use_id=use, content=(TextBlock(text="Nothing."),))
+        turn = await engine.ask(called.thread_id, (result,))
+        why = await reason_of(engine, turn)
+    assert (called.outcome, called.model, turn.model) == ("paused", CLAUDE, CLAUDE)
+    assert why == "anthropic called the tools."
+
+
+@pytest.mark.req("PROVIDER-6", "BUDGET-3")
+async def test_what_is_too_long_for_one_window_goes_to_a_larger_one(vendors: FakeVendors, tmp_path: Path) -> None:
+    preferred = {"users": {"local": Preference(model="openai_chat")}, "fallbacks": ("perplexity", "anthropic")}
+    async with engine_with(vendors, tmp_path, **preferred) as engine:
+        small = await engine.ask("new", "Hello there.")
+        await engine.pin(small.thread_id, "Answers are in metres.")
+        vendors.say(Trouble.size(), "It fits.")
+        turn = await engine.ask(small.thread_id, "word " * 3000)
+    assert small.model == LLAMA
+    assert (turn.outcome, turn.text, turn.model) == ("completed", "It fits.", SONAR)
+
+
+@pytest.mark.req("PROVIDER-6")
+async def test_a_request_that_cannot_even_be_written_is_given_to_another(vendors: FakeVendors, tmp_path: Path) -> None:
+    settings = Settings(router=Router(fallbacks=("anthropic",)))
+    async with engine_at(vendors, tmp_path, settings) as engine:
+        model = replace(engine.models.by_name["openai"], options={"stream": False})
+        engine.models.by_name["openai"] = model  # type: ignore[index]
+        vendors.say("Here I am.")
+        turn = await engine.ask("new", "Is anybody there?")
+    assert (turn.outcome, turn.model) == ("completed", CLAUDE)
+
+
+@pytest.mark.req("PROVIDER-6", "COMPACT-1")
+async def test_one_message_for_a_small_model_folds_nothing(vendors: FakeVendors, tmp_path: Path) -> None:
+    rule = Rule(model="openai_chat", intent="small_talk")
+    async with engine_with(vendors, tmp_path, rules=(rule,)) as engine:
+        first = await engine.ask("new", "Let us speak of timber. " * 120)
+        for number in range(7):
+            await engine.ask(first.thread_id, f"And of plan {number}. " * 250)
+        thanks = await engine.ask(first.thread_id, "Thanks a lot!")
+        assert await engine.afterwards.drain(20, folds=True)
+        head = await engine.store.states.head(first.branch_id)
+    assert (first.model, thanks.model) == (GPT, LLAMA)
+    assert head.covers_turn_seq == 0, "what counts is the room of the branch's own model"
+
+
+@pytest.mark.req("PROVIDER-6")
+async def test_a_model_named_for_a_question_that_was_asked_back_answers_the_reply(
+    vendors: FakeVendors, tmp_path: Path
+) -> None:
+    async with engine_with(vendors, tmp_path) as engine:
+        vendors.say("It was founded by Larry Page and Sergey Brin.")
+        first = await engine.ask("new", "Who founded Google?")
+        asked = await engine.ask(first.thread_id, "Where was he born?", model="anthropic")
+        reply = await engine.ask(first.thread_id, "the second")
+    assert (asked.outcome, reply.model) == ("clarification", CLAUDE)
+
+
+@pytest.mark.req("PROVIDER-6")
+async def test_a_model_that_was_named_and_failed_binds_nobody(vendors: FakeVendors, tmp_path: Path) -> None:
+    async with engine_with(vendors, tmp_path) as engine:
+        vendors.say(Trouble.bad_key())
+        failed = await engine.ask("new", "Is anybody there?", model="anthropic")
+        turn = await engine.ask(failed.thread_id, "And now?")
+    assert (failed.outcome, turn.model) == ("failed", GPT)
+
+
+@pytest.mark.req("PROVIDER-6", "CTX-10")
+async def test_plans_stay_small_however_many_models_fail(vendors: FakeVendors, tmp_path: Path) -> None:
+    rule = Rule(model="perplexity", intent="factual", reason="It can look things up. " * 8)
+    vendors.say(*[Trouble.insufficient_quota()] * 3, "At last.")
+    async with engine_with(vendors, tmp_path, rules=(rule,), fallbacks=("anthropic", "openai_chat")) as engine:
+        turn = await engine.ask("new", "Who is the president of France?")
+        steps = await engine.store.turns.steps(turn.turn_id)
+        assert all([(await engine.explain(turn.turn_id, step_index=step.step_index)).matches for step in steps])
+    assert (turn.model, len(steps)) == (LLAMA, 4)
+    assert max(len(dumps(step.plan)) for step in steps) < 2048

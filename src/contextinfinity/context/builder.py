@@ -16,7 +16,7 @@ import logging
 from contextinfinity.context.history import History, load_history
 from contextinfinity.context.memories import Memories, NoMemories, shortened
 from contextinfinity.context.result import ContextualMessagesResult, PlainMessage
-from contextinfinity.engine.preparing import SYSTEM
+from contextinfinity.engine.recall import SYSTEM
 from contextinfinity.prompt.layout import CONTEXTUALISED, MEMORIES
 from contextinfinity.rewriting import FollowUp, Offline, Rewriter, Rewritten, rewrite
 

@@ -7,6 +7,8 @@ stored once under the hash of its content.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec import Struct
 
 from contextinfinity.domain.chunk import ChunkSide
@@ -108,6 +110,14 @@ class Front(Struct, frozen=True, kw_only=True, omit_defaults=True):
     response_format: Json = None
 
 
+class AskedBack(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A question asked back: the words it is about, when it was asked, and what came with the message."""
+
+    reference: str
+    at: datetime
+    attached: tuple[ChunkId, ...] = ()
+
+
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The account of one request, or of a question asked back instead of one (``candidates``)."""
 
@@ -125,8 +135,8 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     contextualised: str | None = None
     """The user's words made explicit, where that was added to them."""
     candidates: tuple[str, ...] = ()
-    """What a question asked back offers; ``reference`` are the words that it was asked about."""
-    reference: str | None = None
+    """What a question asked back offers."""
+    asked_back: AskedBack | None = None
     route: Route | None = None
     """Who answered, and why."""
     redactions: str | None = None

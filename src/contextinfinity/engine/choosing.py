@@ -7,20 +7,23 @@ somebody else may answer.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from contextinfinity.domain.message import ContentBlock, ImageBlock, ToolResultBlock
+from contextinfinity.domain.route import Route
 from contextinfinity.domain.session import Owner
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import shown_turns
+from contextinfinity.providers.failures import KINDS
 from contextinfinity.telemetry.counters import count
 
 if TYPE_CHECKING:
-    from contextinfinity.domain.route import Route
     from contextinfinity.domain.turn import Problem, Turn
     from contextinfinity.engine.parts import Asked, Model, Parts
     from contextinfinity.engine.preparing import Material
-    from contextinfinity.prompt.fronts import Last
     from contextinfinity.routing.values import ModelFacts, RouteQuery
 
 log = logging.getLogger(__name__)
@@ -29,11 +32,11 @@ EARLIER = 3
 """How many of the user's last messages help to tell what a new one is for."""
 
 
-def home_of(parts: Parts, asked: Asked, owner: Owner, last: Last | None) -> Model:
+def home_of(parts: Parts, asked: Asked, owner: Owner, branch_model: str | None) -> Model:
     """Give the model that answers unless something speaks for another."""
     from contextinfinity.routing.route import home_of  # what it knows of words takes time to load
 
-    query = _query(parts, asked, owner, last, text="")
+    query = _query(parts, asked, owner, branch_model, text="")
     return parts.models.by_name[home_of(query, parts.models.by_name, parts.setup.router)]
 
 
@@ -42,8 +45,12 @@ def choose(parts: Parts, turn: Turn, asked: Asked, material: Material) -> Route:
     from contextinfinity.routing.route import route
 
     home = material.recalled.home
+    if asked.model is None and (caller := _caller(parts, turn, material.recalled.earlier)) is not None:
+        return Route(model=caller.name, reason=f"{caller.name} called the tools.", home=home.name)
     models = [_facts(parts, model, home) for model in parts.models.by_name.values()]
     chosen = route(_described(parts, turn, asked, material), models, parts.setup.router)
+    if chosen.model is None:
+        chosen = replace(chosen, model=home.name, reason=f"{chosen.reason} {home.name} is asked all the same.")
     log.info("turn %s: %s", turn.id, chosen.reason)
     return chosen
 
@@ -52,19 +59,30 @@ def instead(parts: Parts, route: Route, failed: Model, problem: Problem) -> Rout
     """Say who answers after a model failed, if anybody does; it is passed over for a while."""
     from contextinfinity.routing.route import next_after
 
-    parts.models.away.note(failed.name, problem.code)
-    chosen = next_after(route, failed.name, problem.code)
+    kind = problem.code if problem.code in KINDS else "provider"
+    parts.models.away.note(failed.name, kind)
+    chosen = next_after(route, failed.name, kind)
     if chosen is not None:
         count("models_replaced")
         log.info("%s failed (%s): %s", failed.name, problem.code, problem.message)
     return chosen
 
 
+def _caller(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> Model | None:
+    """Give the model that called the tools whose results a message brings: it goes on with its own work."""
+    if not (earlier and earlier[-1].outcome == "paused" and _has(turn.user_message.blocks, ToolResultBlock)):
+        return None
+    before = earlier[-1]
+    answered = (model for model in parts.models.by_name.values() if model.answered(before))
+    return next(answered, None)
+
+
 def _described(parts: Parts, turn: Turn, asked: Asked, material: Material) -> RouteQuery:
     """Tell the router what is asked. All that would be shown is counted only where a rule goes by it."""
     recalled, message = material.recalled, turn.user_message
     measure = Measure(recalled.home.counter)
-    alone = shown = measure.message(message)
+    alone, front = measure.message(message), measure.text("\n".join((recalled.system, *recalled.state.pinned_facts)))
+    shown = alone + front
     if any(rule.goes_by_context for rule in parts.setup.router.rules):
         shown += sum(measure.messages(each.messages) for each in shown_turns(recalled.earlier, turn))
         shown += measure.text(recalled.state.summary) + measure.text(recalled.memories)
@@ -73,27 +91,27 @@ def _described(parts: Parts, turn: Turn, asked: Asked, material: Material) -> Ro
         parts,
         asked,
         recalled.session.owner,
-        recalled.last,
+        recalled.branch_model,
         text=message.rendered_text,
         contextualised=material.explicit,
         earlier=tuple(one.user_message.rendered_text for one in recalled.earlier[-EARLIER:]),
         message_tokens=alone,
+        front_tokens=front,
         context_tokens=shown,
         images=_has(message.blocks, ImageBlock),
         tools=_has(message.blocks, ToolResultBlock),
     )
 
 
-def _query(parts: Parts, asked: Asked, owner: Owner, last: Last | None, **more: object) -> RouteQuery:
+def _query(parts: Parts, asked: Asked, owner: Owner, branch_model: str | None, **more: object) -> RouteQuery:
     from contextinfinity.routing.values import RouteQuery
 
-    before = last.plan.route if last else None
     return RouteQuery(
         default_model=parts.models.default,
         user=owner.user_id,
         org=owner.org_id,
         asked_for=asked.model,
-        branch_model=before.home if before else None,
+        branch_model=branch_model,
         **more,  # type: ignore[arg-type]
     )
 
@@ -103,12 +121,13 @@ def _facts(parts: Parts, model: Model, home: Model) -> ModelFacts:
     from contextinfinity.routing.values import ModelFacts
 
     may_go = model.name != home.name or parts.setup.router.fallbacks
+    why_not = model.provider.missing or parts.models.away.why(model.name)
     return ModelFacts(
         name=model.name,
         abilities=model.provider.abilities(model.model_id),
         input_limit=parts.budget_of(model).input_limit,
         answer_tokens=model.max_output_tokens,
-        unavailable=parts.models.away.why(model.name) if may_go else "",
+        unavailable=why_not if may_go else "",
     )
 
 

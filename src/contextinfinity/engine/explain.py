@@ -22,6 +22,7 @@ from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import artifact_again
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.pictures import with_pictures
+from contextinfinity.engine.recall import NEAR
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import lay_out
@@ -174,11 +175,13 @@ async def _redacted(parts: Parts, sections: Sections, plan: Plan) -> Sections:
 
 
 async def _body_before(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -> Json:
-    """Write the request before this one again: of the same turn, or of the one before; None where there was none."""
+    """Write the request before this one again: of the same turn, or of one before; None where there was none."""
     if index > 0:
         return (await rebuilt(parts, turn, steps, index - 1)).body
-    before = await parts.store.turns.history(turn.branch_id, limit=1, before=turn.turn_seq)
-    return await _last_body(parts, before[0].id) if before else None
+    for before in reversed(await parts.store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)):
+        if (body := await _last_body(parts, before.id)) is not None:
+            return body
+    return None
 
 
 async def _last_body(parts: Parts, turn_id: TurnId) -> Json:

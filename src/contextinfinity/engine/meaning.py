@@ -11,8 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import ChunkId, now
 from contextinfinity.domain.message import ImageBlock, TextBlock, say
-from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.plan import AskedBack, Plan
+from contextinfinity.domain.route import Route
 from contextinfinity.domain.turn import Turn, TurnEnd
 from contextinfinity.engine.parts import Parts, Rewriting, Running
 from contextinfinity.engine.recall import Recalled, wanted
@@ -43,60 +47,83 @@ class Meant:
     doubt: Doubt | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """A question to be asked back, and what stands before it."""
+
+    recalled: Recalled
+    doubt: Doubt
+
+
 async def understand(parts: Parts, running: Running, recalled: Recalled) -> Meant:
     """Say what is meant. What fails, or takes too long, costs no more than the rewriting."""
     rewriting, turn = parts.setup.rewriting, running.turn
     if rewriting is None or not _in_words(turn) or not (recalled.earlier or recalled.memories):
         return Meant()
-    asked = running.asked
+    asked, before = running.asked, _spoken(recalled.earlier)
+    if asked.use_rewriter and (answered := await _answered(parts, turn, before)) is not None:
+        explicit, attached = answered
+        running.asked = replace(asked, attach=tuple(dict.fromkeys((*attached, *asked.attach))))
+        return Meant(explicit=explicit)
     meant = await wanted(
-        asked.use_rewriter, "rewriting", recalled.missing, lambda: _meant(parts, rewriting, turn, recalled)
+        asked.use_rewriter, "rewriting", recalled.missing, lambda: _meant(rewriting, turn, recalled, before)
     )
     if meant is None:
         return Meant()
-    if meant.doubt and not (rewriting.asks_back and asked.may_ask_back and not _has_asked(recalled.earlier)):
+    if meant.doubt and not (rewriting.asks_back and asked.may_ask_back and not _has_asked(before)):
         return Meant(explicit=meant.explicit)
     return meant
 
 
-async def ask_back(parts: Parts, running: Running, recalled: Recalled, doubt: Doubt) -> None:
+async def ask_back(parts: Parts, running: Running, asking: Asking) -> None:
     """Answer a message by asking which of several it speaks of: no model is asked (TX-A)."""
-    plan = Plan(candidates=doubt.candidates, reference=doubt.reference, left_out=tuple(recalled.missing))
+    recalled, doubt = asking.recalled, asking.doubt
+    plan = Plan(
+        candidates=doubt.candidates,
+        asked_back=AskedBack(reference=doubt.reference, at=now(), attached=running.asked.attach),
+        route=Route(model=None, reason="It was asked back.", home=recalled.home.name),
+        left_out=tuple(recalled.missing),
+    )
     end = TurnEnd(outcome="clarification", answer=say("assistant", doubt.question), plan=plan)
     running.move(await insist(lambda: parts.store.turns.finalise(running.turn.id, parts.worker, end)))
 
 
-async def _meant(parts: Parts, rewriting: Rewriting, turn: Turn, recalled: Recalled) -> Meant:
+async def _meant(rewriting: Rewriting, turn: Turn, recalled: Recalled, before: Sequence[Turn]) -> Meant:
     words = turn.user_message.rendered_text
-    if (answered := await _answered(parts, turn, recalled.earlier)) is not None:
-        return Meant(explicit=answered)
     async with asyncio.timeout(rewriting.seconds):
-        told = await rewriting.rewrite(_follow_up(turn, recalled))
+        told = await rewriting.rewrite(_follow_up(turn, recalled, before))
     explicit = told.query.strip()
+    explicit.encode()  # what cannot be written is no rewriting
     return Meant(explicit=explicit if explicit and explicit != words.strip() else None, doubt=_doubt(told))
 
 
-async def _answered(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> str | None:
-    """Where a message answers a question that was just asked back, give what was asked at first, made explicit."""
+async def _answered(parts: Parts, turn: Turn, before: Sequence[Turn]) -> tuple[str, tuple[ChunkId, ...]] | None:
+    """Where a message answers a question that was asked back, give what was asked at first, and what was attached."""
     from contextinfinity.rewriting.clarification import Reply, filled_in, is_open, reply_to
 
-    if not _has_asked(earlier) or not is_open(earlier[-1].created_at, turn.created_at):
-        return None
-    before = earlier[-1]
-    plan = await parts.store.turns.plan(before.id)
-    if plan is None or plan.reference is None:
+    plan = await parts.store.turns.plan(before[-1].id) if _has_asked(before) else None
+    asked = None if plan is None else plan.asked_back
+    if plan is None or asked is None or not is_open(asked.at, turn.created_at):
         return None
     chosen = reply_to([{"name": name} for name in plan.candidates], turn.user_message.rendered_text)
     if chosen is None or isinstance(chosen, Reply):
         return None
-    return filled_in(before.user_message.rendered_text, plan.reference, chosen)
+    return filled_in(before[-1].user_message.rendered_text, asked.reference, chosen), asked.attached
 
 
-def _follow_up(turn: Turn, recalled: Recalled) -> FollowUp:
-    """Put together what a rewriter goes by."""
+def _spoken(earlier: Sequence[Turn]) -> list[Turn]:
+    """Leave the last turns out that came to nothing: what is said now may be said again for that."""
+    turns = [*earlier]
+    while turns and not turns[-1].text:
+        turns.pop()
+    return turns
+
+
+def _follow_up(turn: Turn, recalled: Recalled, before: Sequence[Turn]) -> FollowUp:
+    """Put together what a rewriter goes by; questions that were asked back decide nothing."""
     from contextinfinity.rewriting.contract import FollowUp
 
-    earlier = recalled.earlier
+    earlier = [one for one in before if one.outcome != "clarification"]
     near = earlier if len(earlier) <= TURNS else [earlier[0], *earlier[1 - TURNS :]]
     return FollowUp(
         latest_user_message=turn.user_message.rendered_text,
@@ -118,6 +145,8 @@ def _doubt(told: Rewritten) -> Doubt | None:
     if not told.is_ambiguous or not isinstance(data, dict):
         return None
     names = tuple(str(candidate["name"]) for candidate in data["candidates"])
+    if len(names) < 2 or not str(data["question"]).strip():
+        return None
     return Doubt(question=str(data["question"]), reference=str(data["reference"]), candidates=names)
 
 

@@ -74,6 +74,10 @@ class Model:
         wanted = max(self.reserve, THINKING_TOKENS if abilities.reasoning else 1)
         return min(wanted, abilities.context_limit // 4, abilities.max_output_tokens)
 
+    def answered(self, turn: Turn) -> bool:
+        """Tell whether it was this model that answered a turn."""
+        return (self.provider.name, self.model_id) == (turn.provider, turn.model)
+
     @property
     def counter(self) -> Counter:
         """What counts tokens as this model does."""

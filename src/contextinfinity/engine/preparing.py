@@ -18,7 +18,6 @@ from contextinfinity.prompt.layout import tools_json
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Artifact, Sections, shown_turns
 
-SYSTEM = "You are a helpful assistant."
 LONGEST_MEMORIES = 2000
 LONGEST_REWRITING = 300
 """A question made explicit that is longer, in characters, makes nothing clearer."""
@@ -52,7 +51,7 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     turn, recalled, explicit = running.turn, material.recalled, material.explicit
     await learn_from(parts, recalled.earlier, model)
     budget, measure, missing = parts.budget_of(model), Measure(model.counter), [*recalled.missing]
-    candidate = new_front(parts, recalled, turn, bounded(recalled.memories, measure, budget.memories))
+    candidate = new_front(parts, recalled, turn, _standing(parts, recalled))
     front, reason = choose_front(candidate, recalled.last, with_memories=running.asked.use_memory)
     sections = Sections(
         front=front,
@@ -74,6 +73,12 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     )
 
 
+def _standing(parts: Parts, recalled: Recalled) -> str:
+    """Give the memories that fit the branch's model: a front outlasts one that answers a single message."""
+    home = recalled.home
+    return bounded(recalled.memories, Measure(home.counter), parts.budget_of(home).memories)
+
+
 def bounded(memories: str, measure: Measure, tokens: int) -> str:
     """Keep whole lines of the standing memories, as far as their share goes."""
     kept: list[str] = []
@@ -90,7 +95,7 @@ def new_front(parts: Parts, recalled: Recalled, turn: Turn, memories: str) -> Fr
     """Put together the front as it would be if it were new."""
     state = recalled.state
     return Front(
-        system=recalled.session.system or SYSTEM,
+        system=recalled.system,
         pinned_facts=state.pinned_facts,
         memories=memories,
         summary=f"{state.summary}\n{UNREAD}".strip() if recalled.unread(turn) else state.summary,

@@ -29,10 +29,11 @@ from contextinfinity.prompt.sections import Artifact
 
 T = TypeVar("T")
 
+SYSTEM = "You are a helpful assistant."
 PAGE = 100
 """How many turns are read at a time."""
-NEAR = 8
-"""How many turns back the request before this one is looked for."""
+NEAR = 40
+"""How many turns back the request before this one is looked for: more than can wait on a branch."""
 UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 FAR_TOO_MANY = 8
 """Characters for each token of the window: older turns beyond that fit under no circumstances."""
@@ -50,9 +51,16 @@ class Recalled:
     """The request before this one."""
     home: Model
     """Who answers unless something speaks for another."""
+    branch_model: str | None = None
+    """The model that the branch stays with; None where it has none yet."""
     memories: str = ""
     missing: list[LeftOut] = field(default_factory=list)
     """What the request goes without; every stage may add to it."""
+
+    @property
+    def system(self) -> str:
+        """The system text of the conversation."""
+        return self.session.system or SYSTEM
 
     def first_shown(self, turn: Turn) -> int:
         """Name the first turn that stands there word for word."""
@@ -69,14 +77,15 @@ async def recall(parts: Parts, running: Running) -> Recalled:
     turn, missing = running.turn, list[LeftOut]()
     session, state = await session_of(parts, turn), await parts.store.states.head(turn.branch_id)
     earlier = await settled_before(parts, running, state.covers_turn_seq, largest_window(parts) * FAR_TOO_MANY)
-    last = await last_request(parts, earlier, turn)
+    last, home = await before_this(parts, earlier, turn)
     memories = await wanted(running.asked.use_memory, "memory", missing, lambda: parts.setup.helpers.memories(turn))
     recalled = Recalled(
         session=session,
         state=state,
         earlier=earlier,
         last=last,
-        home=home_of(parts, running.asked, session.owner, last),
+        home=home_of(parts, running.asked, session.owner, home),
+        branch_model=home,
         memories=memories or "",
         missing=missing,
     )
@@ -127,16 +136,26 @@ async def settled_before(parts: Parts, running: Running, covers: int, room: int)
             await asyncio.wait_for(news.wait(), 5 * parts.look_seconds)
 
 
-async def last_request(parts: Parts, earlier: list[Turn], turn: Turn) -> Last | None:
-    """Find the request before this one in the lineage, and its front; turns that failed before any are passed over."""
-    before = earlier or await parts.store.turns.history(turn.branch_id, limit=1, before=turn.turn_seq)
+async def before_this(parts: Parts, earlier: list[Turn], turn: Turn) -> tuple[Last | None, str | None]:
+    """Find the request before this one in the lineage, with its front, and the model that the branch stays with.
+
+    Turns that failed before any request are passed over; whom a failed turn was given to binds nobody.
+    """
+    before = earlier or await parts.store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)
+    last, home = None, None
     for newest in reversed(before[-NEAR:]):
         plan = await parts.store.turns.plan(newest.id)
-        text = await parts.texts.read(plan.front) if plan is not None and plan.front else None
-        if plan is not None and text is not None:
+        if plan is None:
+            continue
+        if home is None and plan.route is not None and newest.outcome != "failed":
+            home = plan.route.home
+        text = await parts.texts.read(plan.front) if plan.front and last is None else None
+        if text is not None:
             silence, there = now() - newest.updated_at, newest.branch_id == turn.branch_id
-            return Last(front=loads(Front, text), plan=plan, silence=silence, same_branch=there)
-    return None
+            last = Last(front=loads(Front, text), plan=plan, silence=silence, same_branch=there)
+        if last is not None and newest.outcome != "failed":
+            break
+    return last, home
 
 
 async def retrieve(parts: Parts, running: Running, recalled: Recalled, explicit: str | None) -> tuple[Artifact, ...]:

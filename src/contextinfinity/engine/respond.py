@@ -12,6 +12,7 @@ import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -37,14 +38,16 @@ from contextinfinity.engine.choosing import instead
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.preparing import Material, Prepared, prepare
 from contextinfinity.engine.rounds import run_tools
-from contextinfinity.engine.step import INTERRUPTED, Heard, ask, take
-from contextinfinity.errors import LedgerClosed, LedgerError
+from contextinfinity.engine.step import INTERRUPTED, Heard, ask, problem_of, take
+from contextinfinity.errors import LedgerClosed, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.render import render_rounds
 from contextinfinity.prompt.sections import Sections
 
 log = logging.getLogger(__name__)
 
+LONGEST_REASON = 300
+"""Characters of the reason for a route that a plan keeps; it stays small."""
 SIZE_RETRIES = 3
 """How often a prompt that was too large is sent again, smaller each time."""
 TOO_LARGE = "The prompt was too large for the model; it is sent again with less."
@@ -60,65 +63,94 @@ OUTCOMES: dict[type[StepOutcome], TurnOutcome] = {
 }
 
 
+@dataclass(kw_only=True)
+class Attempt:
+    """One model's try at answering."""
+
+    model: Model
+    route: Route
+    prepared: Prepared
+    sections: Sections
+    limit: int
+    """How many tokens its prompt may take."""
+    rejections: int = 0
+
+    def put_together(self) -> Assembled:
+        """Make a prompt within the limit, and its account."""
+        reason = None if self.sections.rounds else self.prepared.reason
+        assembled = assemble(self.sections, self.prepared.frame, self.prepared.measure, limit=self.limit, reason=reason)
+        left_out = (*self.prepared.missing, *assembled.plan.left_out)
+        plan = replace(assembled.plan, front=self.prepared.front, left_out=left_out, route=kept(self.route))
+        return replace(assembled, plan=plan)
+
+
+def kept(route: Route) -> Route:
+    """Give a route as a plan keeps it: who answers, and why."""
+    return replace(route, reason=route.reason[:LONGEST_REASON], fallbacks=(), considered=())
+
+
 async def respond(parts: Parts, running: Running, material: Material, route: Route) -> None:
     """Ask the model until it has said its last word, or another where it fails, and make the answer final."""
-    model = answering(parts, material, route)
-    prepared = await prepare(parts, running, material, model)
-    sections, limit, rejections = prepared.sections, prepared.frame.budget.input_limit, 0
+    attempt = await begin(parts, running, material, route)
     closes: StepEnd | None = None
     inputs: tuple[ToolOutputItem, ...] = ()
     while True:
-        reason = prepared.reason if not running.steps else None
-        assembled = put_together(prepared, route, sections, limit, reason)
-        if not running.steps and await in_emergency(parts, running, assembled):
-            prepared = with_fewer_turns(prepared)
-            assembled = put_together(prepared, route, sections, limit, reason)
-        heard = await ask(parts, running, model, assembled, closes, inputs)
-        model.learn(assembled.plan, heard.finished)
-        if rejections < SIZE_RETRIES and too_large(heard):
-            limit, rejections = assembled.tokens * SMALLER // 100, rejections + 1
-            await announce(parts, running, heard, rejections, TOO_LARGE)
+        try:
+            assembled = attempt.put_together()
+            if not running.steps and await in_emergency(parts, running, assembled):
+                attempt.prepared = with_fewer_turns(attempt.prepared)
+                assembled = attempt.put_together()
+            heard = await ask(parts, running, attempt.model, assembled, closes, inputs)
+        except ProviderError as error:  # before anything was sent
+            other = somebody_else(parts, running, attempt, problem_of(error))
+            if other is None:
+                raise
+            attempt = await begin(parts, running, material, other)
+            continue
+        attempt.model.learn(assembled.plan, heard.finished)
+        if attempt.rejections < SIZE_RETRIES and too_large(heard):
+            attempt.limit, attempt.rejections = assembled.tokens * SMALLER // 100, attempt.rejections + 1
+            await announce(parts, running, heard, attempt.rejections, TOO_LARGE)
             closes, inputs = await going_on(running, heard), ()
-        elif (other := somebody_else(parts, running, model, route, heard)) is not None:
+        elif (other := failed(parts, running, attempt, heard)) is not None:
             await announce(parts, running, heard, 1, other.reason)
-            closes, inputs, route = await going_on(running, heard), (), other
-            model = answering(parts, material, route)
-            prepared = await prepare(parts, running, material, model)
-            sections, limit, rejections = prepared.sections, prepared.frame.budget.input_limit, 0
+            closes, inputs = await going_on(running, heard), ()
+            attempt = await begin(parts, running, material, other)
         elif await run_tools(parts, running, heard):
-            rejections, running.has_spoken = 0, running.has_spoken or bool(heard.pieces)
+            attempt.rejections, running.has_spoken = 0, running.has_spoken or bool(heard.pieces)
             closes, inputs = await going_on(running, heard), tuple(heard.outputs)
-            sections = replace(sections, rounds=(*sections.rounds, *told(heard)))
+            attempt.sections = replace(attempt.sections, rounds=(*attempt.sections.rounds, *told(heard)))
         else:
             break
     await end(parts, running, heard)
-    await fold_if_due(parts, running, assembled)
+    await fold_if_due(parts, running, material, attempt, assembled)
     if heard.interrupted:
         raise heard.interrupted
 
 
-def answering(parts: Parts, material: Material, route: Route) -> Model:
-    """Give the model that a route names; where none can take the request, the branch's own says so best."""
-    return material.recalled.home if route.model is None else parts.models.by_name[route.model]
+async def begin(parts: Parts, running: Running, material: Material, route: Route) -> Attempt:
+    """Prepare a model's try."""
+    model = material.recalled.home if route.model is None else parts.models.by_name[route.model]
+    prepared = await prepare(parts, running, material, model)
+    limit = prepared.frame.budget.input_limit
+    return Attempt(model=model, route=route, prepared=prepared, sections=prepared.sections, limit=limit)
 
 
-def somebody_else(parts: Parts, running: Running, model: Model, route: Route, heard: Heard) -> Route | None:
+def failed(parts: Parts, running: Running, attempt: Attempt, heard: Heard) -> Route | None:
     """Say who answers instead of a model that failed before anything of its answer was shown; None: nobody."""
     if heard.finished is not None and not isinstance(heard.finished.outcome, Failed):
-        parts.models.away.forget(model.name)
+        parts.models.away.forget(attempt.model.name)
         return None
-    if heard.pieces or running.rounds or running.cancelled.is_set() or heard.interrupted:
+    if heard.text.strip() or heard.interrupted:
         return None
-    return instead(parts, route, model, heard.problem or _unfinished(heard))
+    return somebody_else(parts, running, attempt, heard.problem or _unfinished(heard))
 
 
-def put_together(prepared: Prepared, route: Route, sections: Sections, limit: int, reason: str | None) -> Assembled:
-    """Make a prompt within a limit, and its account."""
-    assembled = assemble(sections, prepared.frame, prepared.measure, limit=limit, reason=reason)
-    left_out = (*prepared.missing, *assembled.plan.left_out)
-    route = replace(route, considered=())
-    plan = replace(assembled.plan, front=prepared.front, left_out=left_out, route=route)
-    return replace(assembled, plan=plan)
+def somebody_else(parts: Parts, running: Running, attempt: Attempt, problem: Problem) -> Route | None:
+    """Say who answers after a problem; nobody once tools were run: what was thought belongs to who thought it."""
+    if running.rounds or running.cancelled.is_set():
+        return None
+    return instead(parts, attempt.route, attempt.model, problem)
 
 
 async def in_emergency(parts: Parts, running: Running, assembled: Assembled) -> bool:
@@ -137,12 +169,17 @@ def with_fewer_turns(prepared: Prepared) -> Prepared:
     return dataclasses.replace(prepared, frame=replace(prepared.frame, most_turns=most))
 
 
-async def fold_if_due(parts: Parts, running: Running, assembled: Assembled) -> None:
-    """Ask for a fold once the word-for-word part is too long, or had to be shortened; never in the answer's way."""
-    plan = assembled.plan
+async def fold_if_due(
+    parts: Parts, running: Running, material: Material, attempt: Attempt, assembled: Assembled
+) -> None:
+    """Ask for a fold once the word-for-word part is too long for the branch's model, or had to be shortened for it.
+
+    Never in the answer's way. What a model with less room had to leave out is no reason.
+    """
+    plan, home = assembled.plan, material.recalled.home
     verbatim = sum(section.tokens for section in plan.sections if section.name in ("turns", "message", "steps"))
-    due = plan.budget is not None and verbatim > plan.budget.fold_trigger
-    if due or (plan.shrunk is not None and plan.shrunk.touches_front):
+    shortened = attempt.model is home and plan.shrunk is not None and plan.shrunk.touches_front
+    if shortened or verbatim > parts.budget_of(home).fold_trigger:
         with suppress(LedgerError):
             await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=parts.setup.fold_pause)
 
@@ -167,7 +204,8 @@ async def announce(parts: Parts, running: Running, heard: Heard, attempt: int, r
 async def going_on(running: Running, heard: Heard) -> StepEnd:
     """End the journal of a step that another one follows, and say how the step ended."""
     finished = heard.finished
-    ended = from_finished(finished, heard.step.id) if finished else how_it_ended(running, heard)
+    went_well = finished is not None and not isinstance(finished.outcome, Failed)
+    ended = from_finished(finished, heard.step.id) if finished and went_well else how_it_ended(running, heard)
     step = (await end_journal(running, ended)).step
     assert step is not None  # noqa: S101 - both ways above give one
     return step

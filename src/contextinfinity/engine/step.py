@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -176,7 +177,7 @@ def problem_of(error: ContextInfinityError) -> Problem:
 
 
 async def until_done_or_cancelled(
-    parts: Parts, running: Running, work: asyncio.Task[None]
+    parts: Parts, running: Running, work: asyncio.Task[Any]
 ) -> asyncio.CancelledError | None:
     """Wait for the end of some work, or stop it: a person asked, here or elsewhere, or the process ends."""
     asked = asyncio.create_task(asked_to_stop(parts, running))

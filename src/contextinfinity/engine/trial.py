@@ -1,6 +1,8 @@
-"""What would become of a message that nobody sent: nothing is written, and no model that answers is asked."""
+"""What would become of a message that nobody sent: nothing is written, and no model is asked."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from contextinfinity.domain.ids import BranchId, new_id, now
 from contextinfinity.domain.message import Message
@@ -10,13 +12,14 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.choosing import choose, home_of
 from contextinfinity.engine.meaning import understand
-from contextinfinity.engine.parts import Asked, Parts, Running
+from contextinfinity.engine.parts import Asked, Parts, Running, rewrite_offline
 from contextinfinity.engine.preparing import Material
 from contextinfinity.engine.recall import Recalled, recall, retrieve
 
 
 async def route_of(parts: Parts, session: Session, branch_id: BranchId, message: Message, asked: Asked) -> Route:
     """Say who would answer a message in a conversation, and why."""
+    parts = _asking_nobody(parts)
     branch = await parts.store.branches.get(branch_id)
     running = Running(_turn(session, branch_id, 1 if branch is None else branch.last_turn_seq + 1, message), asked)
     running.cancelled.set()  # nobody waits for answers that are under way
@@ -25,7 +28,7 @@ async def route_of(parts: Parts, session: Session, branch_id: BranchId, message:
 
 async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: Asked) -> Route:
     """Say who would answer the first message of a conversation, and why."""
-    there, branch = new_id(), new_id()
+    parts, there, branch = _asking_nobody(parts), new_id(), new_id()
     session = Session(id=there, owner=owner, kind="thread", active_branch=branch, created_at=now(), updated_at=now())
     state = State(
         id=new_id(),
@@ -49,6 +52,15 @@ async def _route(parts: Parts, running: Running, recalled: Recalled) -> Route:
     found = await retrieve(parts, running, recalled, meant.explicit)
     material = Material(recalled=recalled, explicit=meant.explicit, artifacts=found)
     return choose(parts, running.turn, running.asked, material)
+
+
+def _asking_nobody(parts: Parts) -> Parts:
+    """Make messages explicit offline, whoever does it otherwise."""
+    rewriting = parts.setup.rewriting
+    if rewriting is None:
+        return parts
+    setup = replace(parts.setup, rewriting=replace(rewriting, rewrite=rewrite_offline))
+    return replace(parts, setup=setup)
 
 
 def _turn(session: Session, branch_id: BranchId, turn_seq: int, message: Message) -> Turn:

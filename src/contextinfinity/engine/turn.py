@@ -14,13 +14,13 @@ from contextlib import suppress
 
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.choosing import choose
-from contextinfinity.engine.meaning import ask_back, understand
+from contextinfinity.engine.meaning import Asking, ask_back, understand
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.engine.preparing import Material
 from contextinfinity.engine.recall import recall, retrieve
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
-from contextinfinity.engine.step import problem_of
+from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
 
 log = logging.getLogger(__name__)
@@ -48,15 +48,26 @@ async def answer(parts: Parts, running: Running) -> None:
 
 async def reply(parts: Parts, running: Running) -> None:
     """Find out what is meant and what belongs to it, choose who answers, and have it answered; or ask back."""
+    gathering = asyncio.create_task(gather(parts, running))
+    interrupted = await until_done_or_cancelled(parts, running, gathering)
+    if interrupted is not None:
+        raise interrupted
+    if gathering.cancelled() or running.cancelled.is_set():
+        await stop(parts, running)
+    elif isinstance(gathered := gathering.result(), Asking):
+        await ask_back(parts, running, gathered)
+    else:
+        await respond(parts, running, gathered, choose(parts, running.turn, running.asked, gathered))
+
+
+async def gather(parts: Parts, running: Running) -> Material | Asking:
+    """Put together what a prompt is made from, or what is to be asked back."""
     recalled = await recall(parts, running)
     meant = await understand(parts, running, recalled)
     if meant.doubt is not None:
-        await ask_back(parts, running, recalled, meant.doubt)
-        return
+        return Asking(recalled=recalled, doubt=meant.doubt)
     found = await retrieve(parts, running, recalled, meant.explicit)
-    material = Material(recalled=recalled, explicit=meant.explicit, artifacts=found)
-    route = choose(parts, running.turn, running.asked, material)
-    await respond(parts, running, material, route)
+    return Material(recalled=recalled, explicit=meant.explicit, artifacts=found)
 
 
 async def take_place(parts: Parts, running: Running) -> bool:
@@ -76,9 +87,14 @@ async def take_place(parts: Parts, running: Running) -> bool:
                 running.cancelled.set()
             elif dead := await parts.store.workers.dead():
                 await recover(parts, dead)
+    await stop(parts, running)
+    return False
+
+
+async def stop(parts: Parts, running: Running) -> None:
+    """End a turn that a person stopped before anything was answered."""
     end = TurnEnd(outcome="cancelled", error=Problem(code="cancelled", message="Stopped before it was answered."))
     running.move(await parts.store.turns.fail(running.turn.id, parts.worker, end))
-    return False
 
 
 async def fail(parts: Parts, running: Running, problem: Problem) -> None:

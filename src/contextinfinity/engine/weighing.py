@@ -65,7 +65,7 @@ async def look(parts: Parts, branch_id: BranchId) -> Here | None:
     ]
     if not newest or newest[-1].turn_seq <= head.covers_turn_seq:
         return None
-    model, before = model_of(parts, newest[-1]), newest[-1].turn_seq + 1
+    model, before = await model_of(parts, newest[-1]), newest[-1].turn_seq + 1
     measure, budget = Measure(model.counter), parts.budget_of(model)
     here = Here(parts=parts, branch_id=branch_id, head=head, measure=measure, budget=budget, pause=Breath(parts).take)
     while before - 1 > head.covers_turn_seq and not is_due(here.pieces, here.limits):
@@ -82,10 +82,16 @@ async def look(parts: Parts, branch_id: BranchId) -> Here | None:
     return here
 
 
-def model_of(parts: Parts, turn: Turn) -> Model:
-    """Find the model that answered a turn; the default one if it is gone."""
-    found = [m for m in parts.models.by_name.values() if (m.provider.name, m.model_id) == (turn.provider, turn.model)]
-    return found[0] if found else parts.models.named(None)
+async def model_of(parts: Parts, turn: Turn) -> Model:
+    """Find the model that the branch stays with, or that answered a turn; the default one if it is gone.
+
+    One that answered a single message, by a rule or for another that failed, has no say in what folds.
+    """
+    plan = await parts.store.turns.plan(turn.id)
+    if plan is not None and plan.route is not None and plan.route.home in parts.models.by_name:
+        return parts.models.by_name[plan.route.home]
+    answered = (model for model in parts.models.by_name.values() if model.answered(turn))
+    return next(answered, parts.models.named(None))
 
 
 def shown_with(here: Here, turns: Sequence[Turn], after: Turn | None) -> list[Shown]:

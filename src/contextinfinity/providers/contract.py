@@ -40,6 +40,11 @@ class Provider(Protocol):
 
     name: str
 
+    @property
+    def missing(self) -> str:
+        """What it lacks to be asked at all, as the end of a sentence ("its key is not set"); empty: nothing."""
+        ...
+
     def abilities(self, model_id: str) -> Abilities:
         """Tell what that model can do."""
         ...

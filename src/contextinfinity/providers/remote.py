@@ -47,6 +47,13 @@ class RemoteProvider:
         self._overrides = dict(overrides or {})
         self._policy = policy or RetryPolicy()
 
+    @property
+    def missing(self) -> str:
+        """The key, where one is needed and its variable is not set."""
+        address = self._connection.address
+        needs_key = address.key_env is not None and not self._connection.key
+        return f"{address.key_env} is not set" if needs_key else ""
+
     def abilities(self, model_id: str) -> Abilities:
         """Look a model up; what the settings say of it counts first."""
         return abilities_of(self.name, model_id, self._overrides)

@@ -84,6 +84,11 @@ class ScriptedProvider:
         else:
             self._script = script if callable(script) else in_turn(script)
 
+    @property
+    def missing(self) -> str:
+        """Nothing."""
+        return ""
+
     def abilities(self, model_id: str) -> Abilities:
         """Give the same abilities for every model."""
         return self._abilities

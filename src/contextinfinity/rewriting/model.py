@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from contextinfinity.rewriting.contract import FollowUp, Rewritten
 from contextinfinity.rewriting.focus import TURNS
-from contextinfinity.rewriting.lexicon import LINKING
+from contextinfinity.rewriting.lexicon import CLASSES, LINKING
 from contextinfinity.rewriting.naming import window
 from contextinfinity.rewriting.offline import Offline
 from contextinfinity.text.cues import EMPTY_WORDS, words
@@ -39,8 +39,10 @@ Reply with the rewritten message and nothing else."""
 class ModelRewriter:
     """``Rewriter`` that asks a model."""
 
-    def __init__(self, adviser: Adviser) -> None:
+    def __init__(self, adviser: Adviser, hide: Callable[[str], str] = str) -> None:
+        """``hide`` takes out of a text what must not leave the machine."""
         self._adviser = adviser
+        self._hide = hide
         self._offline = Offline()
 
     async def rewrite(self, follow_up: FollowUp) -> Rewritten:
@@ -49,12 +51,13 @@ class ModelRewriter:
         message = follow_up.latest_user_message
         if words_alone.is_ambiguous or not follow_up.recent_history or len(message) > LONGEST:
             return words_alone
-        shown = [*_shown(follow_up)]
+        message = self._hide(message)
+        shown = [(role, self._hide(text)) for role, text in _shown(follow_up)]
         told = [{"role": role, "content": text} for role, text in shown]
         question = json.dumps({"conversation": told, "message": message}, ensure_ascii=False)
-        answer = await self._adviser.ask(INSTRUCTIONS, question, max_output_tokens=200 + len(message))
+        answer = await self._adviser.ask(INSTRUCTIONS, question, max_output_tokens=2_000 + len(message))
         explicit = checked(answer, message, [text for _, text in shown])
-        return Rewritten(query=explicit or message, entities=words_alone.entities)
+        return Rewritten(query=explicit or follow_up.latest_user_message, entities=words_alone.entities)
 
 
 def _shown(follow_up: FollowUp) -> Iterator[tuple[str, str]]:
@@ -66,13 +69,23 @@ def _shown(follow_up: FollowUp) -> Iterator[tuple[str, str]]:
 
 
 def checked(answer: str, message: str, context: list[str]) -> str:
-    """Give the answer as one line, or nothing when it is too long or has a word that is nowhere in the context."""
+    """Give the answer as one line, or nothing when it is too long, has a word that is nowhere in the context, or does
+    not say what the message says: whatever was read may have asked the model for something else."""
     line = re.sub(r"\s+", " ", answer).strip().strip('"“”').strip()
     if not line or len(line) > 3 * len(message) + ROOM:
+        return ""
+    if not _keeps(line, message):
         return ""
     known = {_bare(word) for text in (message, *context) for word in words(text)}
     said = {_bare(word) for word in words(line)}
     return line if all(word in known or word in EMPTY_WORDS or word in LINKING for word in said) else ""
+
+
+def _keeps(line: str, message: str) -> bool:
+    """Tell whether what a message says, its references aside, stands in a line in the same order."""
+    said = iter([_bare(word) for word in words(line)])
+    wanted = [_bare(word) for word in words(message)]
+    return all(word in said for word in wanted if word not in EMPTY_WORDS and word not in CLASSES)
 
 
 def _bare(word: str) -> str:

@@ -20,7 +20,7 @@ from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.failures import KINDS
 from contextinfinity.routing.intent import OTHER, Purpose, intent_of
 from contextinfinity.routing.rules import against, in_words
-from contextinfinity.routing.values import ModelFacts, RouteQuery, cannot
+from contextinfinity.routing.values import ModelFacts, RouteQuery, cannot, is_away
 from contextinfinity.settings import Router
 
 NOT_THERE = "there is no such model any more"
@@ -39,19 +39,20 @@ def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Ro
         return Route(model=home, reason="The router is switched off.", home=home, intent=purpose.intent)
     considered: list[Considered] = []
     chosen = _by_rule(query, there, router, purpose, there.get(home), considered)
-    chosen = chosen or _by_name((*named, *_fallbacks(router)), query, there, considered)
+    others = (*named, *_fallbacks(router))
+    chosen = chosen or _by_name(others, query, there, considered) or _in_spite_of(others, query, there, considered)
     if chosen is None:
         reason = f"No model can take this request. {_what_stood_against(considered)}".strip()
         return Route(model=None, reason=reason, home=home, intent=purpose.intent, considered=tuple(considered))
     model, reason = chosen
-    others = [name for name in dict.fromkeys((home, *router.fallbacks)) if name != model]
+    stand_ins = [name for name in dict.fromkeys((home, *router.fallbacks)) if name != model]
     return Route(
         model=model,
         reason=reason,
         home=home,
         intent=purpose.intent,
         window=there[model].abilities.context_limit,
-        fallbacks=tuple(_able(others, query, there)),
+        fallbacks=tuple(_able(stand_ins, query, there)),
         considered=tuple(considered),
     )
 
@@ -66,8 +67,8 @@ def home_of(query: RouteQuery, there: Container[str], router: Router) -> str:
 def next_after(route: Route, failed: str, error_kind: str) -> Route | None:
     """Choose who answers after a model failed; None: nobody, and the failure stands.
 
-    ``error_kind`` is that of the ``ProviderError``. The new route tells the whole story and has the fallbacks that are
-    left. A request that was too long goes only to a larger window.
+    ``error_kind`` is that of the ``ProviderError``. The new route has the fallbacks that are left; what was chosen
+    before stands with the steps that failed. A request that was too long goes only to a larger window.
     """
     if error_kind not in KINDS or error_kind in FINAL:
         return None
@@ -77,12 +78,11 @@ def next_after(route: Route, failed: str, error_kind: str) -> Route | None:
     if place is None:
         return None
     instead = left[place]
-    why = f"{failed} could not answer: {KINDS[error_kind].what}; {instead.model} answers instead."
     return replace(
         route,
         model=instead.model,
         window=instead.window,
-        reason=f"{route.reason} {why}",
+        reason=f"{failed} could not answer: {KINDS[error_kind].what}; {instead.model} answers instead.",
         fallbacks=tuple(left[place + 1 :]),
     )
 
@@ -125,7 +125,7 @@ def _by_rule(
     for number, rule in enumerate(router.rules, 1):
         model = there.get(rule.model)
         wrong = against(rule, query, purpose, model, home)
-        wrong = wrong or (cannot(model, query) if model else NOT_THERE)
+        wrong = wrong or (_against(model, query) if model else NOT_THERE)
         considered.append(Considered(model=rule.model, by=f"rule {number}", against=wrong))
         if not wrong:
             return rule.model, f"{rule.model} answers by rule {number}: {in_words(rule, purpose).rstrip('.')}."
@@ -141,12 +141,25 @@ def _by_name(
     """Find the first of these models that can take the request."""
     passed: list[Considered] = []
     for name, by in _each_once(named):
-        wrong = cannot(there[name], query) if name in there else NOT_THERE
+        wrong = _against(there[name], query) if name in there else NOT_THERE
         seen = Considered(model=name, by=by, against=wrong)
         considered.append(seen)
         if not wrong:
             return name, f"{_what_stood_against(passed)} {name} answers: it is {by}.".strip()
         passed.append(seen)
+    return None
+
+
+def _in_spite_of(
+    named: Iterable[tuple[str, str]],
+    query: RouteQuery,
+    there: Mapping[str, ModelFacts],
+    considered: Sequence[Considered],
+) -> tuple[str, str] | None:
+    """Find the first that nothing speaks against but a failure of late; it is asked all the same."""
+    for name, _ in _each_once(named):
+        if name in there and not cannot(there[name], query):
+            return name, f"{_what_stood_against(considered)} {name} is asked all the same.".strip()
     return None
 
 
@@ -159,9 +172,14 @@ def _each_once(named: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _able(names: Iterable[str], query: RouteQuery, there: Mapping[str, ModelFacts]) -> Iterator[Fallback]:
-    for name in names:
-        if name in there and not cannot(there[name], query):
-            yield Fallback(model=name, window=there[name].abilities.context_limit)
+    """Give those that can take the request; those that failed of late come last."""
+    able = [there[name] for name in names if name in there and not cannot(there[name], query)]
+    for model in sorted(able, key=lambda model: bool(is_away(model))):
+        yield Fallback(model=model.name, window=model.abilities.context_limit)
+
+
+def _against(model: ModelFacts, query: RouteQuery) -> str:
+    return is_away(model) or cannot(model, query)
 
 
 def _what_stood_against(considered: Iterable[Considered]) -> str:

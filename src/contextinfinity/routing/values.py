@@ -22,6 +22,8 @@ class RouteQuery(Struct, frozen=True, kw_only=True):
     earlier: tuple[str, ...] = ()
     """What the user said before, the newest last; a few are enough."""
     message_tokens: int = 0
+    front_tokens: int = 0
+    """Of what stands in front of every message and cannot give way: the system text and the pinned facts."""
     context_tokens: int = 0
     """Of the message and all that would be shown with it."""
     images: bool = False
@@ -54,13 +56,17 @@ def cannot(model: ModelFacts, query: RouteQuery) -> str:
 
     Earlier turns are no reason: they are shortened to what fits. A rule with ``needs = "context"`` spares them that.
     """
-    if model.unavailable:
-        return f"it cannot be asked now: {model.unavailable}"
     if query.images and not model.abilities.images:
         return "it cannot see pictures"
     if query.tools and not model.abilities.tools:
         return "it cannot call tools"
-    return "the message alone is too long for it" if query.message_tokens > model.input_limit else ""
+    least = query.message_tokens + query.front_tokens
+    return "the message alone is too long for it" if least > model.input_limit else ""
+
+
+def is_away(model: ModelFacts) -> str:
+    """Say what keeps a model from answering at this time; empty where nothing does."""
+    return f"it cannot be asked now: {model.unavailable}" if model.unavailable else ""
 
 
 def price_of(model: ModelFacts, query: RouteQuery) -> float | None:

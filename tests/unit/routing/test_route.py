@@ -187,7 +187,7 @@ def test_a_failure_falls_over_to_the_branch_s_model_and_then_down_the_list() -> 
     second = next_after(first, "sonar", "overloaded")
     assert second is not None
     assert (second.model, second.home) == ("gpt", "gpt")
-    assert second.reason == f"{first.reason} sonar could not answer: it is overloaded; gpt answers instead."
+    assert second.reason == "sonar could not answer: it is overloaded; gpt answers instead."
     third = next_after(second, "gpt", "authentication")
     assert third is not None
     assert third.model == "small"

@@ -54,6 +54,11 @@ class LocalProvider:
         self._wire = ChatWire(vendor=self.name)
         self._llama: Llama | None = None
 
+    @property
+    def missing(self) -> str:
+        """Nothing that is seen before the file is opened."""
+        return ""
+
     def abilities(self, model_id: str) -> Abilities:
         """Tell what the file says of the model, or the settings; a window larger than the model's is none."""
         made_for, said = self._file.window, self._running.overrides
