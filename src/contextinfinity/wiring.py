@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from contextinfinity.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from contextinfinity.client.contract import Client
     from contextinfinity.domain.message import Json
     from contextinfinity.embedders.contract import Embedder
@@ -291,6 +293,17 @@ def _boundaries(settings: Settings, models: Models) -> FindBoundary:
     from contextinfinity.compaction.detector import detect
 
     return partial(detect, adviser)
+
+
+def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callable[[], Awaitable[None]]]:
+    """Give how messages are made explicit, and what closes it; without settings those of the machine count."""
+    from contextinfinity.engine.parts import Models
+    from contextinfinity.settings import OFFLINE, load_settings
+
+    settings = load_settings().settings if settings is None else settings
+    none = Models(by_name={}, default=settings.general.default_model)
+    models = none if settings.rewriter.model == OFFLINE else models_of(settings)
+    return _rewriting(settings, models), models.close
 
 
 def _rewriting(settings: Settings, models: Models) -> Rewriting:

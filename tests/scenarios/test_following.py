@@ -18,11 +18,11 @@ from contextinfinity.engine.parts import Rewriting, Setup
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.layout import CONTEXTUALISED
 from contextinfinity.providers.scripted import Reply
-from contextinfinity.rewriting import FollowUp, Offline, Rewritten
+from contextinfinity.rewriting import FollowUp, Offline, Rewritten, rewrite_query
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import Compaction, General
 from contextinfinity.settings.sections import Rewriter as RewriterSettings
-from contextinfinity.testing.vendors import Answer, FakeVendors
+from contextinfinity.testing.vendors import Answer, FakeVendors, Trouble
 from contextinfinity.wiring import open_engine
 from tests.scenarios.desk import Desk
 from tests.scenarios.wires import NAMES, engine_at, model_settings
@@ -385,3 +385,20 @@ async def test_a_model_that_rewrites_sees_no_secret_and_cannot_be_talked_into_ot
     assert plan.contextualised is None
     assert not any("sk-12345" in str(request.body) for request in vendors.requests)
     assert len(vendors.requests) == sent, "a trial asks nobody"
+
+
+@pytest.mark.req("REWRITE-3", "CTX-5")
+async def test_the_plain_functions_ask_the_model_that_the_settings_name(
+    vendors: FakeVendors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'[rewriter]\nmodel = "helper"\n[models.helper]\nprovider = "openai_chat"\nmodel_id = "llama3.1"\n'
+        f'base_url = "{vendors.compatible_url}"\n'
+    )
+    monkeypatch.setenv("CONTEXTINFINITY_CONFIG", str(config))
+    vendors.say("Where was Larry Page born, the founder?", Trouble.status(400))
+    history = [{"role": "user", "content": "Who was the founder?"}, {"role": "assistant", "content": "Larry Page was."}]
+    assert await rewrite_query("Where was he born?", history) == "Where was Larry Page born, the founder?"
+    assert await rewrite_query("Where was he born?", history) == "Where was he born?", "the original when it fails"
+    assert len(vendors.requests) == 2

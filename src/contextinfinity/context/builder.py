@@ -16,9 +16,10 @@ import logging
 from contextinfinity.context.history import History, load_history
 from contextinfinity.context.memories import Memories, NoMemories, shortened
 from contextinfinity.context.result import ContextualMessagesResult, PlainMessage
+from contextinfinity.engine.preparing import LONGEST_REWRITING
 from contextinfinity.engine.recall import SYSTEM
 from contextinfinity.prompt.layout import CONTEXTUALISED, MEMORIES
-from contextinfinity.rewriting import FollowUp, Offline, Rewriter, Rewritten, rewrite
+from contextinfinity.rewriting import Chosen, FollowUp, Rewriter, Rewritten, rewrite
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class ContextBuilder:
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._memories = memories or NoMemories()
-        self._rewriter = rewriter or Offline()
+        self._rewriter = rewriter or Chosen()
         self._system = system
         self._patience = patience
 
@@ -83,7 +84,8 @@ class ContextBuilder:
             messages.append(_message("system", f"{MEMORIES}\n{snippet}"))
         messages += _plain(history)
         explicit = words if rewritten is None else rewritten.query
-        beside = "" if explicit.strip() == words.strip() else f"\n\n{CONTEXTUALISED}\n{explicit}"
+        is_clear = explicit.strip() == words.strip() or len(explicit) > LONGEST_REWRITING
+        beside = "" if is_clear else f"\n\n{CONTEXTUALISED}\n{explicit}"
         messages.append(_message("user", words + beside))
         result = ContextualMessagesResult(messages=messages, memory_snippet=snippet, short_term_history=_plain(history))
         if rewritten is not None:

@@ -10,6 +10,6 @@ from __future__ import annotations
 from contextinfinity.rewriting.contract import FollowUp, Rewriter, Rewritten
 from contextinfinity.rewriting.model import ModelRewriter
 from contextinfinity.rewriting.offline import Offline
-from contextinfinity.rewriting.standalone import Unchanged, rewrite, rewrite_query
+from contextinfinity.rewriting.standalone import Chosen, rewrite, rewrite_query
 
-__all__ = ["FollowUp", "ModelRewriter", "Offline", "Rewriter", "Rewritten", "Unchanged", "rewrite", "rewrite_query"]
+__all__ = ["Chosen", "FollowUp", "ModelRewriter", "Offline", "Rewriter", "Rewritten", "rewrite", "rewrite_query"]

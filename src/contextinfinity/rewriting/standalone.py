@@ -5,22 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 from contextinfinity.rewriting.contract import FollowUp, Rewriter, Rewritten
-from contextinfinity.rewriting.offline import Offline
 from contextinfinity.threads.values import Turn
 
 log = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
+"""How long any rewriter may take; ``rewriter.timeout_seconds`` is the limit of the one that is chosen."""
+WIRING = "contextinfinity.wiring"
+"""Who opens models by their settings. It stands above this module, so it is named, not imported."""
 
 
-class Unchanged:
-    """``Rewriter`` that gives every message back as it is."""
+class Chosen:
+    """``Rewriter`` that the machine's settings name: offline, or the model of ``rewriter.model``."""
 
     async def rewrite(self, follow_up: FollowUp) -> Rewritten:
-        """Give the words back."""
-        return Rewritten(query=follow_up.latest_user_message)
+        """Ask it; a model's connections last for one message, since nobody says when the last one comes."""
+        rewriting, close = import_module(WIRING).open_rewriting()
+        try:
+            async with asyncio.timeout(rewriting.seconds):
+                told: Rewritten = await rewriting.rewrite(follow_up)
+            return told
+        finally:
+            await close()
 
 
 async def rewrite(rewriter: Rewriter, follow_up: FollowUp, *, patience: float = PATIENCE_SECONDS) -> Rewritten:
@@ -55,4 +64,4 @@ async def rewrite_query(
         thread_id=thread_id,
         user_id=user_id,
     )
-    return (await rewrite(Offline(), follow_up)).query
+    return (await rewrite(Chosen(), follow_up)).query
