@@ -21,7 +21,7 @@ from contextinfinity.text.cues import leaves_topic
 
 OPEN_FOR: Final = timedelta(minutes=5)
 
-_NOUNS: dict[Kind, str] = {"person": "person", "organisation": "organisation", "place": "place", "file": "file"}
+_NOUNS: dict[Kind, str] = {"person": "person", "place": "place", "file": "file"}
 _FILLER = listed(
     """
     the a an one ones i i'm mean meant please of them it is was that about choose pick option number no and or

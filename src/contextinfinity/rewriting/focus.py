@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 from contextinfinity.rewriting.headings import Heading, heading
 from contextinfinity.rewriting.lexicon import ALIKE, CLASSES, EMPTY_ANSWERS, NOUNS, Kind, Pronoun
 from contextinfinity.rewriting.naming import Mention, judged, mentions, window
-from contextinfinity.rewriting.things import COUNTED, GENDERS, MAYBE_HUMAN, Thing, name_words
+from contextinfinity.rewriting.rows import row
+from contextinfinity.rewriting.things import COUNTED, GENDERS, MAYBE_HUMAN, Thing, Things
+from contextinfinity.rewriting.unnamed import kin, subject
 from contextinfinity.threads.values import Turn
 
 TURNS = 24
 """Older turns are not looked at, but for the first, which often says what the conversation is about."""
 _RECENT = 4
 """Turns that are looked at more closely."""
-MOST = 300
-"""Things kept in mind."""
 
 _FADES = 0.85
 """What is left of a weight after another turn."""
@@ -29,45 +28,52 @@ _HEADED, _NAMED, _MEANT, _TOLD, _REMEMBERED = 6.0, 2.0, 1.5, 0.6, 0.3
 """Weights: in a title, named by the user, meant by the user, named in an answer, in the memories."""
 _ANSWERS, _LEADS, _AGAIN = 1.6, 0.4, 0.2
 """More weight for what answers a question for it, for what opens a sentence; what is named again in the same turn."""
+_SUBJECT = 1.0
+"""The weight of what has no name, "my flight": less than that of any name in the message."""
 _STAYS = 0.2
 """Of the weight of what is most in mind, what keeps the title the topic."""
 
+_ANY_PLACE = ("city", "country", "town", "village", "place", "state", "region", "cities", "countries")
+"""Words that fit any place; an airport is one only where it was called so."""
+_NOD = 60
+"""Characters of an answer that may do no more than acknowledge."""
+_ACKNOWLEDGES = re.compile(
+    r"\W*(?:ok|okay|noted|done|sure|understood|right|got it|great|good|nice|lovely|thanks|thank you|how \w+!|sounds"
+    r"|that sounds|congratulations|i see|i will remember|indeed)\b",
+    re.I,
+)
+_OWN_DOING = re.compile(
+    r"(?:I|We|I've|We've|I have|We have) (?:bought|ordered|got|booked|rented|received|sold|returned|need|want|have|had"
+    r"|wrote|sent)\b"
+)
+_BESIDE_IT = re.compile(r"[a-z] (?:from|at|with|for|via|through) $")
 _PRONOUN = re.compile(rf"\b({'|'.join(CLASSES)})\b", re.I)
 _THE = re.compile(r"\b(?:the|this|that|these|those) ([\w-]+)", re.I)
-_ASKS = re.compile(r"\b(?:(who)|(?:which|what)((?: [\w-]+){1,4}))", re.I)
-_AND = re.compile(r"[\"”'’)]?(?:,? (?:and|or|und|et|y|vs\.?|versus|&) |, )[\"“'‘]?(?:the )?")
-_CONJUNCTION = re.compile(r"\b(?:and|or|und|et|y|vs|versus)\b|&")
-_PLURALS = re.compile(r"\b([a-z]{3,20})s\b|\b(?:which|what|or|either) ([a-z]{3,20})\b")
-_PART_OF = re.compile(r", | to | – |-|[^.!?]{0,30}\b(?:capital|city|town|part|state|region|border) (?:of|in) (?:the )?")
+_ASKS = re.compile(
+    r"\b(?:(who|wer|qui|quién)"
+    r"|(?:which|what|(?:recommend|suggest|find|know)(?: me)?(?: an?| some)?)((?: [\w-]+){1,4}))",
+    re.I,
+)
 
 
 def _singular(word: str) -> str:
     return word if word in NOUNS else word.removesuffix("s")
 
 
-def _call(things: list[Thing], around: str) -> None:
-    """Let things named together be what the words beside them say: "the books Dune and Emma"; and all of one kind."""
-    nouns = [match[1] or match[2] for match in _PLURALS.finditer(around.lower())]
-    noun = next((noun for noun in nouns if NOUNS.get(noun, "date") not in COUNTED), "")
-    told: list[Kind] = [NOUNS[noun]] if noun else [thing.kind for thing in things if thing.kind != "thing"]
-    for thing in things:
-        if told and told[0] != "person" and not thing.is_sure and (noun or thing.kind == "thing"):
-            thing.kind, thing.human, thing.gender = told[0], 0.05, ""
-        if noun:
-            thing.nouns.add(noun)
-
-
 class Focus:
     """The things of a conversation, and its last exchange."""
 
     def __init__(self) -> None:
-        self.things: list[Thing] = []
+        self._known = Things()
+        self.things = self._known.all
         self.titled: Thing | None = None
         """What a title at the front said the conversation is about."""
         self.aspect = ""
         """What of it."""
         self.question = ""
         """The last message of the user."""
+        self.questions: list[str] = []
+        """All of them, oldest first."""
         self.asks_back = ""
         """The question with which the last turn ended, where it was an answer that asked."""
         self.answers: list[str] = []
@@ -78,8 +84,7 @@ class Focus:
         self.grouped = -1
         """The turn that named them."""
         self.now = -1
-        self._called: dict[str, list[Thing]] = {}
-        """The things by each word of their names."""
+        self._acknowledged = False
         self._unit = 1.0
         self._order = 0
 
@@ -111,6 +116,11 @@ class Focus:
         """The last answer that says something."""
         return self.answers[-1] if self.answers else ""
 
+    @property
+    def latest(self) -> str:
+        """What was said last and says something: an answer, or the question where it was only acknowledged."""
+        return self.question if self._acknowledged else self.answer or self.question
+
     def ranked(self) -> list[Thing]:
         """Give the things, most in mind first."""
         return sorted(self.things, key=lambda thing: -thing.weight)
@@ -131,6 +141,8 @@ class Focus:
         topic = self.topic
         if topic is not None and topic.kind == "thing" and topic.human < 0.7 and kind != "person" and not topic.nouns:
             return [*self.group] if topic in self.group and self.grouped >= self.now - 1 else [topic]
+        if kind == "place" and noun not in _ANY_PLACE:
+            return [thing for thing in ranked if noun in thing.words]
         return [thing for thing in ranked if thing.kind == kind and not thing.nouns]
 
     def newest(self, kind: Kind) -> list[Thing]:
@@ -138,13 +150,17 @@ class Focus:
         fitting = [thing for thing in self.things if thing.kind == kind]
         if kind == "date":  # a month alone tells less than a year
             fitting = [thing for thing in fitting if any(map(str.isdigit, thing.name))] or fitting
-        return sorted(fitting, key=lambda thing: (-thing.turn, thing.is_part, -thing.weight))
+        ranked = sorted(fitting, key=lambda thing: (-thing.turn, thing.is_part, -thing.weight))
+        mine = [thing for thing in ranked if thing.by_user >= self.now - 1 and not thing.is_part]
+        told = [thing for thing in ranked if thing.turn == self.now and thing.by_user < 0]
+        only_inside = len(told) > 1 or (told and told[0].is_part)
+        if len(mine) == 1 and only_inside and _ASKS.search(self.question) is None:
+            return [*mine, *(thing for thing in ranked if thing not in mine)]  # the answer only tells what is there
+        return ranked
 
     def known(self, name: str) -> Thing | None:
         """Find the thing that is called so, in part or in full."""
-        words = name_words(name)
-        fitting = [thing for thing in self._called.get(next(iter(words), ""), ()) if words <= thing.words]
-        return max(fitting, key=lambda thing: thing.weight, default=None)
+        return self._known.called(name)
 
     # --- Hearing turns ------------------------------------------------------------------------------
 
@@ -165,7 +181,9 @@ class Focus:
             self._title(title, text)
             return
         self.question = text
+        self.questions.append(text)
         named = self._names(text, _NAMED, by_user=True)
+        self._unnamed(text, named)
         for pronoun in dict.fromkeys(CLASSES[word.lower()] for word in _PRONOUN.findall(text)):
             likeliest = self.candidates(pronoun)[:1]
             inside = any(thing.fits(pronoun) >= MAYBE_HUMAN for thing in named)
@@ -176,8 +194,22 @@ class Focus:
                 if thing.by_user < self.now:
                     self._mean(thing, None, _MEANT, by_user=True)
 
+    def _unnamed(self, text: str, named: list[Thing]) -> None:
+        """Hear what has no name: "my flight", "the meeting with Acme", what "I bought from Adidas"."""
+        if self.titled is not None:
+            return
+        named += self._note(kin(text), _NAMED, by_user=True)
+        spoken_of = subject(text)
+        if spoken_of is not None:
+            self._note([spoken_of], _SUBJECT if spoken_of.name.islower() else _NAMED, by_user=True)
+        doing = _OWN_DOING.match(text) is not None
+        for thing in named:
+            inside = spoken_of is not None and thing.name in spoken_of.name
+            thing.is_beside = inside or (doing and _BESIDE_IT.search(text[: text.find(thing.name)]) is not None)
+
     def _assistant(self, text: str) -> None:
-        if text.lower().strip(" .!") not in EMPTY_ANSWERS:
+        self._acknowledged = len(text) <= _NOD and "\n" not in text and _ACKNOWLEDGES.match(text) is not None
+        if not self._acknowledged and text.lower().strip(" .!") not in EMPTY_ANSWERS:
             self.answers.append(text)
         if text.rstrip().endswith("?"):
             self.asks_back = re.split(r"(?<=[.!?])\s+", text.strip())[-1]
@@ -199,7 +231,8 @@ class Focus:
             mention = judged(title.topic, noun=title.noun)
             if title.noun and NOUNS[title.noun] == "person":
                 mention = Mention(name=title.topic, start=0, end=0, kind="person", human=1.0, gender=mention.gender)
-            self.titled = next(iter(self._note([mention], _HEADED, by_user=True)), None)
+            for thing in self._note([mention], _HEADED, by_user=True):
+                thing.titled, self.titled = True, thing
         if aspect:
             self.aspect = aspect
             self._note(mentions(aspect, titled=True), _NAMED / 2, by_user=True)
@@ -231,57 +264,29 @@ class Focus:
         """Note what a text names, and what it names in one breath."""
         found = mentions(text)
         noted = self._note(found, weight, by_user=by_user)
-        run: list[Thing] = noted[:1]
-        for (before, here), first, thing in zip(pairwise(found), noted, noted[1:], strict=False):
-            between = text[before.end : here.start]
-            alike = thing.kind == first.kind or min(thing.human, first.human) >= MAYBE_HUMAN
-            alike = alike or ("thing" in (thing.kind, first.kind) and not {thing.kind, first.kind} & set(COUNTED))
-            joined = alike and thing not in run and _AND.fullmatch(between) is not None
-            thing.is_part |= alike and thing.kind in ("place", "date") and _PART_OF.fullmatch(between) is not None
-            run = [*run, thing] if joined else [thing]
-            if joined and _CONJUNCTION.search(between):
-                self.group, self.grouped = run, self.now
-                _call(run, text[max(0, before.start - 40) : here.end + 25])
+        small = (thing for thing in self.group if thing.name.islower() and thing.turn < self.now)
+        for thing in (thing for thing in small if re.search(rf"\b{re.escape(thing.name)}\b", text)):
+            self._mean(thing, None, weight, by_user=by_user)
+            self._order += 1
+            thing.order = self._order
+        group = row(text, [*zip(found, noted, strict=True)])
+        if group:
+            self.group, self.grouped = group, self.now
         return noted
 
     def _note(self, found: Sequence[Mention], weight: float, *, by_user: bool) -> list[Thing]:
         noted: list[Thing] = []
         for mention in found:
-            thing = self._same(mention)
-            if thing is None:
-                thing = Thing.of(mention)
-                self._keep(thing)
+            thing = self._known.same(mention) or self._known.add(mention)
             gain = _AGAIN if thing in noted else weight + (_LEADS if mention.leads else 0.0)
             self._order += 1
             thing.weight += gain * self._unit
             thing.turn, thing.order = self.now, self._order
             if by_user:
                 thing.by_user = self.now
+            if mention.article and thing.name == mention.name:
+                thing.article = mention.article
             if mention.noun:
                 thing.nouns.add(mention.noun)
             noted.append(thing)
         return noted
-
-    def _same(self, mention: Mention) -> Thing | None:
-        """Find the thing a mention names: by a part of its name, or by a longer form of it."""
-        known = self.known(mention.name)
-        if known is not None or mention.human < MAYBE_HUMAN:
-            return known
-        words = name_words(mention.name)
-        for thing in (thing for word in words for thing in self._called.get(word, ())):
-            if thing.words < words and thing.human >= MAYBE_HUMAN:
-                thing.grow(mention)
-                self._index(thing)
-                return thing
-        return None
-
-    def _keep(self, thing: Thing) -> None:
-        if len(self.things) < MOST:
-            self.things.append(thing)
-            self._index(thing)
-
-    def _index(self, thing: Thing) -> None:
-        for word in thing.words:
-            called = self._called.setdefault(word, [])
-            if thing not in called:
-                called.append(thing)

@@ -37,6 +37,8 @@ FOREIGN: dict[str, Pronoun | None] = {
 }
 """Pronouns of German, French and Spanish; those that may mean anybody stand for what is spoken of."""
 
+FOREIGN_THERE = listed("dort dorthin là-bas allí allá")
+
 SLIPS: dict[str, Pronoun] = {"thier": "they", "ther": "they"}
 """Misspelt often enough to be known."""
 
@@ -93,7 +95,7 @@ NOUNS: dict[str, Kind] = {
 
 WORKING = listed(
     """
-    wrote writes read reading watch watched directed composed published released reread rewatched
+    wrote writes read reading watch watched directed composed published released reread rewatched painted
     """
 )
 """Verbs behind which a name is that of a work."""
@@ -125,26 +127,41 @@ GROUPS = listed(
 SITES = listed(
     """
     city county street avenue road river lake mount mountain island islands bay beach valley park square station
-    airport hospital prison castle bridge cathedral church tower sea ocean desert
+    airport hospital prison castle bridge cathedral church tower sea ocean desert hotel inn hostel museum palace
+    restaurant café
     """
 )
 """Words in a name that make it a place."""
 
 PLACES = listed(
     """
-    afghanistan africa alaska algeria america amsterdam argentina arizona asia athens atlanta australia austria
-    bangladesh barcelona beijing belgium berlin berne bolivia boston brazil britain brussels budapest bulgaria
-    cairo california cambridge canada chicago chile china colombia cologne copenhagen croatia cuba dallas delhi
-    denmark denver detroit dresden dubai dublin edinburgh egypt england estonia ethiopia europe finland florida
-    france frankfurt geneva georgia germany ghana glasgow greece hamburg hawaii helsinki hollywood houston
-    hungary iceland india indonesia iran iraq ireland israel istanbul italy jakarta jamaica japan jerusalem
-    jordan kenya korea kyoto latvia lebanon leipzig libya lisbon lithuania liverpool london luxembourg lyon
-    madrid malaysia manchester manhattan marseille melbourne mexico miami milan montreal morocco moscow mumbai
-    munich nairobi naples nepal netherlands nigeria norway oregon osaka oslo oxford pakistan paraguay paris peru
-    philadelphia philippines poland portugal prague pretoria quebec rome romania russia scotland seattle senegal
-    seoul serbia shanghai singapore slovakia slovenia spain stockholm stuttgart sweden switzerland sydney syria
-    taiwan texas thailand tokyo toronto tunisia turkey ukraine uruguay utah vancouver venezuela venice vienna
-    vietnam virginia wales warsaw washington zagreb zurich
+    aarhus accra adelaide afghanistan africa alabama alaska albania algeria america amsterdam angola antwerp
+    argentina arizona arkansas armenia asia athens atlanta auckland australia austria azerbaijan baku
+    baltimore bangalore bangkok bangladesh barcelona basel bavaria beijing beirut belarus belgium belgrade
+    bergen berlin bern berne bilbao bolivia bologna bonn bordeaux bosnia boston brazil bremen brisbane
+    britain brooklyn bruges brussels bucharest budapest bulgaria cairo calgary california cambodia cambridge
+    cameroon canada casablanca chennai chicago chile china cleveland cologne colombia colorado congo
+    connecticut copenhagen corsica crete croatia cuba cyprus dallas delaware delhi denmark denver detroit
+    doha dortmund dresden dubai dublin düsseldorf ecuador edinburgh egypt england estonia ethiopia europe
+    finland florida france frankfurt freiburg gdansk geneva genoa georgia germany ghana ghent glasgow
+    gothenburg granada graz greece guatemala haiti hamburg hannover hanoi hawaii heidelberg helsinki
+    hollywood honduras houston hungary hyderabad ibiza iceland idaho illinois india indiana indonesia
+    innsbruck iowa iran iraq ireland israel istanbul italy jakarta jamaica japan jerusalem johannesburg
+    jordan kansas kazakhstan kentucky kenya kolkata korea kosovo krakow kyiv kyoto köln lagos laos latvia
+    lausanne lebanon leipzig libya lille lisbon lissabon lithuania liverpool london louisiana luxembourg
+    lyon madrid maine malaga malaysia mallorca malmö malta manchester manhattan manila marrakesh marseille
+    maryland massachusetts melbourne memphis menorca mexico miami michigan milan minneapolis minnesota minsk
+    mississippi missouri moldova mongolia montana montenegro montreal morocco moscow mumbai munich myanmar
+    münchen nagoya nairobi nantes naples nashville nebraska nepal netherlands nevada nicaragua nigeria
+    normandy norway nuremberg ohio oklahoma oregon orlando osaka oslo ottawa oxford pakistan palermo panama
+    paraguay paris pennsylvania perth peru philadelphia philippines pittsburgh poland portland porto
+    portugal prague pretoria quebec riga riyadh romania rome rotterdam russia rwanda sacramento salzburg
+    sapporo sardinia scotland seattle senegal seoul serbia seville shanghai shenzhen sicily singapore
+    slovakia slovenia somalia spain stockholm strasbourg stuttgart sudan sweden switzerland sydney syria
+    taipei taiwan tallinn tampa tanzania tbilisi tennessee texas thailand tokyo toronto toulouse tunis
+    tunisia turin turkey tuscany uganda ukraine uruguay utah uzbekistan valencia vancouver venezuela venice
+    vermont vienna vietnam vilnius virginia wales warsaw washington wien wisconsin wyoming zagreb zambia
+    zimbabwe zurich
     """
 )
 
@@ -191,7 +208,9 @@ MEN = listed(
     rick rob robert roger roland ron ronald rudolf russell ryan salvador sam samuel scott sean sergei sergey
     sergio sigmund simon stanley stefan stephen steve steven stuart ted terry theodore thomas tim timothy tobias
     todd tom tony travis trevor vicente victor vincent vladimir walter warren wayne werner wilhelm will william
-    winston wolfgang xavier zachary
+    winston wolfgang xavier zachary lukas leon finn elias matteo lorenzo raj arjun amir omar hassan yusuf hiroshi
+    kenji jürgen günther uwe dieter horst jens sven björn henrik rasmus anders javier rafael raúl françois
+    guillaume antoine étienne keanu
     """
 )
 WOMEN = listed(
@@ -209,9 +228,28 @@ WOMEN = listed(
     paula penelope petra phoebe rachel rebecca renate rita rosa rose ruth sabine sally samantha sandra sara
     sarah serena sharon sheila shirley simone sofia sonia sophia sophie stella stephanie susan suzanne sylvia
     tamar tanya tara taylor teena teresa theresa tina ursula valerie vanessa vera victoria virginia wallis wendy
-    whitney winnie yoko yvonne zoe
+    whitney winnie yoko yvonne zoe mia leah lea zara layla leila priya anjali yuki mei ayesha karin birgit katja
+    anja silke ines pilar giulia chiara francesca amélie camille hermione penélope
     """
 )
+
+KIN: dict[str, Gender] = {
+    **dict.fromkeys(listed("husband father dad brother son boyfriend uncle grandfather grandpa nephew"), "m"),
+    **dict.fromkeys(listed("wife mother mom mum sister daughter girlfriend aunt grandmother grandma niece"), "f"),
+    **dict.fromkeys(
+        listed("friend boss colleague manager teacher neighbour neighbor doctor landlord cousin partner baby client"),
+        "",
+    ),
+}
+"""Words for people one has."""
+
+EITHER = listed(
+    """
+    alex andrea ashley casey charlie chris courtney dana francis jamie jan jay jean jodie jordan kelly kim lee
+    morgan nicola pat robin sam taylor terry
+    """
+)
+"""First names of men and of women."""
 
 # --- Words that are no names, and words that carry nothing ------------------------------------------
 
@@ -281,7 +319,7 @@ EMPTY_ANSWERS = frozenset(
 )
 """Answers that say nothing one could point at."""
 
-GLUE = listed("besides or and the in")
+GLUE = listed("besides or and the my our in at on to")
 """All the words that the offline rewriter adds of its own."""
 
 LINKING = GLUE | listed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -10,6 +11,17 @@ from contextinfinity.rewriting.lexicon import ENGLISH, NOT_ENGLISH, SMALL_TALK
 from contextinfinity.rewriting.naming import Mention, mentions
 from contextinfinity.rewriting.references import Reference, Token, references, tokens
 from contextinfinity.rewriting.things import COUNTED, Thing
+
+_ASKS = re.compile(
+    r"\W*(?:who|whom|whose|what|which|when|where|why|how|did|do|does|was|were|is|are|has|have|had|can|could|would|any"
+    r"|anything|tell me|so)\b",
+    re.I,
+)
+_ORDERS = re.compile(
+    r"\W*(?:how (?:do|can|should|to)|please|can you (?:write|make|help)|could you (?:write|make|help)|write|create"
+    r"|translate|generate|make|tell|show|give|let's|define|rewrite|shorten|summari[sz]e|explain)\b",
+    re.I,
+)
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -70,6 +82,21 @@ class Message(Struct, frozen=True, kw_only=True):
     def is_small_talk(self) -> bool:
         """Tell whether it says nothing but thanks and the like."""
         return self.words <= SMALL_TALK
+
+    @property
+    def thanks(self) -> bool:
+        """Tell whether it closes something: "Thanks, that fixed it"."""
+        return bool(self.tokens) and self.tokens[0].low in ("thanks", "thank") and "?" not in self.text
+
+
+def asks(text: str) -> bool:
+    """Tell whether a text is a question."""
+    return text.rstrip().endswith("?") or _ASKS.match(text) is not None
+
+
+def orders(text: str) -> bool:
+    """Tell whether a text wants something done, and says what."""
+    return _ORDERS.match(text) is not None
 
 
 def applied(text: str, changes: Iterable[Change]) -> str:

@@ -7,7 +7,8 @@ left as they are, and of a long history only the newest turns and the first are 
 from __future__ import annotations
 
 from contextinfinity.rewriting.clarification import asking, described
-from contextinfinity.rewriting.completing import completed, continued
+from contextinfinity.rewriting.completing import completed
+from contextinfinity.rewriting.continuing import continued
 from contextinfinity.rewriting.contract import FollowUp, Rewritten
 from contextinfinity.rewriting.focus import Focus
 from contextinfinity.rewriting.message import Message, applied
@@ -35,7 +36,7 @@ class Offline:
         if (not focus.things and not focus.texts) or len(words) > LONGEST or "```" in words:
             return Rewritten(query=words, entities=entities)
         message = Message.of(words)
-        if message.is_small_talk:
+        if message.is_small_talk or message.thanks:
             return Rewritten(query=words, entities=entities)
         whole = continued(message, focus)
         if whole is not None:

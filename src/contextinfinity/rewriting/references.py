@@ -41,6 +41,8 @@ _NOT_OWNED = (
     )
 )
 """Words behind "her" that nobody owns."""
+_MOST = 20
+"""Entries of a list that are counted."""
 _MORE = listed("else other others another additional more next")
 _NOT_MORE = listed("each the no once his her their its my our your")
 """Words before "other" or "more" with which it does not ask for more."""
@@ -48,7 +50,13 @@ _EXPLETIVE = re.compile(
     r"\b(?:is|was|would|isn't|will) it (?:be )?(?:true|possible|ok|okay|necessary|likely|raining|fair"
     r"|correct)\b"
     r"|\bit(?:'s|’s| is| was) (?:true|possible|raining|that|clear|important|time)\b"
-    r"|\bit (?:take|takes|took|seems?|rains?)\b|\bmake it clear\b|\bwhat time is it\b",
+    r"|\bit (?:take|takes|took|seems?|rains?)\b|\bmake it(?! (?:to|in|on|for|from|with|at)\b)|\bwhat time is it\b"
+    r"|\bworth it\b|\bfar is it (?=to\b|from \w{1,30} to\b)"
+    r"|\bis it (?:warm|cold|hot|sunny|windy|safe to|better to|worth)\b"
+    r"|\bthat['’]s it\b|\bhow much (?:does|did|would|will) it cost to\b|\bwho (?:is|was) it\b"
+    r"|\bwhat (?:is|was) it like\b|\bis it going to (?=rain|snow|be\b)|\bwill it (?:rain|snow)\b"
+    r"|\b(?:cold|warm|hot|late|dark) (?:is|was|will) it\b"
+    r"|\b(?:undo|redo|try|repeat) it\b|\bdo it(?= (?:myself|yourself|again|now|for)\b|\W*$)",
     re.I,
 )
 _THERE_IS = re.compile(
@@ -56,6 +64,20 @@ _THERE_IS = re.compile(
     r"|\bthere(?:'s|’s| is| are| was| were| has| have| been| any| will)\b",
     re.I,
 )
+
+
+_WHICH_THERE = re.compile(r"\b(?:which|what) [\w ]{2,40} are there\W*$", re.I)
+"""Where "there" at the end is a place all the same: "Which museums are there?"."""
+_TO = listed(
+    """
+    get go goes going gone went come comes coming came travel drive driving fly flying walk move moved moving
+    head return been back
+    """
+)
+"""Words behind which "there" says whither."""
+_FROM = listed("from near around to in at")
+"""Words behind which it is only a name."""
+_COUNTED = listed("number option no")
 
 
 class Token(Struct, frozen=True):
@@ -81,6 +103,8 @@ class Reference(Struct, frozen=True, kw_only=True):
     noun: str = ""
     place: int | None = None
     """Which of several: 0 is the first, -1 the last, None the other one."""
+    lead: str = ""
+    """The word that goes before a place or a date: "in", "to"; none where the message has one."""
 
 
 def tokens(message: str) -> list[Token]:
@@ -102,7 +126,8 @@ def tokens(message: str) -> list[Token]:
 def references(message: str, said: list[Token]) -> list[Reference]:
     """Find the places, in the order in which they stand."""
     idle = {match.start() + match[0].lower().find("it") for match in _EXPLETIVE.finditer(message)}
-    idle |= {match.start() + match[0].lower().find("there") for match in _THERE_IS.finditer(message)}
+    if _WHICH_THERE.search(message) is None:
+        idle |= {match.start() + match[0].lower().find("there") for match in _THERE_IS.finditer(message)}
     found: list[Reference] = []
     for index, token in enumerate(said):
         if (found and token.start < found[-1].end) or token.start in idle:
@@ -119,20 +144,29 @@ def _reference(said: list[Token], index: int) -> Reference | None:
     after = None if token.closes else said[index + 1]
     before = said[index - 1].low if index else ""
     if low in CLASSES or low in SLIPS:
-        return _pronoun(token, low, after)
+        return None if token.low == "it's" else _pronoun(token, low, after)
     if low in ("this", "that", "these", "those"):
         return _demonstrative(token, before, after)
     if low == "the" and after is not None:
         following = said[index + 2] if not after.closes else None
         return _definite(token, after, following)
-    if low == "there":
-        return _at("there", token)
-    if low == "then":
-        late = (after is None and index > 0) or before in ("back", "by", "since", "until")
-        return _at("then", token) if late else None
+    if low in ("there", "then"):
+        return _adverb(token, low, before, after)
+    if low in _COUNTED and after is not None and after.low.isdecimal() and 0 < int(after.low[:3]) <= _MOST:
+        return _choice(token, after, int(after.low[:3]) - 1)
     if low in _MORE and before not in _NOT_MORE and not before.endswith("'s"):
         return None if low in ("more", "next") and after is not None else _at("more", token)
     return None
+
+
+def _adverb(token: Token, low: str, before: str, after: Token | None) -> Reference | None:
+    if low == "there":
+        lead = "" if before in _FROM else "to" if before in _TO else "in"
+        return Reference(points="there", start=token.start, end=token.end, text=token.text, lead=lead)
+    lead = "" if before in ("by", "since", "until") else "in"
+    if not (lead == "" or before == "back" or (after is None and before)):
+        return None  # "then" only goes on
+    return Reference(points="then", start=token.start, end=token.end, text=token.text, lead=lead)
 
 
 def _at(
@@ -148,8 +182,8 @@ def _pronoun(token: Token, low: str, after: Token | None) -> Reference:
     return Reference(
         points="possessive" if owns else "pronoun",
         start=token.start,
-        end=token.start + len(low),
-        text=token.text[: len(low)],
+        end=token.end if token.low.endswith("'s") else token.start + len(low),
+        text=token.text if token.low.endswith("'s") else token.text[: len(low)],
         pronoun=pronoun,
         acts=owns or low not in ("him", "them", "her"),
     )
@@ -175,10 +209,10 @@ def _demonstrative(token: Token, before: str, after: Token | None) -> Reference 
 
 def _definite(token: Token, after: Token, following: Token | None) -> Reference | None:
     one = following is not None and following.low in ("one", "ones")
-    if after.low in ("former", "latter"):
-        return _choice(token, after, 0 if after.low == "former" else -1)
-    if after.low in ORDINALS and (following is None or one):
-        return _choice(token, following or after, ORDINALS[after.low])
+    if (which := after.low.removesuffix("'s")) in ("former", "latter"):
+        return _choice(token, after, 0 if which == "former" else -1)
+    if after.low in ORDINALS and (following is None or one or following.low in ("and", "or")):
+        return _choice(token, following if following and one else after, ORDINALS[after.low])
     if after.low in ("last", "other") and following is not None and one:
         return _choice(token, following, -1 if after.low == "last" else None)
     if after.low in NOUNS and NOUNS[after.low] not in ("date", "number"):
@@ -189,12 +223,16 @@ def _definite(token: Token, after: Token, following: Token | None) -> Reference 
 
 
 def _choice(first: Token, last: Token, place: int | None) -> Reference:
-    text = f"{first.text} {last.text}"
-    return Reference(points="choice", start=first.start, end=last.end, text=text, place=place)
+    said = last.text.removesuffix("'s").removesuffix("’s")  # the ending stays for the name: "the former's"
+    text, end = f"{first.text} {said}", last.start + len(said)
+    return Reference(points="choice", start=first.start, end=end, text=text, place=place)
 
 
-def worded(reference: Reference, name: str) -> str:
-    """Give a name the form that the place of a reference asks for."""
+def worded(reference: Reference, name: str, lead: str = "") -> str:
+    """Give a name the form that the place of a reference asks for; ``lead`` stands in for "in": "at", "on"."""
+    if reference.text[-2:] in ("'s", "’s"):  # "he's" may be "he is" or "he has"
+        return f"{reference.text} ({name})"
     if reference.points == "possessive":
         return f"{name}'" if name.endswith("s") else f"{name}'s"
-    return f"in {name}" if reference.points in ("there", "then") else name
+    before = lead or "in" if reference.lead == "in" else reference.lead
+    return f"{before} {name}".lstrip()

@@ -6,19 +6,31 @@ for ``completing`` to speak of.
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct, field
 
 from contextinfinity.rewriting.focus import Focus
-from contextinfinity.rewriting.lexicon import NOUNS, Kind, Pronoun
+from contextinfinity.rewriting.lexicon import NOUNS, PLACES, Kind, Pronoun, listed
 from contextinfinity.rewriting.message import Change, Doubt, Message
-from contextinfinity.rewriting.phrases import items, plural
+from contextinfinity.rewriting.phrases import items, objects, pair, plural, together
 from contextinfinity.rewriting.references import Reference, worded
 from contextinfinity.rewriting.things import MAYBE_HUMAN, Thing
 
 _SCORES: dict[Pronoun, float] = {"he": 0.0, "she": 0.0, "they": 1.0, "it": 1.5}
 """What a thing has to score to stand for a pronoun when others could, too."""
+_WORKING = listed("work works worked working study studies studied studying employed employees apply job jobs")
+_IS_OBJECT = re.compile(r"\bthem\b|\b(?:are|were) they\b", re.I)
+
+"""Where "they" may be things that nobody named."""
 _ALONE = 0.6
 """What it has to score when no other comes near."""
+_LISTED = 6
+"""Entries of a list that "they" repeats."""
+_CHOICES = 4
+"""Candidates that a question back may have."""
+_OF_PLACES = re.compile(r"\b(?:is|was|about|visit|to|of|from|like|leave|left|reach|in|than) it\b", re.I)
+"""How people say "it" of a town or a country."""
 _NEAR = 0.5
 """Of the best score, what makes another one a rival."""
 
@@ -35,9 +47,11 @@ def resolved(message: Message, focus: Focus) -> Resolved:
     told = Resolved()
     done: set[str] = set()
     for reference in message.references:
-        key = reference.pronoun or reference.noun or reference.points
+        key = reference.pronoun or reference.noun or f"{reference.points} {reference.place}"
         found = None if key in done else _resolve(reference, message, focus, told)
         if isinstance(found, Doubt):
+            if any(doubt.in_order == found.in_order for doubt in told.doubts):
+                continue
             told.doubts.append(found)
             names = " or ".join(thing.name for thing in found.in_order)
             found = Change(start=reference.end, end=reference.end, words=f" ({names})", sure=0.8)
@@ -56,7 +70,7 @@ def _resolve(reference: Reference, message: Message, focus: Focus, told: Resolve
         case "choice":
             return _choice(reference, focus)
         case "there":
-            return _newest(reference, focus, "place")
+            return _newest(reference, focus, "place") or _workplace(reference, message, focus)
         case "then":
             return _newest(reference, focus, "date")
         case _:
@@ -74,18 +88,31 @@ def _pronoun(reference: Reference, message: Message, focus: Focus, told: Resolve
     scored = [pair for pair in focus.candidates(pronoun) if pair[1] not in used]
     score, thing = scored[0] if scored else (0.0, None)
     if pronoun == "they" and (thing is None or not thing.plural or score < _SCORES["they"]):
-        several = _several(focus)
+        several = _several(focus, is_object=_IS_OBJECT.search(message.text) is not None)
         if several:
             return _put(reference, several, 0.8)
     if thing is None or (pronoun == "they" and thing.gender):
         return None
-    rivals = _rivals(thing, [other for value, other in scored[1:8] if value >= _NEAR * score], focus)
+    beside = focus.group if thing in focus.group else []
+    others = [other for value, other in scored[1:8] if value >= _NEAR * score or other in beside]
+    rivals = _rivals(thing, others, focus)
     if rivals and pronoun != "they":
-        return Doubt(reference=reference.text, candidates=(thing, *rivals))
+        return _doubt(reference, thing, rivals)
+    if pronoun == "it" and thing.kind == "place" and not thing.titled:
+        near = [other for _, other in scored if other.kind == "place" and other.turn >= focus.now - 1]
+        if reference.points == "possessive" and near == [thing]:
+            return _put(reference, thing.called, 0.9, thing)  # a country has "its" president
+        if thing.words <= PLACES and not _OF_PLACES.search(message.text):
+            return None
     alone = score >= _ALONE and (len(scored) == 1 or scored[1][0] < _NEAR * score)
     if score < _SCORES[pronoun] and not alone:
         return None
-    return _put(reference, thing.name, 0.95 if pronoun in ("he", "she") else 0.9, thing)
+    return _put(reference, thing.called, 0.95 if pronoun in ("he", "she") else 0.9, thing)
+
+
+def _doubt(reference: Reference, thing: Thing, rivals: list[Thing]) -> Doubt | None:
+    """Give the candidates; of too many nobody would choose one."""
+    return Doubt(reference=reference.text, candidates=(thing, *rivals)) if len(rivals) < _CHOICES else None
 
 
 def _rivals(thing: Thing, others: list[Thing], focus: Focus) -> list[Thing]:
@@ -113,18 +140,22 @@ def _named_before(reference: Reference, message: Message, focus: Focus) -> bool:
     return False
 
 
-def _several(focus: Focus) -> str:
+def _several(focus: Focus, *, is_object: bool) -> str:
     """Give those that "they" means when no group has a name: things named together, or a plural that was said."""
+    listed = items(focus.texts[-1]) if focus.texts else []
+    if 1 < len(listed) <= _LISTED:
+        return together(listed)
     if focus.group and focus.grouped >= focus.now - 2:
-        *names, last = [thing.name for thing in focus.group[:4]]
-        return f"{', '.join(names)} and {last}"
-    said = plural(focus.answer)
-    return f"the {said}" if said else ""
+        return together([thing.called for thing in focus.group[:4]])
+    if (said := plural(focus.answer)) or focus.titled:
+        return f"the {said}" if said else ""
+    return objects(focus.question) if is_object else ""
 
 
 def _put(reference: Reference, name: str, sure: float, thing: Thing | None = None) -> Change:
     """Put a name in the place of a reference."""
-    return Change(start=reference.start, end=reference.end, words=worded(reference, name), sure=sure, thing=thing)
+    words = worded(reference, name, thing.lead if thing else "")
+    return Change(start=reference.start, end=reference.end, words=words, sure=sure, thing=thing)
 
 
 # --- Descriptions -----------------------------------------------------------------------------------
@@ -143,7 +174,7 @@ def _description(reference: Reference, message: Message, focus: Focus) -> Change
         return None
     rivals = _rivals(thing, others[:5], focus)
     if rivals and reference.pronoun != "they":
-        return Doubt(reference=reference.text, candidates=(thing, *rivals))
+        return _doubt(reference, thing, rivals)
     words = f"{_the(reference)} {reference.text.split()[1]} {thing.name}"
     return Change(start=reference.start, end=reference.end, words=words, sure=0.85, thing=thing)
 
@@ -156,6 +187,9 @@ def _time(reference: Reference, focus: Focus) -> Change | Doubt | None:
     dates = focus.newest("date")
     if not dates:
         return None
+    if reference.noun in ("time", "period") and (span := _doubted(reference, dates)):  # from the one to the other
+        names = ", ".join(thing.name for thing in span.in_order)
+        return Change(start=reference.end, end=reference.end, words=f" ({names})", sure=0.8)
     beside = Change(start=reference.end, end=reference.end, words=f" ({dates[0].name})", sure=0.8, thing=dates[0])
     return _doubted(reference, dates) or beside
 
@@ -167,6 +201,19 @@ def _newest(reference: Reference, focus: Focus, kind: Kind) -> Change | Doubt | 
     return _doubted(reference, things) or _put(reference, things[0].name, 0.8, things[0])
 
 
+def _workplace(reference: Reference, message: Message, focus: Focus) -> Change | Doubt | None:
+    """Where no place is known, what is spoken of may be one, and where people work an organisation will do."""
+    topic = focus.topic
+    if focus.titled is not None or topic is None or (topic.kind != "thing" and message.words.isdisjoint(_WORKING)):
+        return None
+    if topic.human >= MAYBE_HUMAN + 0.1 or topic.kind not in ("organisation", "thing"):
+        return None
+    rivals = _rivals(topic, [one for one in focus.ranked()[:5] if one is not topic and one.kind != "person"], focus)
+    if rivals:
+        return _doubt(reference, topic, rivals)
+    return _put(reference, topic.called, 0.8, topic)
+
+
 def _doubted(reference: Reference, things: list[Thing]) -> Doubt | None:
     """Tell whether two places or dates of one turn could be meant."""
     first = things[0]
@@ -175,13 +222,15 @@ def _doubted(reference: Reference, things: list[Thing]) -> Doubt | None:
         for other in things[1:5]
         if (other.turn, other.by_user) == (first.turn, first.by_user) and not other.is_part and not first.is_part
     ]
-    return Doubt(reference=reference.text, candidates=(first, *rivals)) if rivals else None
+    return _doubt(reference, first, rivals) if rivals else None
 
 
 def _choice(reference: Reference, focus: Focus) -> Change | Doubt | None:
     """Say which of several is "the second one"."""
     listed = items(focus.answer) if focus.texts and focus.texts[-1] == focus.answer else []
-    names = listed or [thing.name for thing in focus.group]
+    names = listed or [thing.called for thing in focus.group]
+    if not names and reference.text.lower().endswith(("former", "latter", "one")):
+        names = pair(focus.texts)
     if len(names) < 2:
         return None
     place = reference.place
@@ -189,7 +238,7 @@ def _choice(reference: Reference, focus: Focus) -> Change | Doubt | None:
         if len(focus.group) > 2 and not listed:
             return Doubt(reference=reference.text, candidates=tuple(focus.group))
         last = max(focus.group, key=lambda thing: (thing.turn, thing.order), default=None)
-        names = [name for name in names if last is None or name != last.name]
+        names = [name for name in names if last is None or name != last.called]
         place = 0
     if place >= len(names):
         return None

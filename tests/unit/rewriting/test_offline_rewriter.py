@@ -54,7 +54,7 @@ async def test_references_become_names(said: tuple[str, ...], message: str, expl
     ("said", "message", "words"),
     [
         (HAMLET, "why?", "William Shakespeare wrote Hamlet"),
-        (HAMLET, "any others?", "besides William Shakespeare wrote Hamlet"),
+        (HAMLET, "any others?", 'besides "William Shakespeare wrote Hamlet around 1600"'),
         (HAMLET, "What happened after that?", "William Shakespeare wrote Hamlet"),
         (("What is the weather tomorrow?", "Which city?"), "Paris", "What is the weather tomorrow?"),
         (("Travis (band)\nFormation",), "When did the band start?", "the band Travis"),
