@@ -17,7 +17,9 @@ SAYINGS = """
 he she they it him her his their its this that these those there then else other others another more one the a
 who what when where why how did was were is are any and or in of to from about first second former latter book band
 company city file year Anna Peter Jones Larry Page Berlin London Google Dune "Dune" src/app.py parse_args() 1998
-May 3, 12 (band) James' O'Brian A.B. The I . ? ! , : ; - ( ) " ' 1. 2. * er sie wurde il elle est él qué
+May 3, 12 Monday on at Hilton two services my our My wife flight leaves by iPhone 15 useEffect number Delete them
+make pancakes recommend he's latter's about into tomorrow
+(band) James' O'Brian A.B. The I . ? ! , : ; - ( ) " ' 1. 2. * er sie wurde il elle est él qué
 """
 PIECES = [*SAYINGS.split(), "\n"]
 ROLES = st.sampled_from(["user", "assistant", "system", "tool"])
