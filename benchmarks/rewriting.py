@@ -123,7 +123,8 @@ async def _people(path: Path) -> list[Row]:
         missing = f"not measured: there is no {path.name} in {path.parent}; set CONTEXTINFINITY_BENCH_DATA"
         return [Row(what=what, measured=missing)]
     series = Series()
-    ours = Score.of(questions, [await _timed(series, one) for one in questions])
+    said = [await _timed(series, one) for one in questions]
+    ours = Score.of(questions, said)
     copied = Score.of(questions, [one.asked.latest_user_message for one in questions])
     appended = Score.of(questions, [append_last_name(one.asked) for one in questions])
     rows = [
@@ -133,6 +134,7 @@ async def _people(path: Path) -> list[Row]:
         _row(f"{what}: ROUGE-1 F", "above both", ours, copied, appended, "rouge"),
         _row(f"{what}: exactly as a person", "above both", ours, copied, appended, "exact"),
     ]
+    rows.append(_unseen(what, questions, said))
     for threshold in THRESHOLDS:
         rewriter = Offline(threshold)
         said = [(await rewriter.rewrite(one.asked)).query for one in questions]
@@ -228,10 +230,22 @@ def _row(what: str, figure: str, ours: Score, copied: Score, appended: Score, na
     )
 
 
+def _unseen(what: str, questions: Sequence[Question], said: Sequence[str]) -> Row:
+    """Judge every other conversation alone; rules are tried on the rest."""
+    dialogs = sorted({one.dialog for one in questions})[1::2]
+    half = [(one, ours) for one, ours in zip(questions, said, strict=True) if one.dialog in dialogs]
+    score = Score.of([one for one, _ in half], [ours for _, ours in half])
+    return _told(f"{what}: the half of the conversations that rules are not tried on", score)
+
+
 def _curve(what: str, threshold: float, score: Score) -> Row:
     chosen = ", the one in use" if threshold == LEAST else ""
+    return _told(f"{what}: threshold {threshold:g}{chosen}", score)
+
+
+def _told(what: str, score: Score) -> Row:
     return Row(
-        what=f"{what}: threshold {threshold:g}{chosen}",
+        what=what,
         measured=f"put in {score.put_in:.1%}, harm {score.harm:.1%}, left alone {score.left_alone:.1%}, "
         f"ROUGE-1 F {score.rouge:.3f}",
         values={"put_in": score.put_in, "harm": score.harm, "left_alone": score.left_alone, "rouge": score.rouge},
