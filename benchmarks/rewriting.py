@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.asked import locomo
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.words import text
 from contextinfinity.rewriting import FollowUp, Rewritten
@@ -113,7 +114,8 @@ def _words(text: str) -> list[str]:
 
 async def run(bench: Bench) -> list[Row]:
     """Measure on people's questions, on cases of our own, and on a long history."""
-    return [*await _people(DATA / "canard" / "questions.json"), *await _clarifying(), await _long_history(bench)]
+    people = await _people(DATA / "canard" / "questions.json")
+    return [*people, *await _clarifying(), await _chatting(), await _long_history(bench)]
 
 
 async def _people(path: Path) -> list[Row]:
@@ -177,6 +179,27 @@ async def _clarifying() -> list[Row]:
             values={"asked": bothered, "right": statistics.mean(right)},
         ),
     ]
+
+
+async def _chatting() -> Row:
+    """Count how often ordinary chat, which never calls for it, is interrupted by a question back."""
+    asked = total = 0
+    for talk in locomo():
+        turns = [Turn(said.side, said.text) for said in talk.said]
+        for place in range(2, len(turns)):
+            if turns[place].role == "user":
+                before = tuple(turns[max(0, place - 20) : place])
+                told = await Offline().rewrite(
+                    FollowUp(latest_user_message=turns[place].content, recent_history=before)
+                )
+                asked, total = asked + told.is_ambiguous, total + 1
+    return Row(
+        what="messages of ordinary chat (LoCoMo) that are asked back about",
+        figure="≤ 2 %",
+        measured=f"{asked} of {total}" if total else "not measured: there is no locomo; set CONTEXTINFINITY_BENCH_DATA",
+        reached=asked <= 0.02 * total if total else None,
+        values={"asked": asked, "of": total},
+    )
 
 
 def _asks(case: Case, rewritten: Rewritten) -> bool:

@@ -313,7 +313,10 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
             "config.toml:2: memory.zzz is not a setting; [memory] takes model, expiry_days.",
         ),
         ('[general]\ndata_dir = "a\\u0000b"', 'config.toml:2: general.data_dir is "a\\u0000b"; it must be a path.'),
-        ("[rewriter]\nzzz = 1", "config.toml:2: rewriter.zzz is not a setting; [rewriter] takes model."),
+        (
+            "[rewriter]\nzzz = 1",
+            "config.toml:2: rewriter.zzz is not a setting; [rewriter] takes model, timeout_seconds, clarification.",
+        ),
         ("\n[budgets]\nzzz = 1", "config.toml:2: there is no section [budgets]; did you mean [budget]?"),
         ("[zzz]", "config.toml:1: there is no section [zzz]; there are general, budget, stream,"),
         ("top_k = 1", "config.toml:1: top_k stands outside of every section; did you mean retrieval.top_k?"),

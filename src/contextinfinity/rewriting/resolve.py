@@ -119,6 +119,16 @@ def _rivals(thing: Thing, others: list[Thing], focus: Focus) -> list[Thing]:
     """Give those that a reference may mean as well: named in the same turn by the same speaker, and nothing decides."""
     if thing is focus.titled or thing.meant >= 0:
         return []
+    group = {*focus.group}
+    return [
+        other
+        for other in _named_beside(thing, others)
+        if (_is_told(thing) and _is_told(other)) or {thing, other} <= group
+    ]
+
+
+def _named_beside(thing: Thing, others: list[Thing]) -> list[Thing]:
+    """Give those of the same kind that the same speaker named in the same turn."""
     return [
         other
         for other in others
@@ -126,6 +136,11 @@ def _rivals(thing: Thing, others: list[Thing], focus: Focus) -> list[Thing]:
         and (other.kind == thing.kind or min(other.human, thing.human) >= MAYBE_HUMAN)
         and not other.is_part
     ]
+
+
+def _is_told(thing: Thing) -> bool:
+    """Tell whether it is known what a name stands for; a mere capital may open any sentence ("Wow")."""
+    return thing.kind != "thing" or bool(thing.nouns)
 
 
 def _named_before(reference: Reference, message: Message, focus: Focus) -> bool:
@@ -208,8 +223,8 @@ def _workplace(reference: Reference, message: Message, focus: Focus) -> Change |
         return None
     if topic.human >= MAYBE_HUMAN + 0.1 or topic.kind not in ("organisation", "thing"):
         return None
-    rivals = _rivals(topic, [one for one in focus.ranked()[:5] if one is not topic and one.kind != "person"], focus)
-    if rivals:
+    beside = [one for one in focus.ranked()[:5] if one is not topic and one.kind != "person"]
+    if rivals := _named_beside(topic, beside):
         return _doubt(reference, topic, rivals)
     return _put(reference, topic.called, 0.8, topic)
 
