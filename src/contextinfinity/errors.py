@@ -23,6 +23,8 @@
         ├── LedgerTooNew       written by a newer release
         ├── LedgerCorrupt      the file is damaged
         ├── LedgerFailed       the disk refused to read or write
+        ├── LedgerAway         it cannot be reached for now, and this cannot be done without it
+        ├── SpoolFull          it cannot be reached for now, and no more can be held for it
         └── LedgerClosed       used after it was closed
 
 An error carries three things: a stable ``code`` for programs, a message that says what happened and
@@ -213,6 +215,20 @@ class LedgerFailed(LedgerError):
     code = "ledger_failed"
     # Not "nothing was written": when the flush of a commit fails, a later opening may find the commit in the log.
     default_hint = "Check the disk, then run `cix doctor`; what was being written is there whole or not at all."
+
+
+class LedgerAway(LedgerError):
+    """The ledger cannot be reached for now, and this cannot be done without it."""
+
+    code = "ledger_away"
+    default_hint = "Nothing was changed; try again in a moment. Talking goes on meanwhile."
+
+
+class SpoolFull(LedgerError):
+    """The ledger cannot be reached for now, and no more can be held for it."""
+
+    code = "spool_full"
+    default_hint = "Nothing was taken on; try again when the ledger is back, or raise storage.spool_mb."
 
 
 class LedgerClosed(LedgerError):

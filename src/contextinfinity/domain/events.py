@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId
 from contextinfinity.domain.message import Json
@@ -18,12 +18,16 @@ from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
 
 
 class FinishedTurn(Struct, frozen=True, kw_only=True):
-    """A turn whose answer is durable, as every door shows it."""
+    """A turn whose answer is durable, as every door shows it.
+
+    ``durability`` is told where it is ``local``: the ledger is away, and the spool of this process holds the turn. It
+    has no turn_seq then, unless the ledger had accepted it before.
+    """
 
     thread_id: SessionId
     branch_id: BranchId
     turn_id: TurnId
-    turn_seq: int
+    turn_seq: int | None
     phase: Phase
     outcome: TurnOutcome
     text: str
@@ -31,18 +35,20 @@ class FinishedTurn(Struct, frozen=True, kw_only=True):
     model: str
     created_at: datetime
     error: Problem | None = None
+    durability: Literal["local"] | UnsetType = UNSET
 
 
 class TurnStarted(Struct, frozen=True, kw_only=True, tag="turn"):
-    """The message is durable."""
+    """The message is durable; ``durability`` and turn_seq as in ``FinishedTurn``."""
 
     thread_id: SessionId
     branch_id: BranchId
     turn_id: TurnId
-    turn_seq: int
+    turn_seq: int | None
     found: bool
     turns_loaded: int
     model: str | None = None
+    durability: Literal["local"] | UnsetType = UNSET
 
 
 class StepStarted(Struct, frozen=True, kw_only=True, tag="step"):

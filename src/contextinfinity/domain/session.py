@@ -36,6 +36,8 @@ class NewSession(Struct, frozen=True, kw_only=True):
     title: str | None = None
     system: str | None = None
     ttl_hours: float | None = None
+    branch_id: BranchId | None = None
+    """The id of its first branch, where that was given out before the session could be made."""
 
 
 class Session(Struct, frozen=True, kw_only=True):

@@ -91,6 +91,10 @@ StepOutcome: TypeAlias = Completed | Incomplete | Paused | Failed | Cancelled
 TurnOutcome: TypeAlias = Literal["completed", "incomplete", "paused", "failed", "cancelled", "clarification"]
 
 
+Keeping: TypeAlias = Literal["ledger", "local"]
+"""Where the newest of a turn is durable; ``local``: in the spool of its process, until the ledger is there again."""
+
+
 class Usage(Struct, frozen=True, kw_only=True):
     """Tokens as the provider counted them, and what they cost (US dollars; None: unknown)."""
 
@@ -176,13 +180,14 @@ class TurnEnd(Struct, frozen=True, kw_only=True):
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """A finished turn from elsewhere (an import, a small log), to be recorded as it is."""
+    """A finished turn from elsewhere (an import, a small log), to be recorded as it is; a given ``id`` is kept."""
 
     message: Message
     answer: Message | None = None
     created_at: datetime | None = None
     model: str = ""
     metadata: Json = None
+    id: TurnId | None = None
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -211,6 +216,9 @@ class Turn(Struct, frozen=True, kw_only=True):
     degraded: bool = False
     cancel_requested: bool = False
     metadata: Json = None
+    durability: Keeping = "ledger"
+    has_place: bool = True
+    """False: the ledger does not know it yet, and ``turn_seq`` is the place it takes if nobody else speaks first."""
 
     @property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from contextinfinity.domain.events import (
     Clarification,
@@ -46,7 +46,7 @@ def finished(turn: Turn) -> FinishedTurn:
         thread_id=turn.session_id,
         branch_id=turn.branch_id,
         turn_id=turn.id,
-        turn_seq=turn.turn_seq,
+        turn_seq=turn.turn_seq if turn.has_place else None,
         phase=turn.phase,
         outcome=turn.outcome or "completed",
         text=turn.text,
@@ -54,6 +54,7 @@ def finished(turn: Turn) -> FinishedTurn:
         model=turn.model,
         created_at=turn.created_at,
         error=turn.error,
+        durability=UNSET if turn.durability == "ledger" else turn.durability,
     )
 
 

@@ -25,6 +25,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from contextinfinity.domain.chunk import Chunk, NewChunk
+from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, TurnId, WorkerId
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Plan
@@ -34,6 +35,7 @@ from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, 
 from contextinfinity.domain.work import Backlog, Job, JobType, TakenOver, Worker
 from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.index import Index
+from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.vectors import Vectors
 
 
@@ -139,7 +141,8 @@ class Turns(Protocol):
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere: Done at once, nobody's, with one state for all of them.
 
-        ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done.
+        ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done. Exchanges that bring ids
+        and were recorded before give the turns that are there.
         """
         ...
 
@@ -374,6 +377,15 @@ class Store(Protocol):
     contents: Contents
     jobs: Jobs
     workers: Workers
+    landings: Landings
+
+    def held_up(self) -> float:
+        """Tell for how many seconds another process has kept this one from going on by now; 0: none does."""
+        ...
+
+    def health(self) -> Health:
+        """Say whether all that was said is kept where it belongs."""
+        ...
 
     async def close(self) -> None:
         """Finish what was asked for, then let go of the files. Closing twice does nothing."""

@@ -70,6 +70,7 @@ def check_id(identifier: str | None) -> None:
 def check_new_session(new: NewSession) -> None:
     """Refuse a session whose names break the rules."""
     check_id(new.id)
+    check_id(new.branch_id)
     _check_name("user_id", new.owner.user_id, least=1)
     _check_name("org_id", new.owner.org_id, least=0)
     if new.external_id is not None:
@@ -100,6 +101,7 @@ def check_new_turn(new: NewTurn) -> None:
 def check_exchanges(exchanges: Sequence[Exchange]) -> None:
     """Refuse turns from elsewhere whose values cannot be kept."""
     for exchange in exchanges:
+        check_id(exchange.id)
         check_message(exchange.message)
         check_message(exchange.answer)
         check_json(exchange.metadata, "metadata")

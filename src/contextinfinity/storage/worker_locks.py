@@ -28,9 +28,9 @@ class WorkerLocks:
         path = self._path(worker)
         try:
             make_private(self._folder)
-            handle = _locked(path, os.O_CREAT)
-            while handle is None or not _is_at(handle, path):  # somebody who tidied up removed it under our hands
-                handle = _locked(path, os.O_CREAT)
+            handle = locked(path, os.O_CREAT)
+            while handle is None or not is_at(handle, path):  # somebody who tidied up removed it under our hands
+                handle = locked(path, os.O_CREAT)
         except OSError as error:
             raise LedgerReadOnly(f"The folder {self._folder} cannot be written ({error.strerror}).") from error
         self._held[worker] = handle
@@ -39,9 +39,9 @@ class WorkerLocks:
         """Let go of it and remove its file. A lock of another process that is free is removed too."""
         path = self._path(worker)
         with suppress(FileNotFoundError, NotADirectoryError):
-            handle = self._held.pop(worker, None) or _locked(path)
+            handle = self._held.pop(worker, None) or locked(path)
             if handle is not None:  # removed only while we hold it, so that nobody else does
-                if _is_at(handle, path):
+                if is_at(handle, path):
                     path.unlink()
                 os.close(handle)
 
@@ -50,7 +50,7 @@ class WorkerLocks:
         if worker in self._held:
             return False
         try:
-            handle = _locked(self._path(worker))
+            handle = locked(self._path(worker))
         except (FileNotFoundError, NotADirectoryError):
             return True
         if handle is None:
@@ -72,7 +72,7 @@ class WorkerLocks:
         return self._folder / f"{worker}.lock"
 
 
-def _locked(path: Path, flags: int = 0) -> int | None:
+def locked(path: Path, flags: int = 0) -> int | None:
     """Open a lock file and lock it; None when somebody else has it."""
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
     try:
@@ -83,7 +83,7 @@ def _locked(path: Path, flags: int = 0) -> int | None:
     return handle
 
 
-def _is_at(handle: int, path: Path) -> bool:
+def is_at(handle: int, path: Path) -> bool:
     """Tell whether an open file is still the one of that name."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())

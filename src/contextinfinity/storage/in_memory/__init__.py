@@ -6,6 +6,7 @@ they are handed out as they are, without copies.
 
 from __future__ import annotations
 
+from contextinfinity.domain.health import Health
 from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
 from contextinfinity.storage.in_memory.arrivals import InMemoryArrivals
@@ -14,6 +15,7 @@ from contextinfinity.storage.in_memory.chunks import InMemoryChunks
 from contextinfinity.storage.in_memory.contents import InMemoryContents
 from contextinfinity.storage.in_memory.index import InMemoryIndex
 from contextinfinity.storage.in_memory.jobs import InMemoryJobs
+from contextinfinity.storage.in_memory.landing import InMemoryLandings
 from contextinfinity.storage.in_memory.sessions import InMemorySessions
 from contextinfinity.storage.in_memory.states import InMemoryStates
 from contextinfinity.storage.in_memory.tables import Tables
@@ -21,6 +23,7 @@ from contextinfinity.storage.in_memory.turns import InMemoryTurns
 from contextinfinity.storage.in_memory.vectors import InMemoryVectors
 from contextinfinity.storage.in_memory.workers import InMemoryWorkers
 from contextinfinity.storage.index import Index
+from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.vectors import Vectors
 
 
@@ -38,9 +41,10 @@ class InMemoryStore:
     contents: Contents
     jobs: Jobs
     workers: Workers
+    landings: Landings
 
-    def __init__(self) -> None:
-        self._tables = Tables()
+    def __init__(self, tables: Tables | None = None) -> None:
+        self._tables = tables or Tables()
         self.sessions = InMemorySessions(self._tables)
         self.branches = InMemoryBranches(self._tables)
         self.turns = InMemoryTurns(self._tables)
@@ -52,6 +56,15 @@ class InMemoryStore:
         self.contents = InMemoryContents(self._tables)
         self.jobs = InMemoryJobs(self._tables)
         self.workers = InMemoryWorkers(self._tables)
+        self.landings = InMemoryLandings(self._tables)
+
+    def held_up(self) -> float:
+        """Nobody ever is: there is one process."""
+        return 0.0
+
+    def health(self) -> Health:
+        """Say that all is well: what fails here is told to its caller."""
+        return Health()
 
     async def close(self) -> None:
         """Refuse everything from now on. Closing twice does nothing."""

@@ -76,7 +76,7 @@ def _made_already(session: Session, new: NewSession) -> Session:
 
 def _begin(tables: Tables, new: NewSession) -> Session:
     moment = now()
-    session_id, branch_id, state_id = new.id or new_id(), new_id(), new_id()
+    session_id, branch_id, state_id = new.id or new_id(), new.branch_id or new_id(), new_id()
     session = Session(
         id=session_id,
         owner=new.owner,

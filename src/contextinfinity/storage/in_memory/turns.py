@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -67,12 +68,12 @@ class InMemoryTurns:
             if new.id in tables.turns:
                 return _accepted_already(tables.turns[new.id], new)
             refuse_dead(tables, new.owner)
-            _check_queue(tables, new)
+            check_queue(tables, new)
             shown = check_blobs(tables, new.message)
-            turn = _accepted(branch, new)
-            _append_turns(tables, branch, (turn,))
+            turn = accepted_turn(branch, new)
+            append_turns(tables, branch, (turn,))
             tables.blobs_shown |= shown
-            if new.begin and _blocker(tables, turn) is None:
+            if new.begin and blocker(tables, turn) is None:
                 turn = replace(turn, phase=Phase.CONTEXT_PREPARED)
                 tables.put_turn(turn)
             return turn
@@ -82,7 +83,7 @@ class InMemoryTurns:
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
             _expect(turn, Phase.ACCEPTED)
-            if (other := _blocker(tables, turn)) is not None:
+            if (other := blocker(tables, turn)) is not None:
                 raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {other.turn_seq} of its branch is {other.phase}.")
             turn = replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=now())
             tables.put_turn(turn)
@@ -95,12 +96,12 @@ class InMemoryTurns:
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
             _expect(turn, *OPEN_PHASES)
-            taken = {known.step_index for known in _steps(tables, turn_id)}
+            taken = {known.step_index for known in steps_of(tables, turn_id)}
             if step.id in tables.steps or step.step_index in taken:
                 raise AlreadyExists(f"Turn {turn_id} already has a step {step.step_index}, or {step.id} is taken.")
             if step.closes is not None:
-                tables.steps[step.closes.step_id] = _closed(tables, turn_id, step.closes)
-            tables.steps[step.id] = _opened(turn_id, step)
+                tables.steps[step.closes.step_id] = closed(tables, turn_id, step.closes)
+            tables.steps[step.id] = opened(turn_id, step)
             tables.steps_of.setdefault(turn_id, []).append(step.id)
             turn = replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=now())
             tables.put_turn(turn)
@@ -113,7 +114,7 @@ class InMemoryTurns:
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
             check_finalising(turn_id, turn.phase, end)
-            turn = _end(tables, turn, Phase.RESPONSE_FINALIZED, end)
+            turn = end_turn(tables, turn, Phase.RESPONSE_FINALIZED, end)
             if end.plan is not None:
                 tables.questions[turn_id] = end.plan
             enqueue(tables, "summarize_turn", turn.branch_id, turn_id)
@@ -126,7 +127,7 @@ class InMemoryTurns:
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
             _expect(turn, *BEFORE_FINAL)
-            return _end(tables, turn, Phase.FAILED, end)
+            return end_turn(tables, turn, Phase.FAILED, end)
 
     async def cancel(self, turn_id: TurnId) -> Turn:
         """Ask the turn's owner, wherever it is, to stop."""
@@ -142,6 +143,9 @@ class InMemoryTurns:
         check_exchanges(exchanges)
         check_text(exchanges)
         with self._tables.transaction() as tables:
+            there = tuple(tables.turns[each.id] for each in exchanges if each.id in tables.turns)
+            if exchanges and len(there) == len(exchanges):
+                return there
             branch = settled(tables, branch_id)
             return record(tables, branch, exchanges) if exchanges else ()
 
@@ -180,16 +184,16 @@ class InMemoryTurns:
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls in order, from that step_index on."""
         with self._tables.transaction() as tables:
-            return tuple(step for step in _steps(tables, turn_id) if step.step_index >= first)
+            return tuple(step for step in steps_of(tables, turn_id) if step.step_index >= first)
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
         """Read the account of the turn's last request, or of the question it asked back."""
         with self._tables.transaction() as tables:
-            steps = _steps(tables, turn_id)
+            steps = steps_of(tables, turn_id)
             return steps[-1].plan if steps else tables.questions.get(turn_id)
 
 
-def _blocker(tables: Tables, turn: Turn) -> Turn | None:
+def blocker(tables: Tables, turn: Turn) -> Turn | None:
     """Find a turn of the branch that has to be final before this one is begun."""
     for other in tables.unsettled(turn.branch_id):
         earlier = other.phase is Phase.ACCEPTED and other.turn_seq < turn.turn_seq
@@ -204,15 +208,17 @@ def _accepted_already(turn: Turn, new: NewTurn) -> Turn:
     return turn
 
 
-def _check_queue(tables: Tables, new: NewTurn) -> None:
+def check_queue(tables: Tables, new: NewTurn) -> None:
+    """Refuse a message when too many already wait on its branch."""
     queue = waiting(tables.unsettled(new.branch_id))
     if new.queue_limit is not None and len(queue) >= new.queue_limit:
         running = next((turn.id for turn in tables.unsettled(new.branch_id) if turn.phase in OPEN_PHASES), None)
         raise QueueFull(f"{len(queue)} messages already wait on branch {new.branch_id}.", running=running)
 
 
-def _accepted(branch: Branch, new: NewTurn) -> Turn:
-    moment = now()
+def accepted_turn(branch: Branch, new: NewTurn, moment: datetime | None = None) -> Turn:
+    """Make the turn of a message, at the end of its branch."""
+    moment = moment or now()
     return Turn(
         id=new.id or new_id(),
         session_id=branch.session_id,
@@ -247,7 +253,7 @@ def record(tables: Tables, branch: Branch, exchanges: Sequence[Exchange]) -> tup
         for seq, exchange in enumerate(exchanges, start=branch.last_turn_seq + 1)
     )
     append(tables, branch, state)
-    _append_turns(tables, tables.branches[branch.id], turns)
+    append_turns(tables, tables.branches[branch.id], turns)
     tables.blobs_shown |= shown
     return turns
 
@@ -279,7 +285,7 @@ def _recorded(branch: Branch, state: State, turn_seq: int, exchange: Exchange) -
     # What storage keeps is whole milliseconds; what a caller brings may be finer.
     said = moment if exchange.created_at is None else from_millis(to_millis(exchange.created_at))
     return Turn(
-        id=new_id(),
+        id=exchange.id or new_id(),
         session_id=branch.session_id,
         branch_id=branch.id,
         turn_seq=turn_seq,
@@ -296,7 +302,7 @@ def _recorded(branch: Branch, state: State, turn_seq: int, exchange: Exchange) -
     )
 
 
-def _append_turns(tables: Tables, branch: Branch, turns: Sequence[Turn]) -> None:
+def append_turns(tables: Tables, branch: Branch, turns: Sequence[Turn]) -> None:
     """Put turns at the end of their branch; the session was spoken in."""
     for turn in turns:
         tables.put_turn(turn)
@@ -314,12 +320,14 @@ def _expect(turn: Turn, *phases: Phase) -> None:
     check_phase(turn.id, turn.phase, frozenset(phases))
 
 
-def _steps(tables: Tables, turn_id: TurnId) -> list[Step]:
+def steps_of(tables: Tables, turn_id: TurnId) -> list[Step]:
+    """Give a turn's steps in order."""
     steps = (tables.steps[step_id] for step_id in tables.steps_of.get(turn_id, ()))
     return sorted(steps, key=lambda step: step.step_index)
 
 
-def _opened(turn_id: TurnId, step: NewStep) -> Step:
+def opened(turn_id: TurnId, step: NewStep) -> Step:
+    """Make the step of a call that is about to be made."""
     return Step(
         id=step.id,
         turn_id=turn_id,
@@ -332,7 +340,7 @@ def _opened(turn_id: TurnId, step: NewStep) -> Step:
     )
 
 
-def _closed(tables: Tables, turn_id: TurnId, end: StepEnd) -> Step:
+def closed(tables: Tables, turn_id: TurnId, end: StepEnd) -> Step:
     """Work out how a step looks once it ended; writes nothing."""
     step = tables.steps.get(end.step_id)
     if step is None or step.turn_id != turn_id:
@@ -351,13 +359,13 @@ def _closed(tables: Tables, turn_id: TurnId, end: StepEnd) -> Step:
     )
 
 
-def _end(tables: Tables, turn: Turn, phase: Phase, end: TurnEnd) -> Turn:
+def end_turn(tables: Tables, turn: Turn, phase: Phase, end: TurnEnd) -> Turn:
     """Close the last step and the turn together."""
     shown = check_blobs(tables, end.answer)
     if end.step is not None:
-        last = _closed(tables, turn.id, end.step)
+        last = closed(tables, turn.id, end.step)
         tables.steps[last.id] = last
-    steps = _steps(tables, turn.id)
+    steps = steps_of(tables, turn.id)
     usage = sum((step.usage for step in steps), start=Usage())
     turn = replace(
         turn,

@@ -23,7 +23,7 @@ END = "end"
 # Eighteen digits are more than any stream has, and keep a hostile header from costing anything.
 _EVENT_ID = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CLOSED_TO_US = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR})
 
 
@@ -73,7 +73,7 @@ def parse_event_id(text: str) -> tuple[int, int] | None:
 def translate(error: OSError, path: Path) -> LedgerError:
     """Say in our words what the system said about a journal."""
     said = f"({error.strerror or error})"
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return LedgerFull(
             f"The journal {path} cannot grow: the disk is full {said}.",
             hint="What was durable before stays readable; free some room, then send the message again.",

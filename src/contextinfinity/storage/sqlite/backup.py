@@ -18,7 +18,7 @@ import apsw
 
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerFull, LedgerReadOnly
-from contextinfinity.storage.sqlite.connection import APPLICATION_ID, BUSY_SECONDS, patient_handler, translated
+from contextinfinity.storage.sqlite.connection import APPLICATION_ID, BUSY_SECONDS, PatientHandler, translated
 
 PATTERN = "ledger-*.db"
 PARTIAL = ".partial"
@@ -98,7 +98,7 @@ def _copy(ledger: str, target: str, progress: Callable[[float], None]) -> None:
     source = apsw.Connection(ledger, flags=apsw.SQLITE_OPEN_READONLY)
     copy = apsw.Connection(target, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        source.set_busy_handler(patient_handler(BUSY_SECONDS))
+        source.set_busy_handler(PatientHandler(BUSY_SECONDS))
         # Within one read transaction, or every commit of somebody else would make the copy begin anew.
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM sqlite_schema").fetchall()

@@ -11,7 +11,7 @@ import os
 import random
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -31,6 +31,9 @@ from contextinfinity.storage.folders import make_private, sync_folder
 
 BUSY_SECONDS = 10.0
 """Seconds to wait for another process that holds the lock."""
+
+STILL_WAITING = 0.1
+"""Seconds since a connection last asked for a lock within which it counts as waiting for it."""
 
 APPLICATION_ID = 0x43495831  # "CIX1" in the file's header: this is a ledger of ours
 
@@ -96,10 +99,15 @@ def refuse_cut_short(path: Path) -> None:
 
 
 def connect(
-    path: str, *, vfs: str | None = None, read_only: bool = False, patience: float = BUSY_SECONDS
+    path: str,
+    *,
+    vfs: str | None = None,
+    read_only: bool = False,
+    patience: float = BUSY_SECONDS,
+    waits: Waits | None = None,
 ) -> apsw.Connection:
     """Open a connection with everything set."""
-    connection = open_as_it_is(path, vfs=vfs, patience=patience)
+    connection = open_as_it_is(path, vfs=vfs, patience=patience, waits=waits)
     try:
         set_up(connection, read_only=read_only)
     except BaseException:
@@ -108,12 +116,14 @@ def connect(
     return connection
 
 
-def open_as_it_is(path: str, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> apsw.Connection:
+def open_as_it_is(
+    path: str, *, vfs: str | None = None, patience: float = BUSY_SECONDS, waits: Waits | None = None
+) -> apsw.Connection:
     """Open a connection that has changed nothing yet: the file may turn out not to be ours."""
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=256)
     # Without this SQLite plans a join anew whenever a value is bound to it: that costs more than running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    connection.set_busy_handler(patient_handler(patience))
+    connection.set_busy_handler((waits or Waits()).handler(patience))
     return connection
 
 
@@ -145,17 +155,40 @@ def leave_untouched(connection: apsw.Connection, path: str) -> None:
     let_go(connection)
 
 
-def patient_handler(seconds: float) -> Callable[[int], bool]:
-    """Make a busy handler that asks again after 0.5 to 1.5 ms until the time is up."""
-    began = 0.0
+class Waits:
+    """How long the connections of one file wait for another process by now."""
 
-    def ask_again(times_asked: int) -> bool:
-        nonlocal began
+    def __init__(self) -> None:
+        self._handlers: list[PatientHandler] = []
+
+    def handler(self, seconds: float) -> PatientHandler:
+        """Make the busy handler of one connection."""
+        self._handlers.append(made := PatientHandler(seconds))
+        return made
+
+    def longest(self) -> float:
+        """Give the seconds that the longest of the present waits has taken."""
+        return max((handler.waited() for handler in self._handlers), default=0.0)
+
+
+class PatientHandler:
+    """A busy handler that asks again after 0.5 to 1.5 ms until the time is up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._began = self._asked = 0.0
+
+    def __call__(self, times_asked: int) -> bool:
+        """Tell SQLite whether to try once more."""
+        present = time.monotonic()
         if times_asked == 0:
-            began = time.monotonic()
-        if time.monotonic() - began > seconds:
+            self._began = present
+        if present - self._began > self._seconds:
             return False
+        self._asked = present
         time.sleep(random.uniform(0.0005, 0.0015))  # noqa: S311 - jitter, not a secret
         return True
 
-    return ask_again
+    def waited(self) -> float:
+        """Tell how long it has waited; SQLite does not say when a wait is over, only that it goes on."""
+        return self._asked - self._began if time.monotonic() - self._asked < STILL_WAITING else 0.0

@@ -16,6 +16,7 @@ import apsw
 
 from contextinfinity.storage.sqlite.connection import (
     BUSY_SECONDS,
+    Waits,
     connect,
     create_private,
     leave_untouched,
@@ -36,10 +37,11 @@ class Database:
 
     def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
         self.path = path
+        self.waits = Waits()
         name = str(path)
         create_private(path)
         with translated(name):
-            connection = open_as_it_is(name, vfs=vfs, patience=patience)
+            connection = open_as_it_is(name, vfs=vfs, patience=patience, waits=self.waits)
             try:
                 version_of(connection, name)  # first of all: what is not ours is refused before anything is set
                 refuse_cut_short(path)
@@ -49,7 +51,9 @@ class Database:
                 leave_untouched(connection, name)
                 raise
         self._writer = Writer(connection, name)
-        self._readers = Readers(lambda: connect(name, vfs=vfs, read_only=True, patience=patience), name)
+        self._readers = Readers(
+            lambda: connect(name, vfs=vfs, read_only=True, patience=patience, waits=self.waits), name
+        )
 
     async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False) -> T:
         """Run a change; when this returns it is durable. ``bulk``: it is one of many large ones."""

@@ -26,7 +26,7 @@ from contextinfinity.domain.ids import StepId, WorkerId, now, to_millis
 from contextinfinity.domain.message import Message, blobs_of
 from contextinfinity.errors import ContextInfinityError, LedgerCorrupt
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, patient_handler, translated
+from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, PatientHandler, translated
 from contextinfinity.storage.sqlite.migrate import migrations, version_of
 from contextinfinity.storage.sqlite.rows import many, pack_hash, to_message, unpack
 from contextinfinity.storage.sqlite.schema import DERIVED, Objects, objects, objects_of_migrations
@@ -76,7 +76,7 @@ class Inspection:
         with translated(self._path):
             self._connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY)
             try:
-                self._connection.set_busy_handler(patient_handler(BUSY_SECONDS))
+                self._connection.set_busy_handler(PatientHandler(BUSY_SECONDS))
                 self._connection.execute("PRAGMA temp_store = MEMORY")
                 self._connection.create_scalar_function("named", _named, 1, deterministic=True)
                 self._connection.create_scalar_function("is_text", _is_text, 1, deterministic=True)

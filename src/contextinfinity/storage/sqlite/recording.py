@@ -24,8 +24,18 @@ SESSION_SQL = sql_files.load(__package__, "sessions.sql")
 
 def record(connection: apsw.Connection, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
     """Append the exchanges as turns that are Done, and one state that counts past the last of them."""
+    if exchanges and (there := _recorded(connection, exchanges)):
+        return there
     head = settled_head(connection, branch_id)
     return append(connection, branch_id, head, exchanges) if exchanges else ()
+
+
+def _recorded(connection: apsw.Connection, exchanges: Sequence[Exchange]) -> tuple[Turn, ...] | None:
+    """Give the turns of exchanges that were recorded before, under the ids they bring."""
+    if any(exchange.id is None for exchange in exchanges):
+        return None
+    rows = [one(connection, SQL["select_turn"], (pack(exchange.id or ""),)) for exchange in exchanges]
+    return None if None in rows else tuple(to_turn(row) for row in rows if row is not None)
 
 
 def log(connection: apsw.Connection, branch_id: BranchId, said: Exchange) -> Turn:
@@ -82,7 +92,7 @@ def append(
 
 def _turn(exchange: Exchange, state: State, before: StateId, turn_seq: int, moment: datetime) -> Turn:
     return Turn(
-        id=new_id(),
+        id=exchange.id or new_id(),
         session_id=state.session_id,
         branch_id=state.branch_id,
         turn_seq=turn_seq,

@@ -169,7 +169,7 @@ def _create(connection: apsw.Connection, new: NewSession) -> Session:
         raise AlreadyExists(f"There is a session {new.id} already, and it is another one.")
     if new.external_id is not None and _find(connection, new.owner, new.external_id) is not None:
         raise AlreadyExists(f"This owner has a session with the external id {new.external_id!r} already.")
-    session_id, branch_id, state_id = new.id or new_id(), new_id(), new_id()
+    session_id, branch_id, state_id = new.id or new_id(), new.branch_id or new_id(), new_id()
     moment = to_millis(now())
     connection.execute(
         SQL["insert_session"],

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from contextinfinity.domain.health import Health
 from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
 from contextinfinity.storage.index import Index
+from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.sqlite.arrivals import SqliteArrivals
 from contextinfinity.storage.sqlite.chunks import SqliteChunks
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
@@ -15,6 +17,7 @@ from contextinfinity.storage.sqlite.content import SqliteContents
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.index import SqliteIndex
 from contextinfinity.storage.sqlite.jobs import SqliteJobs
+from contextinfinity.storage.sqlite.landing import SqliteLandings
 from contextinfinity.storage.sqlite.sessions import SqliteBranches, SqliteSessions
 from contextinfinity.storage.sqlite.states import SqliteStates
 from contextinfinity.storage.sqlite.turns import SqliteTurns
@@ -42,6 +45,7 @@ class SqliteStore:
     contents: Contents
     jobs: Jobs
     workers: Workers
+    landings: Landings
 
     def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
         self.database = Database(path, vfs=vfs, patience=patience)
@@ -57,6 +61,15 @@ class SqliteStore:
         self.jobs = SqliteJobs(self.database)
         self._locks = WorkerLocks(path.parent / "workers")
         self.workers = SqliteWorkers(self.database, self._locks)
+        self.landings = SqliteLandings(self.database)
+
+    def held_up(self) -> float:
+        """Tell for how many seconds another process has held the lock that is waited for here."""
+        return self.database.waits.longest()
+
+    def health(self) -> Health:
+        """Say that all is well: what fails here is told to its caller."""
+        return Health()
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file."""

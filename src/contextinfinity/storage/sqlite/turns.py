@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from datetime import datetime
 
 import apsw
 import msgspec
@@ -90,7 +91,11 @@ class SqliteTurns:
     async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
         """TX-P: step and plan are durable before the provider is heard."""
         check_new_step(step)
-        return await self._database.write(lambda connection: _open_step(connection, turn_id, owner, step))
+
+        def write(connection: apsw.Connection) -> Turn:
+            return open_step(connection, _fenced(connection, turn_id, owner, OPEN_PHASES), step)
+
+        return await self._database.write(write)
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """TX-A: answer, last step and phase, and the job that commits the turn."""
@@ -100,7 +105,7 @@ class SqliteTurns:
         def write(connection: apsw.Connection) -> Turn:
             turn = _owned(connection, turn_id, owner)
             check_finalising(turn_id, turn.phase, end)
-            turn = _end(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
+            turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
             enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
             return turn
 
@@ -113,7 +118,7 @@ class SqliteTurns:
 
         def write(connection: apsw.Connection) -> Turn:
             turn = _fenced(connection, turn_id, owner, UNFINISHED)
-            return _end(connection, turn, Phase.FAILED, end, answer)
+            return end_turn(connection, turn, Phase.FAILED, end, answer)
 
         return await self._database.write(write)
 
@@ -191,6 +196,14 @@ def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) 
     refuse_dead(connection, new.owner)
     if new.queue_limit is not None:
         _refuse_long_queue(connection, new.branch_id, new.queue_limit)
+    turn = insert_turn(connection, new, message, now())
+    if new.begin and blocker(connection, turn) is None:
+        return begin_turn(connection, turn)
+    return turn
+
+
+def insert_turn(connection: apsw.Connection, new: NewTurn, message: MessageColumns, moment: datetime) -> Turn:
+    """Append a turn to its branch, as it was said at that moment."""
     place = {"branch_id": pack(new.branch_id), "count": 1}
     taken = must(one(connection, SQL["take_turn_seq"], place), "branch", new.branch_id)
     turn_seq, session_id, head_state = taken
@@ -205,7 +218,7 @@ def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) 
         owner=new.owner,
         retry_of=new.retry_of,
         metadata=new.metadata,
-        created_at=(moment := now()),
+        created_at=moment,
         updated_at=moment,
     )
     values = {"id": pack(turn.id), "session_id": session_id, "turn_seq": turn_seq, "now": to_millis(moment)}
@@ -222,8 +235,6 @@ def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) 
         },
     )
     connection.execute(SESSION_SQL["touch_session"], {"id": session_id, "now": to_millis(moment)})
-    if new.begin and _blocker(connection, turn) is None:
-        return _begin(connection, turn)
     return turn
 
 
@@ -253,26 +264,28 @@ def _fenced(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId, allow
 
 def _prepare(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
     turn = _fenced(connection, turn_id, owner, frozenset({Phase.ACCEPTED}))
-    if (blocker := _blocker(connection, turn)) is not None:
-        raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {blocker[0]} of the same branch is {blocker[1]}.")
-    return _begin(connection, turn)
+    if (other := blocker(connection, turn)) is not None:
+        raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {other[0]} of the same branch is {other[1]}.")
+    return begin_turn(connection, turn)
 
 
-def _blocker(connection: apsw.Connection, turn: Turn) -> Row | None:
+def blocker(connection: apsw.Connection, turn: Turn) -> Row | None:
     """Find a turn of the branch that has to be final before this one is begun: (turn_seq, phase)."""
     place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
     return one(connection, SQL["select_blocker"], place)
 
 
-def _begin(connection: apsw.Connection, turn: Turn) -> Turn:
+def begin_turn(connection: apsw.Connection, turn: Turn) -> Turn:
+    """Accepted → ContextPrepared."""
     moment = now()
     values = {"id": pack(turn.id), "phase": Phase.CONTEXT_PREPARED.value, "now": to_millis(moment)}
     connection.execute(SQL["move_phase"], values)
     return replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=moment)
 
 
-def _open_step(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
-    turn = _fenced(connection, turn_id, owner, OPEN_PHASES)
+def open_step(connection: apsw.Connection, turn: Turn, step: NewStep) -> Turn:
+    """Write a provider call that is about to be made, and the end of the one it goes on from."""
+    turn_id = turn.id
     place = {"id": pack(step.id), "turn_id": pack(turn_id), "step_index": step.step_index}
     if one(connection, SQL["select_step_clash"], place) is not None:
         raise AlreadyExists(f"Turn {turn_id} has a step {step.step_index} already, or the step's id is taken.")
@@ -307,7 +320,10 @@ def _end_step(connection: apsw.Connection, turn: Turn, end: StepEnd, answer: Mes
         connection.execute(SQL["insert_response"], (pack(end.step_id), pack(turn.session_id), body))
 
 
-def _end(connection: apsw.Connection, turn: Turn, phase: Phase, end: TurnEnd, answer: MessageColumns | None) -> Turn:
+def end_turn(
+    connection: apsw.Connection, turn: Turn, phase: Phase, end: TurnEnd, answer: MessageColumns | None
+) -> Turn:
+    """Write how a turn ended, and its last step with it."""
     session_id = pack(turn.session_id)
     if end.step is not None:
         _end_step(connection, turn, end.step, end.answer)

@@ -1,0 +1,55 @@
+"""A ledger that begins in the middle: with one branch of another, from some turn on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import BranchId, TurnId
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Branch, Session
+from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import UNSETTLED_PHASES, NewStep, Turn
+from contextinfinity.storage.in_memory.tables import Tables
+from contextinfinity.storage.in_memory.turns import opened
+
+
+class Seed(Struct, frozen=True, kw_only=True):
+    """What is known of a branch: its head, its last turns without gaps, and what runs."""
+
+    branch_id: BranchId
+    session: Session
+    state: State
+    turns: tuple[Turn, ...] = ()
+    plan: Plan | None = None
+    """Of the last of them."""
+
+
+def sow(tables: Tables, seed: Seed, running: Mapping[TurnId, Sequence[NewStep]]) -> None:
+    """Put a branch into empty tables. Its turns are not searched, so their words are not taken in."""
+    first = seed.turns[0].turn_seq if seed.turns else seed.state.turn_seq + 1
+    branch = Branch(
+        id=seed.branch_id,
+        session_id=seed.session.id,
+        base_state=seed.state.id,
+        head_state=seed.state.id,
+        head_seq=seed.state.turn_seq,
+        last_turn_seq=first + len(seed.turns) - 1,
+        created_at=seed.session.created_at,
+        fork_seq=first - 1,
+    )
+    tables.sessions[seed.session.id] = seed.session
+    tables.states[seed.state.id] = seed.state
+    tables.put_branch(branch)
+    for turn in seed.turns:
+        tables.turns[turn.id] = replace(turn, branch_id=seed.branch_id)
+        tables.turns_of[seed.branch_id].append(turn.id)
+        if turn.phase in UNSETTLED_PHASES:
+            tables.unsettled_of[seed.branch_id][turn.id] = None
+        for step in running.get(turn.id, ()):
+            tables.steps[step.id] = opened(turn.id, step)
+            tables.steps_of.setdefault(turn.id, []).append(step.id)
+    if seed.turns and seed.plan is not None:
+        tables.questions[seed.turns[-1].id] = seed.plan

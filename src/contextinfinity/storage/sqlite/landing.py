@@ -1,0 +1,80 @@
+"""Held turns come into the SQLite file: the transitions of a turn, as many as are missing, in one transaction."""
+
+from __future__ import annotations
+
+import apsw
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import now
+from contextinfinity.domain.turn import NewStep, Phase, Turn, TurnEnd
+from contextinfinity.errors import BranchBusy, NotFound
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.landings import Landing
+from contextinfinity.storage.rules import check_finalising, check_new_step, check_new_turn, check_turn_end
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.jobs import enqueue
+from contextinfinity.storage.sqlite.rows import message_columns, one, pack
+from contextinfinity.storage.sqlite.turns import (
+    UNFINISHED,
+    begin_turn,
+    blocker,
+    end_turn,
+    find_turn,
+    insert_turn,
+    open_step,
+)
+
+SQL = sql_files.load(__package__, "turns.sql")
+
+
+class SqliteLandings:
+    """``Landings`` on a SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def land(self, landing: Landing) -> Turn:
+        """Write what the ledger does not have of a turn."""
+        if landing.new is not None:
+            check_new_turn(landing.new)
+        for step in landing.steps:
+            check_new_step(step)
+        if landing.end is not None:
+            check_turn_end(landing.end)
+        return await self._database.write(lambda connection: _land(connection, landing))
+
+
+def _land(connection: apsw.Connection, landing: Landing) -> Turn:
+    turn = find_turn(connection, landing.turn_id) or _insert(connection, landing)
+    if turn.phase not in UNFINISHED:
+        return turn
+    if turn.phase is Phase.ACCEPTED and landing.has_to_begin:
+        if (other := blocker(connection, turn)) is not None:
+            raise BranchBusy(f"Turn {turn.id} cannot land yet: turn {other[0]} of its branch is {other[1]}.")
+        turn = begin_turn(connection, turn)
+    for step in landing.steps:
+        if not _is_there(connection, turn, step):
+            turn = open_step(connection, turn, step)
+    return turn if landing.end is None else _end(connection, turn, landing.end, failed=landing.failed)
+
+
+def _insert(connection: apsw.Connection, landing: Landing) -> Turn:
+    if landing.new is None:
+        raise NotFound(f"There is no turn {landing.turn_id} whose end could land.")
+    new = replace(landing.new, id=landing.turn_id)
+    return insert_turn(connection, new, message_columns(new.message), landing.said_at or now())
+
+
+def _is_there(connection: apsw.Connection, turn: Turn, step: NewStep) -> bool:
+    place = {"id": pack(step.id), "turn_id": pack(turn.id), "step_index": step.step_index}
+    return one(connection, SQL["select_step_clash"], place) is not None
+
+
+def _end(connection: apsw.Connection, turn: Turn, end: TurnEnd, *, failed: bool) -> Turn:
+    answer = None if end.answer is None else message_columns(end.answer)
+    if failed:
+        return end_turn(connection, turn, Phase.FAILED, end, answer)
+    check_finalising(turn.id, turn.phase, end)
+    turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
+    enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn.id))
+    return turn
