@@ -57,7 +57,7 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
         flush_bytes=stream.flush_bytes,
         fsync_ms=stream.fsync_ms,
     )
-    return Engine(open_store(settings), journals, models, setup_of(settings, models))
+    return Engine(open_standby(settings), journals, models, setup_of(settings, models))
 
 
 def setup_of(settings: Settings, models: Models) -> Setup:
@@ -98,6 +98,15 @@ def open_store(settings: Settings) -> Store:
     from contextinfinity.storage.sqlite.store import SqliteStore
 
     return SqliteStore(path)
+
+
+def open_standby(settings: Settings) -> Store:
+    """Open the ledger that the settings name, with a spool that holds what is said while it is away."""
+    from contextinfinity.storage.standby.holding import Bounds
+    from contextinfinity.storage.standby.store import Standby
+
+    bounds = Bounds(most_bytes=settings.storage.spool_mb << 20)
+    return Standby(open_store(settings), settings.data_dir / "spool", bounds)
 
 
 def store_in_memory() -> Store:

@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TypeAlias, TypedDict, Unpack
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnDone, TurnStarted
+from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
 from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
@@ -104,6 +105,10 @@ class Engine(Lifecycle):
         """The tools that models may call; ``engine.tools.add`` adds one."""
         return self.setup.tools
 
+    def health(self) -> Health:
+        """Say whether all is well: ``degraded`` while the ledger is away, with the reason and what is held for it."""
+        return self.store.health()
+
     # --- talking ---
 
     async def send(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Event]:
@@ -118,9 +123,10 @@ class Engine(Lifecycle):
             thread_id=turn.session_id,
             branch_id=turn.branch_id,
             turn_id=turn.id,
-            turn_seq=turn.turn_seq,
+            turn_seq=turn.turn_seq if turn.has_place else None,
             found=found,
             turns_loaded=turn.turn_seq - 1,
+            durability=UNSET if turn.durability == "ledger" else turn.durability,
         )
         yield Stamped(event=started)
         async for stamped in self.watch(turn.id):

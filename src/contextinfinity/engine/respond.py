@@ -34,12 +34,13 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     TurnOutcome,
 )
+from contextinfinity.domain.work import Job
 from contextinfinity.engine.choosing import instead
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.preparing import Material, Prepared, prepare
 from contextinfinity.engine.rounds import run_tools
 from contextinfinity.engine.step import INTERRUPTED, Heard, ask, problem_of, take
-from contextinfinity.errors import LedgerClosed, LedgerError, ProviderError
+from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.render import render_rounds
 from contextinfinity.prompt.sections import Sections
@@ -159,7 +160,9 @@ async def in_emergency(parts: Parts, running: Running, assembled: Assembled) -> 
     turns = sum(section.tokens for section in assembled.plan.sections if section.name == "turns")
     if budget is None or turns <= 2 * budget.fold_trigger or not parts.setup.folds:
         return False
-    jobs = await parts.store.jobs.list(branch_id=running.turn.branch_id)
+    jobs: Sequence[Job] = ()
+    with suppress(LedgerAway):  # what cannot be told now is told with the next message
+        jobs = await parts.store.jobs.list(branch_id=running.turn.branch_id)
     return any(job.job_type == "fold_branch" and job.last_error is not None for job in jobs)
 
 

@@ -197,6 +197,9 @@ class Storage(Struct, frozen=True, kw_only=True):
         Literal["off", "in_process", "ledger", "redis"],
         Meta(description="A second place that gets the same turns, to compare what both read back."),
     ] = "off"
+    spool_mb: Annotated[
+        int, Meta(ge=1, le=65_536, description="The most megabytes that are held on disk while the ledger is away.")
+    ] = 64
     redis_url: Annotated[RedisUrl, Meta(description="The Redis server, where one is used.")] = (
         "redis://localhost:6379/0"
     )

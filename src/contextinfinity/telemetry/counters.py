@@ -1,4 +1,4 @@
-"""What happened how often in this process."""
+"""What happened how often in this process, and how much of something there is now."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from collections import Counter
 from threading import Lock
 from typing import Literal, TypeAlias
 
-Counted: TypeAlias = Literal["stages_left_out", "turns_indexed", "indexing_failed", "models_replaced"]
+Counted: TypeAlias = Literal[
+    "stages_left_out",
+    "turns_indexed",
+    "indexing_failed",
+    "models_replaced",
+    "turn_writes_ok",
+    "turn_writes_failed",
+    "fallback_activations",
+]
+Measured: TypeAlias = Literal["spool_depth"]
 
-_counts: Counter[Counted] = Counter()
+_counts: Counter[Counted | Measured] = Counter()
 _lock = Lock()
 
 
@@ -18,7 +27,13 @@ def count(what: Counted, times: int = 1) -> None:
         _counts[what] += times
 
 
+def level(what: Measured, amount: int) -> None:
+    """Note how much of something there is now."""
+    with _lock:
+        _counts[what] = amount
+
+
 def counters() -> dict[str, int]:
-    """Tell how often each thing happened."""
+    """Tell how often each thing happened, and how much there is."""
     with _lock:
         return {str(what): times for what, times in _counts.items()}

@@ -1,0 +1,90 @@
+"""Notices that the ledger is away, and keeps everybody from waiting for it.
+
+A verb goes through while the breaker is closed. One that fails for the ledger's sake, or has to wait for a quarter
+of a second because another process holds the ledger, opens it; all who wait then are told at once, and whoever
+comes later is told without waiting. It is closed from outside, when a probe has come through.
+
+Only waiting for another process counts. A write that is slow because much is written here is no reason to leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TypeVar
+
+from contextinfinity.domain.ids import now
+from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFailed
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 0.25
+LOOK_SECONDS = 0.05
+PASSING = (LedgerBusy, LedgerFailed)
+"""What may be over in a moment. A full disk, a damaged or a foreign file stay the errors they are."""
+
+
+class Breaker:
+    """One way to the ledger. ``held_up`` tells for how long another process has kept us waiting."""
+
+    def __init__(self, held_up: Callable[[], float], on_open: Callable[[], None]) -> None:
+        self.since: datetime | None = None
+        """Since when it is open; None: it is closed."""
+        self.reason = ""
+        self._held_up = held_up
+        self._on_open = on_open
+        self._waiting: set[asyncio.Timeout] = set()
+        self._look: asyncio.TimerHandle | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the ledger is taken for away."""
+        return self.since is not None
+
+    async def through(self, ask: Callable[[], Awaitable[T]], *, probing: bool = False) -> T:
+        """Ask the ledger; ``LedgerAway`` when it is away, at once if that is known. ``probing``: ask all the same."""
+        if self.is_open and not probing:
+            raise LedgerAway(f"The ledger is away: {self.reason}")
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self._watch(limit)
+                return await ask()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise self._opened(LedgerBusy("Another process holds the ledger.")) from error
+        except PASSING as error:
+            raise self._opened(error) from error
+        finally:
+            self._waiting.discard(limit)
+
+    def close(self) -> None:
+        """Let everybody through again."""
+        self.since, self.reason = None, ""
+
+    def _opened(self, error: LedgerError) -> LedgerAway:
+        self.reason = error.message
+        if self.since is None:
+            self.since = now()
+            self._on_open()
+        return LedgerAway(f"The ledger is away: {error.message}")
+
+    def _watch(self, limit: asyncio.Timeout) -> None:
+        """Look now and then, as long as anybody waits."""
+        self._waiting.add(limit)
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look_up)
+
+    def _look_up(self) -> None:
+        self._look = None
+        if not self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        if self._held_up() >= PATIENCE_SECONDS:
+            for limit in self._waiting:
+                limit.reschedule(loop.time())
+            self._waiting.clear()
+        else:
+            self._look = loop.call_later(LOOK_SECONDS, self._look_up)

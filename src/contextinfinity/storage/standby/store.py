@@ -1,0 +1,59 @@
+"""The ``Store`` that goes on while the one behind it is away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from contextinfinity.domain.health import Health
+from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Store, Turns, Workers
+from contextinfinity.storage.standby.holding import Bounds, Holding
+from contextinfinity.storage.standby.nouns import (
+    StandbyBranches,
+    StandbyContents,
+    StandbyJobs,
+    StandbySessions,
+    StandbyStates,
+    StandbyTurns,
+    StandbyWorkers,
+)
+from contextinfinity.storage.standby.returning import Return
+
+
+class Standby:
+    """A ``Store`` in front of another, which it closes when it is closed; ``folder`` is where spools are kept.
+
+    It is used on one event loop.
+    """
+
+    def __init__(self, ledger: Store, folder: Path, bounds: Bounds | None = None) -> None:
+        bounds = bounds or Bounds()
+        self._ledger = ledger
+        self._return = Return(bounds)
+        self._holding = holding = Holding(ledger, folder, bounds, lambda: self._return.begin(self._holding))
+        self.sessions = cast(Sessions, StandbySessions(holding, ledger.sessions))
+        self.branches = cast(Branches, StandbyBranches(holding, ledger.branches))
+        self.turns = cast(Turns, StandbyTurns(holding, ledger.turns))
+        self.states = cast(States, StandbyStates(holding, ledger.states))
+        self.contents = cast(Contents, StandbyContents(holding, ledger.contents))
+        self.jobs = cast(Jobs, StandbyJobs(holding, ledger.jobs))
+        self.workers = cast(Workers, StandbyWorkers(holding, ledger.workers))
+        self.arrivals = ledger.arrivals
+        self.chunks = ledger.chunks
+        self.index = ledger.index
+        self.vectors = ledger.vectors
+        self.landings = ledger.landings
+
+    def held_up(self) -> float:
+        """Tell for how many seconds another process has kept the ledger from going on."""
+        return self._ledger.held_up()
+
+    def health(self) -> Health:
+        """Say whether the ledger is there and has everything, and if not, since when and why."""
+        return self._holding.health()
+
+    async def close(self) -> None:
+        """Land what can land, leave the rest to the next process, and close the ledger."""
+        await self._return.close(self._holding)
+        self._holding.close()
+        await self._ledger.close()
