@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import apsw
@@ -16,7 +16,7 @@ from contextinfinity.engine.parts import Model, Models
 from contextinfinity.providers.contract import Written
 from contextinfinity.providers.scripted import Script, ScriptedProvider, echo
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, connect
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.holding import Bounds
 from contextinfinity.storage.standby.store import Standby
@@ -41,17 +41,21 @@ class HoldsBack(ScriptedProvider):
             yield event
 
 
-def engine_on(
+@asynccontextmanager
+async def engine_on(
     folder: Path,
     provider: ScriptedProvider | None = None,
     *,
     vfs: str | None = None,
     bounds: Bounds = SOON,
-) -> Engine:
-    """An engine as ``contextinfinity.open`` makes it, that asks for its ledger more often."""
+    patience: float = BUSY_SECONDS,
+) -> AsyncIterator[Engine]:
+    """An engine as ``contextinfinity.open`` makes it, that asks for its ledger more often and ends without delay."""
     model = Model(name="m", provider=provider or ScriptedProvider(echo), model_id="m")
-    store = Standby(SqliteStore(folder / "ledger.db", vfs=vfs), folder / "spool", bounds)
-    return Engine(store, JournalFolder(folder / "streams"), Models(by_name={"m": model}, default="m"))
+    store = Standby(SqliteStore(folder / "ledger.db", vfs=vfs, patience=patience), folder / "spool", bounds)
+    async with Engine(store, JournalFolder(folder / "streams"), Models(by_name={"m": model}, default="m")) as engine:
+        yield engine
+        await engine.close(job_seconds=0)
 
 
 @contextmanager

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 
 import pytest
 from msgspec import UNSET
 
 from contextinfinity.domain.events import TurnStarted
-from tests.recovery.outages import back, engine_on, locked, said
+from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.domain.turn import Phase
+from contextinfinity.engine.engine import Engine
+from contextinfinity.errors import LedgerAway, LedgerFull, QueueFull, SpoolFull
+from contextinfinity.providers.scripted import ScriptedProvider
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.standby.holding import Bounds
+from contextinfinity.storage.standby.store import Standby
+from contextinfinity.telemetry.counters import counters
+from contextinfinity.testing.faults import CHANGING, FailingDisk
+from tests.recovery.outages import SOON, HoldsBack, back, engine_on, heard, locked, said, until
+
+EVERYTHING = (*CHANGING, "read")
+
+
+# --- another process holds the ledger ---
 
 
 @pytest.mark.req("CHATMEM-6")
@@ -25,14 +42,321 @@ async def test_while_another_process_holds_the_ledger_messages_are_answered_and_
             assert (finished.turn_seq, finished.durability, finished.outcome) == (None, "local", "completed")
             second = await engine.ask(thread, "second")
             assert (second.turn_seq, second.durability) == (None, "local")
-            assert engine.health().status == "degraded"
         await back(engine)
         after = await engine.ask(thread, "after")
         assert (after.turn_seq, after.durability) == (4, UNSET)
-        assert [(seq, asked) for seq, asked, _ in await said(engine, thread)] == [
-            (1, "before"),
-            (2, "first"),
-            (3, "second"),
-            (4, "after"),
-        ]
+        asked = [(seq, question) for seq, question, _ in await said(engine, thread)]
+        assert asked == [(1, "before"), (2, "first"), (3, "second"), (4, "after")]
         assert list((tmp_path / "spool").iterdir()) == []
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_after_the_first_failure_nobody_waits_for_the_ledger(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        thread = (await engine.ask("new", "before")).thread_id
+        with locked(tmp_path):  # the ledger itself would wait ten seconds for each write
+            async with asyncio.timeout(5):
+                for number in range(10):
+                    await engine.ask(thread, f"question {number}")
+        await back(engine)
+        assert len(await said(engine, thread)) == 11
+
+
+async def test_a_thread_that_begins_while_the_ledger_is_away_keeps_its_ids(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        with locked(tmp_path):
+            one = await engine.ask("new", "hello")
+            two = await engine.ask("customer-42", "hello from afar")
+            again = await engine.ask("customer-42", "and again")
+            assert two.thread_id == again.thread_id
+        await back(engine)
+        assert [asked for _, asked, _ in await said(engine, one.thread_id)] == ["hello"]
+        assert [asked for _, asked, _ in await said(engine, "customer-42")] == ["hello from afar", "and again"]
+        session = await engine.session("customer-42")
+        assert (session.id, session.active_branch) == (two.thread_id, two.branch_id)
+
+
+async def test_what_is_said_at_once_lands_in_the_order_in_which_it_was_taken_on(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        thread = (await engine.ask("new", "before")).thread_id
+        texts = [f"question {number}" for number in range(8)]
+        with locked(tmp_path):
+            turns = [(await engine.accept(thread, text))[0] for text in texts]
+            await asyncio.gather(*(heard(engine, turn.id) for turn in turns))
+        await back(engine)
+        assert [asked for _, asked, _ in await said(engine, thread)] == ["before", *texts]
+
+
+async def test_too_many_that_wait_are_refused_here_too(tmp_path: Path) -> None:
+    provider = HoldsBack()
+    async with engine_on(tmp_path, provider) as engine:
+        with locked(tmp_path):
+            first, _ = await engine.accept("thread", "runs")
+            for number in range(16):
+                await engine.accept("thread", f"waits {number}")
+            with pytest.raises(QueueFull) as refused:
+                await engine.accept("thread", "one too many")
+            assert refused.value.running == first.id
+            provider.may_end.set()
+        await back(engine)
+        await until(lambda: not engine.tasks)
+        assert len(await said(engine, "thread")) == 17
+
+
+async def test_a_turn_is_cancelled_while_the_ledger_is_away(tmp_path: Path) -> None:
+    provider = HoldsBack()
+    async with engine_on(tmp_path, provider) as engine:
+        with locked(tmp_path):
+            turn, _ = await engine.accept("thread", "stop me")
+            await provider.said.wait()
+            assert (await engine.cancel(turn.id)).outcome == "cancelled"
+        await back(engine)
+        stored = await engine.store.turns.get(turn.id)
+        assert stored is not None
+        assert stored.outcome == "cancelled"
+
+
+# --- it stops in the middle of a request ---
+
+
+@pytest.mark.req("CHATMEM-6", "TURN-9")
+async def test_a_ledger_that_goes_right_after_the_message_was_accepted_gets_the_answer_later(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        turn, _ = await engine.accept("thread", "what now?")
+        with locked(tmp_path):
+            _, finished = await heard(engine, turn.id)
+            assert (finished.outcome, finished.turn_seq, finished.durability) == ("completed", 1, "local")
+        await back(engine)
+        assert await said(engine, "thread") == [(1, "what now?", finished.text)]
+
+
+@pytest.mark.req("CHATMEM-6", "TURN-9")
+async def test_a_ledger_that_goes_while_the_answer_streams_gets_it_later(tmp_path: Path) -> None:
+    provider = HoldsBack()
+    async with engine_on(tmp_path, provider) as engine:
+        turn, _ = await engine.accept("thread", "tell me")
+        await provider.said.wait()
+        with locked(tmp_path):
+            provider.may_end.set()
+            _, finished = await heard(engine, turn.id)
+            assert (finished.outcome, finished.turn_seq, finished.durability) == ("completed", 1, "local")
+            with_ledger = SqliteStore(tmp_path / "ledger.db")
+            there = await with_ledger.turns.get(turn.id)
+            await with_ledger.close()
+            assert there is not None
+            assert there.phase is Phase.RESPONDING
+        await back(engine)
+        assert await said(engine, "thread") == [(1, "tell me", finished.text)]
+        assert await engine.context(turn.id) is not None
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_a_turn_that_still_runs_when_the_ledger_returns_goes_on_there(tmp_path: Path) -> None:
+    provider = HoldsBack()
+    async with engine_on(tmp_path, provider) as engine:
+        with locked(tmp_path):
+            turn, _ = await engine.accept("thread", "slowly")
+            assert turn.durability == "local"
+            await provider.said.wait()
+        await back(engine)
+        there = await engine.store.turns.get(turn.id)
+        assert there is not None
+        assert (there.phase, there.durability, there.turn_seq) == (Phase.RESPONDING, "ledger", 1)
+        provider.may_end.set()
+        _, finished = await heard(engine, turn.id)
+        assert (finished.turn_seq, finished.durability) == (1, UNSET)
+        assert await said(engine, "thread") == [(1, "slowly", finished.text)]
+
+
+async def test_the_ledger_goes_and_comes_many_times_in_one_conversation(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        for number in range(4):
+            with locked(tmp_path):
+                await engine.ask("thread", f"away {number}")
+            await engine.ask("thread", f"perhaps there {number}")
+            await back(engine)
+        asked = [question for _, question, _ in await said(engine, "thread")]
+        assert asked == [words for number in range(4) for words in (f"away {number}", f"perhaps there {number}")]
+
+
+# --- it fails to read and write ---
+
+
+@pytest.mark.req("CHATMEM-6")
+@pytest.mark.parametrize("counted", [CHANGING, EVERYTHING], ids=["writing", "everything"])
+async def test_a_disk_that_fails_and_recovers_costs_nothing(tmp_path: Path, counted: tuple[str, ...]) -> None:
+    with FailingDisk(counted=counted) as disk:  # type: ignore[arg-type]
+        async with engine_on(tmp_path, vfs=disk.name) as engine:
+            await engine.ask("thread", "before")
+            disk.break_down("io")
+            first = await engine.ask("thread", "first")
+            second = await engine.ask("thread", "second")
+            assert (first.outcome, first.durability) == ("completed", "local")
+            assert (second.outcome, second.durability) == ("completed", "local")
+            disk.mend()
+            await back(engine)
+            assert [asked for _, asked, _ in await said(engine, "thread")] == ["before", "first", "second"]
+
+
+async def test_a_full_disk_stays_the_error_it_is(tmp_path: Path) -> None:
+    with FailingDisk() as disk:
+        async with engine_on(tmp_path, vfs=disk.name) as engine:
+            await engine.ask("thread", "before")
+            disk.break_down("full")
+            with pytest.raises(LedgerFull):
+                await engine.accept("thread", "no room")
+            assert engine.health().status == "ready"
+            disk.mend()
+            assert (await engine.ask("thread", "room again")).turn_seq == 2
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_what_the_model_sees_while_nothing_can_be_read_is_what_was_seen_and_what_is_held(tmp_path: Path) -> None:
+    shown: list[list[str]] = []
+
+    def answer(request: ProviderRequest) -> str:
+        shown.append([message.rendered_text for message in request.prompt.messages])
+        return f"answer {len(shown)}"
+
+    async with engine_on(tmp_path, ScriptedProvider(answer)) as engine:
+        for number in range(3):
+            await engine.ask("thread", f"question {number}")
+        standby = engine.store
+        assert isinstance(standby, Standby)
+        unreadable(standby)
+        with locked(tmp_path):
+            await engine.ask("thread", "held one")
+            await engine.ask("thread", "held two")
+            texts = "\n".join(shown[-1])
+            for expected in ("question 0", "answer 1", "question 2", "answer 3", "held one", "answer 4", "held two"):
+                assert expected in texts
+        await back(engine)
+        assert len(await said(engine, "thread")) == 5
+
+
+def unreadable(standby: Standby) -> None:
+    """Let reading fail as a disk would that gives nothing back, until a probe comes through."""
+    standby.take_for_away()
+
+
+# --- what is refused ---
+
+
+@pytest.mark.req("THREAD-14")
+async def test_a_full_spool_refuses_before_anything_is_acknowledged(tmp_path: Path) -> None:
+    small = Bounds(first_pause=0.01, longest_pause=0.05, most_bytes=400_000)
+    async with engine_on(tmp_path, bounds=small) as engine:
+        await engine.ask("thread", "before")
+        taken: list[str] = []
+        with locked(tmp_path):
+            with pytest.raises(SpoolFull) as refused:
+                await ask_on(engine, taken)
+            assert refused.value.code == "spool_full"
+            assert "spool" in refused.value.message
+        assert taken
+        await back(engine)
+        assert [asked for _, asked, _ in await said(engine, "thread")] == ["before", *taken]
+
+
+async def ask_on(engine: Engine, taken: list[str]) -> None:
+    """Ask long questions until one is refused."""
+    while True:
+        await engine.ask("thread", text := f"{len(taken)} " + "x" * 20_000)
+        taken.append(text)
+
+
+async def test_a_thread_nobody_here_has_seen_is_not_made_up(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        thread = (await engine.ask("new", "before")).thread_id
+    async with engine_on(tmp_path) as engine:
+        assert isinstance(engine.store, Standby)
+        unreadable(engine.store)
+        with locked(tmp_path), pytest.raises(LedgerAway):
+            await engine.accept(thread, "do you know me?")
+
+
+# --- who takes it over ---
+
+
+@pytest.mark.req("CHATMEM-6", "TURN-9")
+async def test_what_is_held_when_a_process_ends_lands_with_the_next_one(tmp_path: Path) -> None:
+    async with engine_on(tmp_path, patience=0.5) as engine:
+        before = await engine.ask("thread", "before")
+        with locked(tmp_path):
+            held = await engine.ask("thread", "held")
+            await engine.close(job_seconds=0)
+    assert [path.suffix for path in (tmp_path / "spool").iterdir()] == [".spool"]
+    async with engine_on(tmp_path) as engine:
+        assert await said(engine, "thread") == [(1, "before", before.text), (2, "held", held.text)]
+        assert list((tmp_path / "spool").iterdir()) == []
+
+
+@pytest.mark.req("CHATMEM-6", "TURN-9")
+async def test_a_spool_that_landed_and_was_not_removed_lands_again_without_a_trace(tmp_path: Path) -> None:
+    async with engine_on(tmp_path, patience=0.5) as engine:
+        with locked(tmp_path):
+            await engine.ask("thread", "one")
+            await engine.ask("thread", "two")
+            await engine.close(job_seconds=0)
+    (spool,) = (tmp_path / "spool").iterdir()
+    records = spool.read_bytes()
+    async with engine_on(tmp_path) as engine:
+        before = await said(engine, "thread")
+        assert len(before) == 2
+    spool.write_bytes(records)
+    async with engine_on(tmp_path) as engine:
+        assert await said(engine, "thread") == before
+    assert not spool.exists()
+
+
+async def test_a_worker_whose_spool_waits_is_not_taken_for_dead(tmp_path: Path) -> None:
+    provider = HoldsBack()
+    async with engine_on(tmp_path, provider) as engine:
+        turn, _ = await engine.accept("thread", "tell me")
+        await provider.said.wait()
+        other = Standby(SqliteStore(tmp_path / "ledger.db"), tmp_path / "spool", SOON)
+        with locked(tmp_path):
+            provider.may_end.set()
+            await heard(engine, turn.id)
+            taken = await other.workers.take_over(engine.presence.worker.id, by="other")
+        assert taken.turns == ()
+        await back(engine)
+        await other.close()
+        stored = await engine.store.turns.get(turn.id)
+        assert stored is not None
+        assert stored.outcome == "completed"
+
+
+# --- it can be seen ---
+
+
+@pytest.mark.req("METRICS-3", "CHATMEM-7")
+async def test_an_outage_can_be_seen_and_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    at_once = Bounds(first_pause=0.01, longest_pause=0.02, alert_seconds=0)
+    before = counters()
+    async with engine_on(tmp_path, bounds=at_once) as engine:
+        assert engine.health().status == "ready"
+        thread = (await engine.ask("new", "before", user_id="ada")).thread_id
+        with locked(tmp_path), caplog.at_level(logging.ERROR):
+            await engine.ask(thread, "a secret", user_id="ada")
+            health = engine.health()
+            assert (health.status, health.spool_depth) == ("degraded", 1)
+            assert health.since is not None
+            assert "holds the ledger" in health.reason
+            assert counters()["spool_depth"] == 1
+            await until(lambda: any(record.levelno == logging.CRITICAL for record in caplog.records))
+        await back(engine)
+        assert engine.health().since is None
+    alerts = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert len(alerts) == 1
+    failures = [record for record in caplog.records if record.levelno == logging.ERROR]
+    (failure,) = [record for record in failures if record.__dict__.get("operation") == "accept"]
+    for name, value in {"session_id": thread, "user_id": "ada"}.items():
+        assert failure.__dict__[name] == value
+        assert f"{name}={value}" in failure.getMessage()
+    assert "holds the ledger" in failure.__dict__["error"]
+    assert not any("a secret" in record.getMessage() for record in caplog.records)
+    grown = {name: counters()[name] - before.get(name, 0) for name in ("fallback_activations", "turn_writes_failed")}
+    assert grown == {"fallback_activations": 1, "turn_writes_failed": 1}
+    assert counters()["turn_writes_ok"] > before.get("turn_writes_ok", 0)
+    assert counters()["spool_depth"] == 0

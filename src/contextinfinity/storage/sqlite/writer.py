@@ -102,6 +102,8 @@ class Writer:
 
     def _run(self) -> None:
         while (piece := self._waiting.get()) is not None:
+            if piece.done.cancelled():
+                continue  # nobody waits for it: no reason to wait for another process on its behalf
             self._commit(piece)
             self._checkpoint(LONGEST_LOG if piece.bulk else LONG_LOG)
 

@@ -54,9 +54,9 @@ class Breaker:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise self._opened(LedgerBusy("Another process holds the ledger.")) from error
+            raise self.open(LedgerBusy("Another process holds the ledger.")) from error
         except PASSING as error:
-            raise self._opened(error) from error
+            raise self.open(error) from error
         finally:
             self._waiting.discard(limit)
 
@@ -64,7 +64,8 @@ class Breaker:
         """Let everybody through again."""
         self.since, self.reason = None, ""
 
-    def _opened(self, error: LedgerError) -> LedgerAway:
+    def open(self, error: LedgerError) -> LedgerAway:
+        """Let nobody through from now on, and give what they are told."""
         self.reason = error.message
         if self.since is None:
             self.since = now()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
 
@@ -28,14 +28,26 @@ T = TypeVar("T")
 
 
 class Noun:
-    """A noun of the ledger, some of whose verbs go on without it; the others are the ledger's own."""
+    """A noun of the ledger, some of whose verbs go on without it; the others are the ledger's own.
+
+    For ``hurried`` ones nobody waits while the ledger is away: ``LedgerAway`` comes at once.
+    """
+
+    hurried: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, holding: Holding, ledgers: Any) -> None:
         self._holding = holding
         self._ledgers = ledgers
 
-    def __getattr__(self, verb: str) -> Any:
-        return getattr(self._ledgers, verb)
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._ledgers, name)
+        if name not in self.hurried:
+            return verb
+
+        async def hurried(*given: Any, **named: Any) -> Any:
+            return await self._holding.writes.through(lambda: verb(*given, **named))
+
+        return hurried
 
     async def _read(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._holding.reads.through(ask)
@@ -46,7 +58,7 @@ class StandbySessions(Noun):
 
     async def create(self, new: NewSession) -> Session:
         """Make a session; while the ledger is away it is held."""
-        new = replace(new, id=new.id or new_id())
+        new = new if new.id is not None else replace(new, id=new_id())
         try:
             session: Session = await self._holding.writes.through(lambda: self._ledgers.create(new))
         except LedgerAway as away:
@@ -118,7 +130,8 @@ class StandbyTurns(Noun):
 
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0, here or there."""
-        named = replace(new, id=new.id or new_id())  # so that a commit that came through unheard is found again
+        # With an id, a commit that came through unheard is found again.
+        named = new if new.id is not None else replace(new, id=new_id())
 
         async def direct() -> Turn:
             return self._seen(await self._ledgers.accept(named))
@@ -167,7 +180,7 @@ class StandbyTurns(Noun):
 
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere."""
-        named = [replace(each, id=each.id or new_id()) for each in exchanges]
+        named = [each if each.id is not None else replace(each, id=new_id()) for each in exchanges]
 
         async def direct() -> tuple[Turn, ...]:
             turns: tuple[Turn, ...] = await self._ledgers.record(branch_id, named)
@@ -262,7 +275,9 @@ class StandbyContents(Noun):
 
 
 class StandbyJobs(Noun):
-    """``Jobs``: nobody who answers waits to ask for one."""
+    """``Jobs``: neither who answers nor who works behind the answers waits for a ledger that is away."""
+
+    hurried = frozenset({"claim", "complete", "release", "retry", "give_up"})
 
     async def enqueue(
         self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
@@ -286,6 +301,8 @@ class StandbyWorkers(Noun):
 
     A worker that is not dead but was not heard of, since the ledger was away, keeps what its spool holds.
     """
+
+    hurried = frozenset({"beat"})
 
     async def enter(self) -> Worker:
         """Register this process as a worker."""

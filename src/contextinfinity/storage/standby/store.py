@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from contextinfinity.domain.health import Health
+from contextinfinity.errors import LedgerFailed
 from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.standby.holding import Bounds, Holding
 from contextinfinity.storage.standby.nouns import (
@@ -51,6 +52,11 @@ class Standby:
     def health(self) -> Health:
         """Say whether the ledger is there and has everything, and if not, since when and why."""
         return self._holding.health()
+
+    def take_for_away(self, reason: str = "It was said so.") -> None:
+        """Ask the ledger nothing until a probe comes through: for whoever knows better, and for tests."""
+        for breaker in (self._holding.reads, self._holding.writes):
+            breaker.open(LedgerFailed(reason))
 
     async def close(self) -> None:
         """Land what can land, leave the rest to the next process, and close the ledger."""

@@ -25,6 +25,7 @@ from contextinfinity.testing.stores.endings import EndingSuite
 from contextinfinity.testing.stores.filling import FillingSuite
 from contextinfinity.testing.stores.folds import FoldSuite
 from contextinfinity.testing.stores.index import IndexSuite
+from contextinfinity.testing.stores.landings import LandingSuite
 from contextinfinity.testing.stores.lanes import LaneSuite
 from contextinfinity.testing.stores.logs import LogSuite
 from contextinfinity.testing.stores.phases import PhaseSuite
@@ -59,6 +60,7 @@ class StoreSuite(
     FillingSuite,
     WorkSuite,
     LaneSuite,
+    LandingSuite,
     ContentSuite,
     RefusalSuite,
     ConcurrencySuite,
@@ -78,6 +80,7 @@ __all__ = [
     "FillingSuite",
     "FoldSuite",
     "IndexSuite",
+    "LandingSuite",
     "LaneSuite",
     "LogSuite",
     "NamespaceSuite",

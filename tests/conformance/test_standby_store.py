@@ -1,0 +1,22 @@
+"""While its ledger is there, a standby keeps every promise of the contract, and holds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.in_memory import InMemoryStore
+from contextinfinity.storage.standby.store import Standby
+from contextinfinity.testing.stores import StoreSuite
+
+
+class TestStandby(StoreSuite):
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
+        store = Standby(InMemoryStore(), tmp_path / "spool")
+        yield store
+        assert not (tmp_path / "spool").exists(), "nothing had to be held"
+        await store.close()
