@@ -28,7 +28,8 @@ class Accepted(Struct, frozen=True, tag=True):
     turn_id: str
     thread_id: str
     branch_id: str
-    turn_seq: int
+    turn_seq: int | None
+    """None: the ledger was away, and it has no place yet."""
     text: str
 
 

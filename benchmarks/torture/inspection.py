@@ -157,11 +157,13 @@ def _messages(turns: list[Kept], account: Account) -> Iterator[Offence]:
         turn = there.get(told.turn_id)
         if turn is None:
             yield Offence("lost", f"turn {told.turn_seq} of {told.branch_id}: {told.text!r}")
-        elif (turn.branch_id, turn.turn_seq, turn.text) != (told.branch_id, told.turn_seq, told.text):
+            continue
+        place = turn.turn_seq if told.turn_seq is None else told.turn_seq
+        if (turn.branch_id, turn.turn_seq, turn.text) != (told.branch_id, place, told.text):
             yield Offence("broken", f"{turn} was acknowledged as {told}")
-        if told.turn_seq <= last.get(told.branch_id, 0):
-            yield Offence("broken", f"{told} was acknowledged after turn {last[told.branch_id]}")
-        last[told.branch_id] = told.turn_seq
+        if place <= last.get(told.branch_id, 0):
+            yield Offence("broken", f"{turn} was acknowledged after turn {last[told.branch_id]}")
+        last[told.branch_id] = place
 
 
 def _phase(turn: Kept) -> Iterator[str]:

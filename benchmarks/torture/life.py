@@ -11,10 +11,12 @@ import os
 import random
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+import apsw
 import msgspec
 from msgspec import Struct
 
@@ -27,6 +29,7 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Setup
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.sqlite.connection import connect
 
 Tell: TypeAlias = Callable[[Fact], None]
 
@@ -43,6 +46,7 @@ class Life(Struct, frozen=True, kw_only=True):
     name: str
     seed: str
     kill: Kill | None = None
+    away: bool = False
 
 
 @asynccontextmanager
@@ -98,7 +102,7 @@ class Speaker:
     async def _say(self, text: str, branch_id: str | None = None) -> Turn:
         self._tell(Sending(text))
         turn, _ = await self._engine.accept(self._thread, text, branch_id=branch_id)
-        self._tell(Accepted(turn.id, turn.session_id, turn.branch_id, turn.turn_seq, text))
+        self._tell(Accepted(turn.id, turn.session_id, turn.branch_id, turn.turn_seq if turn.has_place else None, text))
         if self._thread == "new":
             self._thread = turn.session_id
         return turn
@@ -138,14 +142,35 @@ async def live(life: Life, tell: Tell) -> None:
         threads[-1] = "new"
     async with engine_on(Path(life.folder), life.kill) as (engine, store):
         speakers = [Speaker(engine, tell, thread, random.Random(rng.random())) for thread in threads]
+        outages = asyncio.create_task(_outages(Path(life.folder), rng.random() if life.away else None))
         async with asyncio.TaskGroup() as talking:
             for place, speaker in enumerate(speakers[1:], start=1):
                 talking.create_task(speaker.talk(texts[place::count]))
-            talking.create_task(_do_everything(speakers[0], texts[::count], life.name, rng))
+            everything = speakers[0].talk if life.away else partial(_do_everything, speakers[0], life.name, rng)
+            talking.create_task(everything(texts[::count]))
+        outages.cancel()
+        await asyncio.wait({outages})
         await until_quiet(store)
 
 
-async def _do_everything(speaker: Speaker, texts: list[str], name: str, rng: random.Random) -> None:
+async def _outages(folder: Path, seed: float | None) -> None:
+    """Hold the ledger as another process would, again and again, longer than anybody waits for it; None: never."""
+    if seed is None:
+        return
+    rng = random.Random(seed)
+    other = connect(str(folder / "ledger.db"), patience=0.005)
+    try:
+        while True:
+            await asyncio.sleep(rng.uniform(0.0, 0.05))
+            with suppress(apsw.BusyError):
+                other.execute("BEGIN IMMEDIATE")
+                await asyncio.sleep(rng.uniform(0.0, 0.15))
+                other.execute("ROLLBACK")
+    finally:
+        other.close()
+
+
+async def _do_everything(speaker: Speaker, name: str, rng: random.Random, texts: list[str]) -> None:
     """Talk, pin a fact, talk on, and go on elsewhere."""
     await speaker.talk(texts[:1])
     await speaker.pin(f"Fact {name}.")

@@ -40,6 +40,8 @@ BOUNDARIES = (
     "fork",
     "leave",
 )
+AWAY = ("land", "accept", "finalise")
+"""Boundaries of a life whose ledger goes away and comes back."""
 SIDES: tuple[Side, ...] = ("before", "after")
 
 IN_RECOVERY = {
@@ -73,19 +75,21 @@ class Plan(Struct, frozen=True, kw_only=True):
     kills: tuple[Kill, ...]
     fresh_process: bool = False
     """A process of its own from the start, not a fork."""
+    away: bool = False
+    """Another process holds the ledger again and again."""
 
 
 _Named: TypeAlias = tuple[str, tuple[Kill, ...]]
 
 
-def schedule(seed: int, trials: int, starts: int = 20) -> list[Plan]:
-    """Plan all trials: the same seed gives the same plans."""
+def schedule(seed: int, trials: int, starts: int = 20, *, away: bool = False) -> list[Plan]:
+    """Plan all trials: the same seed gives the same plans. ``away``: the ledger is now there, now not."""
     rng = random.Random(seed)
-    plans = list(islice(_alternating(rng), trials))
+    plans = list(islice(_while_away(rng) if away else _alternating(rng), trials))
     rng.shuffle(plans)
     fresh = set(rng.sample(range(trials), min(starts, trials // 4)))
     return [
-        Plan(number=number, label=label, kills=kills, fresh_process=number in fresh)
+        Plan(number=number, label=label, kills=kills, fresh_process=number in fresh, away=away)
         for number, (label, kills) in enumerate(plans)
     ]
 
@@ -101,6 +105,23 @@ def _alternating(rng: random.Random) -> Iterator[_Named]:
     while True:
         yield _varied(rng, *next(boundaries))
         yield next(others)(rng)
+
+
+def _while_away(rng: random.Random) -> Iterator[_Named]:
+    """Die at a random moment of outages and returns, one to three times in a row, or at a boundary of them."""
+    boundaries = cycle([(name, side) for name in AWAY for side in SIDES])
+    others = cycle([_away_moment, _away_moment, _away_moment, _torn])
+    while True:
+        name, side = next(boundaries)
+        kill = Kill(way="boundary", boundary=name, side=side, nth=rng.choice((1, 1, 2, 3)))
+        yield f"{side} {name}, away", (kill,)
+        yield from (next(others)(rng) for _ in range(3))
+
+
+def _away_moment(rng: random.Random) -> _Named:
+    lives = rng.choice((1, 1, 2, 3))
+    kills = tuple(Kill(way="moment", seconds=rng.uniform(0.0, 0.25)) for _ in range(lives))
+    return "random moment, away", kills
 
 
 def _boundaries() -> Iterator[_Named]:

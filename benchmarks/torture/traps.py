@@ -16,15 +16,19 @@ from typing import Any, NoReturn, cast
 
 import apsw
 
-from benchmarks.torture.plans import BOUNDARIES, IN_RECOVERY, Kill, Side
+from benchmarks.torture.plans import AWAY, BOUNDARIES, IN_RECOVERY, Kill, Side
 from contextinfinity.domain.chunk import Chunk, Embedding, NewChunk
+from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import StepId, TurnId
 from contextinfinity.domain.message import Json
 from contextinfinity.storage.contract import Branches, Chunks, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.journal import Journal, JournalFolder
+from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.standby.holding import Bounds
+from contextinfinity.storage.standby.store import Standby
 
-VERBS = frozenset(BOUNDARIES) | frozenset(IN_RECOVERY)
+VERBS = frozenset(BOUNDARIES) | frozenset(IN_RECOVERY) | frozenset(AWAY)
 _LINE = b'{"ts":'
 """How a line of a journal begins."""
 SPAN = 40
@@ -163,6 +167,15 @@ class GuardedStore:
         self.contents = store.contents
         self.jobs = cast(Jobs, Guarded(store.jobs, trap))
         self.workers = cast(Workers, Guarded(store.workers, trap))
+        self.landings = cast(Landings, Guarded(store.landings, trap))
+
+    def held_up(self, *, reading: bool = False) -> float:
+        """Ask the real one."""
+        return self._store.held_up(reading=reading)
+
+    def health(self) -> Health:
+        """Ask the real one."""
+        return self._store.health()
 
     async def close(self) -> None:
         """Close the real one."""
@@ -201,4 +214,5 @@ def guarded(folder: Path, trap: Trap) -> tuple[Store, JournalFolder]:
     """Open a data_dir with a trap in it."""
     trap.arm()
     store = GuardedStore(SqliteStore(folder / "ledger.db"), trap)
-    return store, GuardedJournals(folder / "streams", trap)
+    bounds = Bounds(patience=0.02, first_pause=0.005, longest_pause=0.02)
+    return Standby(store, folder / "spool", bounds), GuardedJournals(folder / "streams", trap)

@@ -44,7 +44,7 @@ def run_trial(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
     killed = False
     for number, kill in enumerate(plan.kills):
         name = f"{plan.number}.{number}"
-        one = Life(folder=str(folder), name=name, seed=f"{seed} {name}", kill=kill)
+        one = Life(folder=str(folder), name=name, seed=f"{seed} {name}", kill=kill, away=plan.away)
         child = start(one) if plan.fresh_process else fork(partial(life.run, one))
         killed = _take_in(until_end(child, kill), account, f"life {name}")
     checker = fork(partial(check.run, folder, account, str(plan.number)))

@@ -21,7 +21,7 @@ from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.holding import Bounds
 from contextinfinity.storage.standby.store import Standby
 
-SOON = Bounds(first_pause=0.01, longest_pause=0.05)
+SOON = Bounds(patience=0.05, first_pause=0.01, longest_pause=0.05)
 
 
 class HoldsBack(ScriptedProvider):

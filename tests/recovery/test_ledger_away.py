@@ -244,7 +244,7 @@ def unreadable(standby: Standby) -> None:
 
 @pytest.mark.req("THREAD-14")
 async def test_a_full_spool_refuses_before_anything_is_acknowledged(tmp_path: Path) -> None:
-    small = Bounds(first_pause=0.01, longest_pause=0.05, most_bytes=400_000)
+    small = Bounds(patience=0.05, first_pause=0.01, longest_pause=0.05, most_bytes=400_000)
     async with engine_on(tmp_path, bounds=small) as engine:
         await engine.ask("thread", "before")
         taken: list[str] = []
@@ -332,7 +332,7 @@ async def test_a_worker_whose_spool_waits_is_not_taken_for_dead(tmp_path: Path) 
 
 @pytest.mark.req("METRICS-3", "CHATMEM-7")
 async def test_an_outage_can_be_seen_and_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    at_once = Bounds(first_pause=0.01, longest_pause=0.02, alert_seconds=0)
+    at_once = Bounds(patience=0.05, first_pause=0.01, longest_pause=0.02, alert_seconds=0)
     before = counters()
     async with engine_on(tmp_path, bounds=at_once) as engine:
         assert engine.health().status == "ready"

@@ -379,8 +379,8 @@ class Store(Protocol):
     workers: Workers
     landings: Landings
 
-    def held_up(self) -> float:
-        """Tell for how many seconds another process has kept this one from going on by now; 0: none does."""
+    def held_up(self, *, reading: bool = False) -> float:
+        """Tell for how many seconds another process has kept this one from writing (or reading); 0: none does."""
         ...
 
     def health(self) -> Health:

@@ -58,7 +58,7 @@ class InMemoryStore:
         self.workers = InMemoryWorkers(self._tables)
         self.landings = InMemoryLandings(self._tables)
 
-    def held_up(self) -> float:
+    def held_up(self, *, reading: bool = False) -> float:
         """Nobody ever is: there is one process."""
         return 0.0
 

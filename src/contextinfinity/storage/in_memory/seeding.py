@@ -13,7 +13,7 @@ from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNSETTLED_PHASES, NewStep, Turn
 from contextinfinity.storage.in_memory.tables import Tables
-from contextinfinity.storage.in_memory.turns import opened
+from contextinfinity.storage.in_memory.turns import closed, opened
 
 
 class Seed(Struct, frozen=True, kw_only=True):
@@ -49,6 +49,8 @@ def sow(tables: Tables, seed: Seed, running: Mapping[TurnId, Sequence[NewStep]])
         if turn.phase in UNSETTLED_PHASES:
             tables.unsettled_of[seed.branch_id][turn.id] = None
         for step in running.get(turn.id, ()):
+            if step.closes is not None:
+                tables.steps[step.closes.step_id] = closed(tables, turn.id, step.closes)
             tables.steps[step.id] = opened(turn.id, step)
             tables.steps_of.setdefault(turn.id, []).append(step.id)
     if seed.turns and seed.plan is not None:

@@ -37,11 +37,11 @@ class Database:
 
     def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
         self.path = path
-        self.waits = Waits()
+        self.writing_waits, self.reading_waits = Waits(), Waits()
         name = str(path)
         create_private(path)
         with translated(name):
-            connection = open_as_it_is(name, vfs=vfs, patience=patience, waits=self.waits)
+            connection = open_as_it_is(name, vfs=vfs, patience=patience, waits=self.writing_waits)
             try:
                 version_of(connection, name)  # first of all: what is not ours is refused before anything is set
                 refuse_cut_short(path)
@@ -52,7 +52,7 @@ class Database:
                 raise
         self._writer = Writer(connection, name)
         self._readers = Readers(
-            lambda: connect(name, vfs=vfs, read_only=True, patience=patience, waits=self.waits), name
+            lambda: connect(name, vfs=vfs, read_only=True, patience=patience, waits=self.reading_waits), name
         )
 
     async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False) -> T:

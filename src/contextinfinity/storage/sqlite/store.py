@@ -63,9 +63,9 @@ class SqliteStore:
         self.workers = SqliteWorkers(self.database, self._locks)
         self.landings = SqliteLandings(self.database)
 
-    def held_up(self) -> float:
+    def held_up(self, *, reading: bool = False) -> float:
         """Tell for how many seconds another process has held the lock that is waited for here."""
-        return self.database.waits.longest()
+        return (self.database.reading_waits if reading else self.database.writing_waits).longest()
 
     def health(self) -> Health:
         """Say that all is well: what fails here is told to its caller."""

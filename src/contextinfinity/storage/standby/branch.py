@@ -6,7 +6,6 @@ way here as there. Whatever would be durable there is in the spool before it cou
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec.structs import replace
@@ -47,14 +46,11 @@ Keep = Callable[..., Awaitable[None]]
 
 
 class HeldBranch:
-    """A branch as it goes on here. ``keep`` makes records durable; its verbs are called with ``lock`` held."""
+    """A branch as it goes on here. ``keep`` makes records durable; its verbs are called one at a time."""
 
     def __init__(self, seed: Seed, memory: Memory, workers: Collection[WorkerId], keep: Keep) -> None:
         self.id: BranchId = seed.branch_id
         self.session: Session = seed.session
-        self.lock = asyncio.Lock()
-        self.landed = False
-        """Everything of it is in the ledger: it goes on there."""
         self.cargo: dict[TurnId, Item] = {}
         """What the ledger does not have, in its order."""
         self._keep = keep

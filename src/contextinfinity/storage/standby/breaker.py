@@ -19,8 +19,6 @@ from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFa
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 0.25
-LOOK_SECONDS = 0.05
 PASSING = (LedgerBusy, LedgerFailed)
 """What may be over in a moment. A full disk, a damaged or a foreign file stay the errors they are."""
 
@@ -28,12 +26,13 @@ PASSING = (LedgerBusy, LedgerFailed)
 class Breaker:
     """One way to the ledger. ``held_up`` tells for how long another process has kept us waiting."""
 
-    def __init__(self, held_up: Callable[[], float], on_open: Callable[[], None]) -> None:
+    def __init__(self, held_up: Callable[[], float], on_open: Callable[[], None], patience: float) -> None:
         self.since: datetime | None = None
         """Since when it is open; None: it is closed."""
         self.reason = ""
         self._held_up = held_up
         self._on_open = on_open
+        self._patience = patience
         self._waiting: set[asyncio.Timeout] = set()
         self._look: asyncio.TimerHandle | None = None
 
@@ -76,16 +75,16 @@ class Breaker:
         """Look now and then, as long as anybody waits."""
         self._waiting.add(limit)
         if self._look is None:
-            self._look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look_up)
+            self._look = asyncio.get_running_loop().call_later(self._patience / 5, self._look_up)
 
     def _look_up(self) -> None:
         self._look = None
         if not self._waiting:
             return
         loop = asyncio.get_running_loop()
-        if self._held_up() >= PATIENCE_SECONDS:
+        if self._held_up() >= self._patience:
             for limit in self._waiting:
                 limit.reschedule(loop.time())
             self._waiting.clear()
         else:
-            self._look = loop.call_later(LOOK_SECONDS, self._look_up)
+            self._look = loop.call_later(self._patience / 5, self._look_up)

@@ -10,8 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +31,7 @@ from contextinfinity.storage.standby.branch import HeldBranch
 from contextinfinity.storage.standby.breaker import Breaker
 from contextinfinity.storage.standby.landing import Lander, let_go
 from contextinfinity.storage.standby.memory import MOST_TURNS, Memory
-from contextinfinity.storage.standby.records import Item, Record, SessionHeld, TextHeld, written
+from contextinfinity.storage.standby.records import Item, Record, SessionHeld, TextHeld, in_order, written
 from contextinfinity.storage.standby.spool import Spool
 from contextinfinity.telemetry.counters import count, level
 
@@ -44,6 +46,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """How much is held, how often the ledger is asked for, and when somebody has to be told."""
 
     most_bytes: int = 64 << 20
+    patience: float = 0.25
+    """Seconds after which whoever is kept waiting by another process goes on without the ledger."""
     first_pause: float = 0.25
     longest_pause: float = 5.0
     alert_seconds: float = 60.0
@@ -56,8 +60,8 @@ class Holding:
         self.ledger = ledger
         self.folder = folder
         self.memory = Memory()
-        self.reads = Breaker(ledger.held_up, on_away)
-        self.writes = Breaker(ledger.held_up, on_away)
+        self.reads = Breaker(partial(ledger.held_up, reading=True), on_away, bounds.patience)
+        self.writes = Breaker(ledger.held_up, on_away, bounds.patience)
         self.lander = Lander(ledger, self.writes)
         self.workers: list[WorkerId] = []
         """Who this process is, and was."""
@@ -68,7 +72,7 @@ class Holding:
         self._sessions: dict[SessionId, NewSession] = {}
         self._texts: dict[str, None] = {}
         self._spool: Spool | None = None
-        self._taking = asyncio.Lock()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # --- looking ---
 
@@ -134,22 +138,21 @@ class Holding:
 
         The branch is named, or found by one of its turns.
         """
-        while True:
-            held = self._turns.get(turn_id) if branch_id is None else self._branches.get(branch_id)
+        branch_id = branch_id or await self._branch_of(turn_id)
+        async with self._alone_on(branch_id or turn_id):
+            held = None if branch_id is None else self._branches.get(branch_id)
             if held is None:
                 try:
                     done = await self.writes.through(direct)
                 except LedgerAway as away:
-                    held = await self._go_away(operation, branch_id, turn_id, away)
+                    held = await self._go_away(operation, branch_id, away)
                 else:
                     count("turn_writes_ok")
                     return done
-            async with held.lock:
-                if not held.landed:
-                    done = await here(held)
-                    self._turns.update(dict.fromkeys(held.turn_ids, held))
-                    level("spool_depth", self.depth)
-                    return done
+            done = await here(held)
+            self._turns.update(dict.fromkeys(held.turn_ids, held))
+            level("spool_depth", self.depth)
+            return done
 
     async def keep(self, *records: Record, taking_on: bool = False) -> None:
         """Make records durable. Those that are ``taking_on`` more are refused unless their answers have room too."""
@@ -195,23 +198,26 @@ class Holding:
         told = " ".join(f"{name}={value}" for name, value in about.items())
         log.error("the ledger did not take it: %s", told, extra=about)
 
-    async def _go_away(
-        self, operation: str, branch_id: BranchId | None, turn_id: TurnId, away: LedgerAway
-    ) -> HeldBranch:
+    def _alone_on(self, branch_id: str) -> asyncio.Lock:
+        """Let one write to a branch come to its end before the next: whether it goes on here is clear for each."""
+        lock = self._locks.get(branch_id)
+        if lock is None:
+            lock = self._locks[branch_id] = asyncio.Lock()
+        return lock
+
+    async def _go_away(self, operation: str, branch_id: BranchId | None, away: LedgerAway) -> HeldBranch:
         """Begin to go on here with a branch, from what can be read or was seen of it."""
         count("turn_writes_failed")
-        branch_id = branch_id or await self._branch_of(turn_id)
-        async with self._taking:
-            held = None if branch_id is None else self._branches.get(branch_id)
-            seed = None if held is not None or branch_id is None else await self._seen(branch_id)
-            session = held.session if held else seed.session if seed else None
-            self.report(operation, away, session.id if session else None)
-            if held is None and seed is None:
-                raise away
-            return held or self._hold(seed)  # type: ignore[arg-type] # one of the two is there
+        seed = None if branch_id is None else await self._seen(branch_id)
+        self.report(operation, away, seed.session.id if seed else None)
+        if seed is None:
+            raise away
+        return self._hold(seed)
 
     async def _branch_of(self, turn_id: TurnId) -> BranchId | None:
         """Find the branch of a turn, by what is answered here or by what can be read."""
+        if (held := self._turns.get(turn_id)) is not None:
+            return held.id
         if (running := self.memory.running.get(turn_id)) is not None:
             return running[0].branch_id
         with suppress(LedgerAway):
@@ -261,11 +267,10 @@ class Holding:
             self._spool = None
 
     async def _land_branch(self, held: HeldBranch) -> None:
-        async with held.lock:
-            for item in list(held.cargo.values()):
+        async with self._alone_on(held.id):
+            for item in in_order(held.cargo):
                 if (turn := await self.lander.turn(item)) is not None:
                     self._landed(turn, item)
-            held.landed = True
             del self._branches[held.id]
             for turn_id in held.turn_ids:
                 self._turns.pop(turn_id, None)

@@ -20,7 +20,7 @@ from contextinfinity.errors import AlreadyExists, BranchBusy, ContextInfinityErr
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.standby.breaker import Breaker
-from contextinfinity.storage.standby.records import Item, cargo_of
+from contextinfinity.storage.standby.records import Item, cargo_of, in_order
 from contextinfinity.storage.standby.spool import Spool
 from contextinfinity.telemetry.counters import count
 
@@ -102,7 +102,7 @@ async def land_left_by(lander: Lander, folder: Path, name: str) -> bool:
             await lander.session(session)
         for body in cargo.texts:
             await lander.text(body)
-        for item in cargo.turns.values():
+        for item in in_order(cargo.turns):
             await lander.turn(item)
         lander.refused += cargo.damaged
     except NOT_NOW as error:

@@ -6,7 +6,7 @@ then turns and exchanges in the order in which they were begun, each as far as i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -111,6 +111,20 @@ def _load(cargo: Cargo, record: Record) -> None:
             cargo.turns[turn_id] = replace(landing, steps=(*landing.steps, step))
         case EndHeld(turn_id=turn_id, end=end, failed=failed):
             cargo.turns[turn_id] = replace(landing_of(cargo.turns, turn_id), end=end, failed=failed)
+
+
+def in_order(turns: Mapping[TurnId, Item]) -> list[Item]:
+    """Give what has to land in the order of its branch: what the ledger had accepted came before what was held.
+
+    A process makes its ids in the order in which it accepts.
+    """
+    accepted, held = list[Landing](), list[Item]()
+    for item in turns.values():
+        if isinstance(item, Landing) and item.new is None:
+            accepted.append(item)
+        else:
+            held.append(item)
+    return [*sorted(accepted, key=lambda landing: landing.turn_id), *held]
 
 
 def landing_of(turns: dict[TurnId, Item], turn_id: TurnId) -> Landing:

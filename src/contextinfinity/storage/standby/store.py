@@ -45,9 +45,9 @@ class Standby:
         self.vectors = ledger.vectors
         self.landings = ledger.landings
 
-    def held_up(self) -> float:
+    def held_up(self, *, reading: bool = False) -> float:
         """Tell for how many seconds another process has kept the ledger from going on."""
-        return self._ledger.held_up()
+        return self._ledger.held_up(reading=reading)
 
     def health(self) -> Health:
         """Say whether the ledger is there and has everything, and if not, since when and why."""
