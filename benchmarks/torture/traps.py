@@ -215,4 +215,4 @@ def guarded(folder: Path, trap: Trap) -> tuple[Store, JournalFolder]:
     trap.arm()
     store = GuardedStore(SqliteStore(folder / "ledger.db"), trap)
     bounds = Bounds(patience=0.02, first_pause=0.005, longest_pause=0.02)
-    return Standby(store, folder / "spool", bounds), GuardedJournals(folder / "streams", trap)
+    return Standby(store, folder / "ledger.db-spool", bounds), GuardedJournals(folder / "streams", trap)

@@ -104,9 +104,10 @@ def open_standby(settings: Settings) -> Store:
     """Open the ledger that the settings name, with a spool that holds what is said while it is away."""
     from contextinfinity.storage.standby.holding import Bounds
     from contextinfinity.storage.standby.store import Standby
+    from contextinfinity.upkeep.files import spool_folder
 
-    bounds = Bounds(most_bytes=settings.storage.spool_mb << 20)
-    return Standby(open_store(settings), settings.data_dir / "spool", bounds)
+    ledger = open_store(settings)
+    return Standby(ledger, spool_folder(settings), Bounds(most_bytes=settings.storage.spool_mb << 20))
 
 
 def store_in_memory() -> Store:

@@ -41,6 +41,7 @@ NEVER_KEPT = {
     *("Hit", "Hits", "Brought", "Spoken", "Passage"),  # found, or put together for it
     *("Prompt", "ToolSpec", "ProviderRequest", "TextDelta", "Retry", "Finished"),  # spoken between engine and provider
     *("Abilities", "Prices"),  # looked up
+    "Health",  # asked for and told
     *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens
 }
 NEW_KINDS = st.sampled_from(["hologram", "smell", "", "Text", "tool-use"])

@@ -52,7 +52,7 @@ async def engine_on(
 ) -> AsyncIterator[Engine]:
     """An engine as ``contextinfinity.open`` makes it, that asks for its ledger more often and ends without delay."""
     model = Model(name="m", provider=provider or ScriptedProvider(echo), model_id="m")
-    store = Standby(SqliteStore(folder / "ledger.db", vfs=vfs, patience=patience), folder / "spool", bounds)
+    store = Standby(SqliteStore(folder / "ledger.db", vfs=vfs, patience=patience), folder / "ledger.db-spool", bounds)
     async with Engine(store, JournalFolder(folder / "streams"), Models(by_name={"m": model}, default="m")) as engine:
         yield engine
         await engine.close(job_seconds=0)

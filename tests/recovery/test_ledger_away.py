@@ -11,15 +11,20 @@ from msgspec import UNSET
 
 from contextinfinity.domain.events import TurnStarted
 from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import LedgerAway, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
+from contextinfinity.settings import General, Settings
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.holding import Bounds
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.telemetry.counters import counters
+from contextinfinity.testing.builders import exchange
 from contextinfinity.testing.faults import CHANGING, FailingDisk
+from contextinfinity.upkeep.integrity import examine
+from contextinfinity.upkeep.repair import examine_and_repair
 from tests.recovery.outages import SOON, HoldsBack, back, engine_on, heard, locked, said, until
 
 EVERYTHING = (*CHANGING, "read")
@@ -47,7 +52,7 @@ async def test_while_another_process_holds_the_ledger_messages_are_answered_and_
         assert (after.turn_seq, after.durability) == (4, UNSET)
         asked = [(seq, question) for seq, question, _ in await said(engine, thread)]
         assert asked == [(1, "before"), (2, "first"), (3, "second"), (4, "after")]
-        assert list((tmp_path / "spool").iterdir()) == []
+        assert list((tmp_path / "ledger.db-spool").iterdir()) == []
 
 
 @pytest.mark.req("CHATMEM-6")
@@ -285,10 +290,10 @@ async def test_what_is_held_when_a_process_ends_lands_with_the_next_one(tmp_path
         with locked(tmp_path):
             held = await engine.ask("thread", "held")
             await engine.close(job_seconds=0)
-    assert [path.suffix for path in (tmp_path / "spool").iterdir()] == [".spool"]
+    assert [path.suffix for path in (tmp_path / "ledger.db-spool").iterdir()] == [".spool"]
     async with engine_on(tmp_path) as engine:
         assert await said(engine, "thread") == [(1, "before", before.text), (2, "held", held.text)]
-        assert list((tmp_path / "spool").iterdir()) == []
+        assert list((tmp_path / "ledger.db-spool").iterdir()) == []
 
 
 @pytest.mark.req("CHATMEM-6", "TURN-9")
@@ -298,7 +303,7 @@ async def test_a_spool_that_landed_and_was_not_removed_lands_again_without_a_tra
             await engine.ask("thread", "one")
             await engine.ask("thread", "two")
             await engine.close(job_seconds=0)
-    (spool,) = (tmp_path / "spool").iterdir()
+    (spool,) = (tmp_path / "ledger.db-spool").iterdir()
     records = spool.read_bytes()
     async with engine_on(tmp_path) as engine:
         before = await said(engine, "thread")
@@ -314,7 +319,7 @@ async def test_a_worker_whose_spool_waits_is_not_taken_for_dead(tmp_path: Path) 
     async with engine_on(tmp_path, provider) as engine:
         turn, _ = await engine.accept("thread", "tell me")
         await provider.said.wait()
-        other = Standby(SqliteStore(tmp_path / "ledger.db"), tmp_path / "spool", SOON)
+        other = Standby(SqliteStore(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
         with locked(tmp_path):
             provider.may_end.set()
             await heard(engine, turn.id)
@@ -360,3 +365,59 @@ async def test_an_outage_can_be_seen_and_is_told_once(tmp_path: Path, caplog: py
     assert grown == {"fallback_activations": 1, "turn_writes_failed": 1}
     assert counters()["turn_writes_ok"] > before.get("turn_writes_ok", 0)
     assert counters()["spool_depth"] == 0
+
+
+# --- for those who keep finished turns ---
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_exchanges_are_recorded_and_read_back_while_the_ledger_is_away(tmp_path: Path) -> None:
+    store = Standby(SqliteStore(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
+    session = await store.sessions.create(NewSession(owner=Owner(user_id="ada"), kind="chat"))
+    branch = session.active_branch
+    await store.turns.record(branch, [exchange("one", "1")])
+    with locked(tmp_path):
+        (held,) = await store.turns.record(branch, [exchange("two", "2")])
+        assert (held.durability, held.has_place) == ("local", False)
+        assert [turn.text for turn in await store.turns.history(branch)] == ["1", "2"]
+        new = await store.sessions.create(NewSession(owner=Owner(user_id="ada"), kind="chat"))
+        await store.turns.record(new.active_branch, [exchange("elsewhere", "3")])
+    await until(lambda: store.health().status == "ready")
+    landed = await store.turns.history(branch)
+    assert [(turn.turn_seq, turn.text, turn.phase) for turn in landed] == [(1, "1", Phase.DONE), (2, "2", Phase.DONE)]
+    assert landed[1].id == held.id
+    assert [turn.text for turn in await store.turns.history(new.active_branch)] == ["3"]
+    await store.close()
+
+
+async def test_a_name_that_was_taken_unseen_leads_to_the_thread_that_has_it(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        await engine.ask("customer-42", "long ago")
+    async with engine_on(tmp_path) as engine:
+        assert isinstance(engine.store, Standby)
+        unreadable(engine.store)
+        with locked(tmp_path):
+            held = await engine.ask("customer-42", "now")
+        await back(engine)
+        assert [asked for _, asked, _ in await said(engine, "customer-42")] == ["long ago", "now"]
+        assert (await engine.session(held.thread_id)).external_id == "customer-42", "the id given out leads there"
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_the_doctor_tells_of_a_spool_that_waits_and_keeps_its_journals(tmp_path: Path) -> None:
+    settings = Settings(general=General(data_dir=str(tmp_path)))
+    provider = HoldsBack()
+    async with engine_on(tmp_path, provider, patience=0.5) as engine:
+        with locked(tmp_path):
+            await engine.accept("thread", "cut me off")
+            await provider.said.wait()
+            await engine.close(answer_seconds=0, job_seconds=0)
+    report = examine_and_repair(settings, least_free=0)
+    (finding,) = [finding for finding in report.findings if finding.code == "spool_waiting"]
+    assert "1 turns" in finding.where
+    assert not {"journal_stray", "journal_unfinished"} & {finding.code for finding in report.findings}
+    async with engine_on(tmp_path) as engine:
+        ((_, asked, answer),) = await said(engine, "thread")
+        assert asked == "cut me off"
+        assert answer
+    assert examine(settings, least_free=0).findings == ()

@@ -32,6 +32,12 @@ def workers_folder(settings: Settings) -> Path:
     return (settings.ledger_path or settings.data_dir / "ledger.db").parent / "workers"
 
 
+def spool_folder(settings: Settings) -> Path:
+    """Where what is said waits while the ledger is away: beside the ledger it belongs to."""
+    ledger = settings.ledger_path or settings.data_dir / "ledger.db"
+    return ledger.with_name(f"{ledger.name}-spool")
+
+
 def open_to_others(settings: Settings) -> list[tuple[Path, int]]:
     """Name what somebody else than its owner may use, with its mode."""
     found = []
@@ -109,7 +115,12 @@ def _private(settings: Settings) -> Iterator[Path]:
     yield settings.data_dir
     if (ledger := settings.ledger_path) is not None:
         yield from (ledger.with_name(f"{ledger.name}{end}") for end in ("", "-wal", "-shm"))
-    for folder in (streams_folder(settings), workers_folder(settings), backups_folder(settings)):
+    for folder in (
+        streams_folder(settings),
+        workers_folder(settings),
+        backups_folder(settings),
+        spool_folder(settings),
+    ):
         yield folder
         yield from _inside(folder, "*")
 

@@ -294,6 +294,19 @@ KINDS: dict[str, Kind] = {
         "A process died while it started; it harms nothing.",
         "Removes locks that nobody holds and no worker has.",
     ),
+    # What waits for the ledger.
+    "spool_waiting": Kind(
+        "warning",
+        "What was said while the ledger was away waits to be written into it.",
+        "What was said in {} processes while the ledger was away waits to be written into it.",
+        "The next start of an engine brings it in: `cix sessions` is enough.",
+    ),
+    "spool_refused": Kind(
+        "broken",
+        "The ledger did not take all that was said while it was away.",
+        "The ledger did not take all that was said in {} processes while it was away.",
+        "The log names the turns and why; the file holds their words. Remove it when they are not needed.",
+    ),
     # Streams.
     "journal_torn": Kind(
         "warning",

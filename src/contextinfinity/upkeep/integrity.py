@@ -20,7 +20,7 @@ from contextinfinity.settings.keys import masked, variable
 from contextinfinity.settings.sections import whole_path
 from contextinfinity.storage.sqlite.integrity import Inspection, Progress
 from contextinfinity.storage.worker_locks import WorkerLocks
-from contextinfinity.upkeep import files, journals
+from contextinfinity.upkeep import files, journals, spools
 from contextinfinity.upkeep.findings import Finding, Repaired, found
 
 
@@ -130,7 +130,8 @@ def _ledger_findings(settings: Settings, ledger: Inspection, progress: Progress)
     for offence in ledger.offences(dead=dead, progress=progress):
         yield found(offence.code, offence.places, offence.count)
     yield from _stray_locks(settings, workers | ledger.workers())
-    amiss = journals.amiss(files.streams_folder(settings), ledger.endings)
+    yield from _spools(settings)
+    amiss = journals.amiss(files.streams_folder(settings), spools.with_held(settings, ledger.endings))
     for code in sorted(set(amiss.values())):
         yield found(code, [str(path) for path, verdict in amiss.items() if verdict == code])
 
@@ -139,6 +140,13 @@ def _stray_locks(settings: Settings, known: Collection[WorkerId]) -> Iterator[Fi
     with suppress(OSError):  # a folder that cannot be read is found by other means
         if stray := WorkerLocks(files.workers_folder(settings)).stray(set(known)):
             yield found("lock_stray", list(map(str, stray)))
+
+
+def _spools(settings: Settings) -> Iterator[Finding]:
+    if left := spools.left(settings):
+        yield found("spool_waiting", left)
+    if refused := spools.refused(settings):
+        yield found("spool_refused", list(map(str, refused)))
 
 
 def _is_there(path: Path) -> bool:

@@ -15,7 +15,7 @@ from contextinfinity.storage.sqlite.backup import back_up
 from contextinfinity.storage.sqlite.integrity import Inspection, Progress
 from contextinfinity.storage.sqlite.repair import repair as repair_ledger
 from contextinfinity.storage.worker_locks import WorkerLocks
-from contextinfinity.upkeep import files, journals
+from contextinfinity.upkeep import files, journals, spools
 from contextinfinity.upkeep.findings import Finding, found, repaired
 from contextinfinity.upkeep.integrity import Report, examine, silent
 
@@ -59,7 +59,8 @@ def _repair(settings: Settings, *, with_ledger: bool, may_write: bool) -> dict[s
             done |= repair_ledger(path, locks)
         with Inspection(path) as ledger:
             known = ledger.workers()
-            done |= journals.set_right(files.streams_folder(settings), ledger.endings, files.backups_folder(settings))
+            endings, backups = spools.with_held(settings, ledger.endings), files.backups_folder(settings)
+            done |= journals.set_right(files.streams_folder(settings), endings, backups)
     done["lock_stray"] = _remove_stray_locks(locks, known)
     done["permissions_open"] = files.close_to_others(settings)
     return done

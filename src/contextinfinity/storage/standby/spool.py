@@ -70,7 +70,7 @@ class Spool:
 
     def read(self) -> list[bytes | None]:
         """Give the records; None for one that was damaged. What a crash tore off at the end is left out."""
-        return list(_records(self.path.read_bytes()))
+        return records_in(self.path)
 
     async def append(self, *records: bytes) -> None:
         """Add records; when this returns they survive a power cut."""
@@ -129,6 +129,11 @@ class Spool:
             os.ftruncate(self._descriptor, self.size)
         except OSError:
             self._broken = failure
+
+
+def records_in(path: Path) -> list[bytes | None]:
+    """Read a spool, whoever holds it, as ``Spool.read`` does."""
+    return list(_records(path.read_bytes()))
 
 
 def waiting(folder: Path) -> list[str]:

@@ -1,0 +1,64 @@
+"""What a process remembers of its conversations is bounded; the idle ones go first."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextinfinity.domain.session import Session
+from contextinfinity.domain.turn import Turn
+from contextinfinity.storage.in_memory import InMemoryStore
+from contextinfinity.storage.standby.memory import MOST_TURNS, Memory
+from contextinfinity.testing.builders import exchange, new_branch
+
+
+async def talked(store: InMemoryStore, *texts: str) -> tuple[Session, tuple[Turn, ...]]:
+    branch = await new_branch(store)
+    turns = await store.turns.record(branch.id, [exchange(text, "x") for text in texts])
+    session = await store.sessions.get(branch.session_id)
+    assert session is not None
+    return session, turns
+
+
+@pytest.mark.req("THREAD-14")
+async def test_at_the_bound_the_copy_of_the_idle_thread_goes_first() -> None:
+    store, memory = InMemoryStore(), Memory(most_branches=3)
+    branches = []
+    for number in range(3):
+        _, turns = await talked(store, f"thread {number}")
+        memory.see_turns(turns[0].branch_id, turns)
+        branches.append(turns[0].branch_id)
+    used = await store.turns.history(branches[0])
+    memory.see_turns(branches[0], used)
+    _, turns = await talked(store, "one more")
+    memory.see_turns(turns[0].branch_id, turns)
+    assert len(memory) == 3
+    assert memory.history(branches[0], 10, None) == used
+    assert memory.history(branches[1], 10, None) is None
+
+
+@pytest.mark.req("THREAD-14")
+async def test_what_is_remembered_is_bounded_in_characters_and_turns() -> None:
+    store, memory = InMemoryStore(), Memory(most_characters=1000)
+    for number in range(20):
+        _, turns = await talked(store, f"{number:99d}")
+        memory.see_turns(turns[0].branch_id, turns)
+    assert len(memory) == 10
+    _, turns = await talked(store, *map(str, range(MOST_TURNS + 50)))
+    memory = Memory()
+    memory.see_turns(turns[0].branch_id, turns)
+    assert memory.history(turns[0].branch_id, 1000, None) == turns[-MOST_TURNS:]
+
+
+async def test_a_gap_in_what_was_seen_ends_the_memory() -> None:
+    store, memory = InMemoryStore(), Memory()
+    session, turns = await talked(store, "a", "b", "c", "d")
+    branch = turns[0].branch_id
+    memory.see_turns(branch, (turns[0], *turns[2:]))
+    assert memory.history(branch, 10, None) == turns[2:]
+    assert memory.history(branch, 1, 4) == turns[2:3]
+    assert memory.seed(branch) is None, "its state was never seen"
+    memory.see_session(session)
+    memory.see_state(await store.states.head(branch), branch)
+    seed = memory.seed(branch)
+    assert seed is not None
+    assert seed.turns == turns[2:]
