@@ -12,6 +12,7 @@ from rich.console import Console
 from benchmarks import (
     answering,
     assembly,
+    away,
     branching,
     disk,
     embedding,
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "opening": opening.run,
     "journal": journal.run,
     "answering": answering.run,
+    "away": away.run,
     "wires": wires.run,
     "prefix": prefix.run,
     "assembly": assembly.run,

@@ -40,6 +40,20 @@ def test_nothing_is_lost_or_doubled_wherever_a_process_is_killed(quick_folder: P
     assert found["acknowledged"] > TRIALS
 
 
+@pytest.mark.req("CHATMEM-6", "TURN-9")
+def test_nothing_is_lost_or_doubled_when_a_process_is_killed_while_its_ledger_comes_and_goes(
+    quick_folder: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    options = ["--away", "--trials", 16, "--starts", 0, "--folder", quick_folder, "--report", report]
+    command = [sys.executable, "-m", "benchmarks.torture", *map(str, options)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(report.read_text())
+    assert (found["lost"], found["doubled"], found["broken"]) == (0, 0, 0)
+    assert found["acknowledged"] > 16
+
+
 def test_every_boundary_has_its_turn_and_a_seed_gives_the_same_plans() -> None:
     plans = schedule(7, TRIALS, starts=3)
     assert {plan.label for plan in plans} > labels()

@@ -258,9 +258,11 @@ class Holding:
         for body in list(self._texts):
             await self.lander.text(body)
             del self._texts[body]
-        for held in list(self._branches.values()):
-            with suppress(BranchBusy, OutOfOrder):  # another process is at that branch; it lands a little later
-                await self._land_branch(held)
+        landing = [self._land_branch(held) for held in self._branches.values()]  # together: they share their commits
+        for failure in await asyncio.gather(*landing, return_exceptions=True):
+            # A branch that another process is at lands a little later.
+            if failure is not None and not isinstance(failure, (BranchBusy, OutOfOrder)):
+                raise failure
         level("spool_depth", self.depth)
         if self.is_over and self._spool is not None:
             let_go(self._spool, self.lander)
