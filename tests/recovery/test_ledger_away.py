@@ -17,8 +17,11 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import LedgerAway, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
+from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.holding import Bounds
+from contextinfinity.storage.standby.records import cargo_of
+from contextinfinity.storage.standby.spool import records_in
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.telemetry.counters import counters
 from contextinfinity.testing.builders import exchange
@@ -28,6 +31,14 @@ from contextinfinity.upkeep.repair import examine_and_repair
 from tests.recovery.outages import SOON, HoldsBack, back, engine_on, heard, locked, said, until
 
 EVERYTHING = (*CHANGING, "read")
+
+
+def spooled(folder: Path, turn_id: str) -> Landing:
+    """A turn as the spool holds it at this moment."""
+    (path,) = (folder / "ledger.db-spool").iterdir()
+    landing = cargo_of(records_in(path)).turns[turn_id]
+    assert isinstance(landing, Landing)
+    return landing
 
 
 # --- another process holds the ledger ---
@@ -45,6 +56,7 @@ async def test_while_another_process_holds_the_ledger_messages_are_answered_and_
             assert isinstance(started, TurnStarted)
             assert (started.turn_seq, started.durability) == (None, "local")
             assert (finished.turn_seq, finished.durability, finished.outcome) == (None, "local", "completed")
+            assert spooled(tmp_path, finished.turn_id).end is not None, "durable before it is told"
             second = await engine.ask(thread, "second")
             assert (second.turn_seq, second.durability) == (None, "local")
         await back(engine)

@@ -85,7 +85,8 @@ class Holding:
     def is_over(self) -> bool:
         """Whether the ledger is there and has everything."""
         away = self.reads.is_open or self.writes.is_open
-        return not (away or self._branches or self._sessions or self._texts)
+        held = self._branches or self._sessions or self._texts
+        return not (away or held or (self._spool is not None and self._spool.is_busy))
 
     def branch(self, branch_id: BranchId) -> HeldBranch | None:
         """Give a branch that goes on here."""
@@ -173,7 +174,7 @@ class Holding:
         try:
             await self.keep(SessionHeld(new=new), taking_on=True)
         except BaseException:
-            del self._sessions[seed.session.id]
+            self._sessions.pop(seed.session.id, None)
             raise
         self.memory.see_session(seed.session)
         self._hold(seed)
@@ -182,9 +183,8 @@ class Holding:
 
     async def keep_text(self, body: str) -> None:
         """Hold a text that a plan refers to."""
-        if body not in self._texts:
-            self._texts[body] = None
-            await self.keep(TextHeld(body=body))
+        self._texts[body] = None
+        await self.keep(TextHeld(body=body))
 
     def report(self, operation: str, away: LedgerAway, session_id: SessionId | None) -> None:
         """Say what failed and for whom; nothing of what people said stands in the log."""

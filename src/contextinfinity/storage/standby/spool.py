@@ -68,6 +68,11 @@ class Spool:
             return None
         return cls(path, descriptor)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being written, so that it must not be let go of."""
+        return self._writing is not None
+
     def read(self) -> list[bytes | None]:
         """Give the records; None for one that was damaged. What a crash tore off at the end is left out."""
         return records_in(self.path)
