@@ -521,6 +521,8 @@ BREAKS = [
         sql("INSERT INTO worker (id, host, pid, started_at) VALUES ('gone', 'here', 1, 0)"),
     ),
     Break("lock_stray", "A lock belongs to no worker", write("workers/gone.lock")),
+    Break("spool_waiting", "What was said while the ledger was away", write("ledger.db-spool/gone.spool")),
+    Break("spool_refused", "The ledger did not take all", write("ledger.db-spool/gone.refused")),
     Break("journal_torn", "A journal ends in the middle", journal(over=True, ended=True, tail=b'{"ts"')),
     Break("journal_torn", "A journal ends in the middle", journal(over=False, ended=False, tail=b"\0\0\n\0")),
     Break("journal_stray", "A journal is of no step", write(f"streams/{new_id()}.jsonl", b'{"ts"')),

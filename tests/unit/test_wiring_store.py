@@ -8,10 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.session import NewSession
-from contextinfinity.errors import SettingsError
+from contextinfinity.errors import SettingsError, SpoolFull
 from contextinfinity.settings import BUILT_IN, Compaction, General, Settings, Storage
 from contextinfinity.settings.sections import Librarian
-from contextinfinity.wiring import models_of, open_store, setup_of
+from contextinfinity.storage.standby.store import Standby
+from contextinfinity.testing.builders import exchange
+from contextinfinity.wiring import models_of, open_standby, open_store, setup_of
 
 
 @pytest.mark.req("LEDGER-7")
@@ -39,3 +41,19 @@ def test_the_built_in_model_is_never_a_helper(tmp_path: Path, section: str) -> N
     settings = replace(Settings(general=General(data_dir=str(tmp_path))), **{section: kinds[section]})
     with pytest.raises(SettingsError, match="too small to summarise"):
         setup_of(settings, models_of(settings))
+
+
+async def test_an_engine_has_a_spool_beside_its_ledger_of_the_size_the_settings_name(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere" / "mine.db"
+    settings = Settings(
+        general=General(data_dir=str(tmp_path)), storage=Storage(url=f"sqlite:///{elsewhere}", spool_mb=1)
+    )
+    store = open_standby(settings)
+    assert isinstance(store, Standby)
+    store.take_for_away()
+    session = await store.sessions.create(NewSession())
+    with pytest.raises(SpoolFull):
+        await store.turns.record(session.active_branch, [exchange("x" * 1_100_000, "too much")])
+    assert [path.suffix for path in (tmp_path / "elsewhere" / "mine.db-spool").iterdir()] == [".spool"]
+    await store.close()
+    assert list((tmp_path / "elsewhere" / "mine.db-spool").iterdir()) == []

@@ -16,7 +16,6 @@ from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, Problem, Turn, TurnEnd
 from contextinfinity.errors import LedgerAway
 from contextinfinity.storage.in_memory import InMemoryStore
-from contextinfinity.storage.in_memory.seeding import Seed, sow
 from contextinfinity.storage.in_memory.tables import Tables, check_text
 from contextinfinity.storage.in_memory.turns import check_queue, settled
 from contextinfinity.storage.rules import (
@@ -28,7 +27,7 @@ from contextinfinity.storage.rules import (
     check_phase,
     check_turn_end,
 )
-from contextinfinity.storage.standby.memory import Memory
+from contextinfinity.storage.standby.memory import Memory, Seed
 from contextinfinity.storage.standby.records import (
     EndHeld,
     ExchangeHeld,
@@ -38,6 +37,7 @@ from contextinfinity.storage.standby.records import (
     TurnHeld,
     landing_of,
 )
+from contextinfinity.storage.standby.seeding import sow
 
 UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 ELSEWHERE = Problem(code="elsewhere", message="It was being answered by another process when the ledger went away.")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -24,16 +24,16 @@ from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import BranchBusy, LedgerAway, NotFound, OutOfOrder, SpoolFull
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.in_memory import InMemoryStore
-from contextinfinity.storage.in_memory.seeding import Seed
 from contextinfinity.storage.landings import Landing
-from contextinfinity.storage.standby.branch import HeldBranch
 from contextinfinity.storage.standby.breaker import Breaker
 from contextinfinity.storage.standby.landing import Lander, let_go
-from contextinfinity.storage.standby.memory import MOST_TURNS, Memory
+from contextinfinity.storage.standby.memory import MOST_TURNS, Memory, Seed
 from contextinfinity.storage.standby.records import Item, Record, SessionHeld, TextHeld, in_order, written
 from contextinfinity.storage.standby.spool import Spool
 from contextinfinity.telemetry.counters import count, level
+
+if TYPE_CHECKING:
+    from contextinfinity.storage.standby.branch import HeldBranch
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -235,6 +235,8 @@ class Holding:
         return seed
 
     def _hold(self, seed: Seed) -> HeldBranch:
+        from contextinfinity.storage.standby.branch import HeldBranch  # a whole ledger, which a good day never needs
+
         count("fallback_activations")
         held = HeldBranch(seed, self.memory, self.workers, self.keep)
         self._branches[held.id] = held
@@ -303,6 +305,8 @@ async def _read_seed(ledger: Store, branch_id: BranchId) -> Seed:
 
 async def _new_seed(new: NewSession) -> Seed:
     """Make what a new session begins with, by the rules every session is made by."""
+    from contextinfinity.storage.in_memory import InMemoryStore
+
     store = InMemoryStore()
     session = await store.sessions.create(new)
     state = await store.states.head(session.active_branch)

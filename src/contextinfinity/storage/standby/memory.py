@@ -9,18 +9,30 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Turn
-from contextinfinity.storage.in_memory.seeding import Seed
 
 MOST_BRANCHES = 1000
 MOST_CHARACTERS = 20_000_000
 MOST_RUNNING = 4096
 MOST_TURNS = 200
 """Of one branch, the newest."""
+
+
+class Seed(Struct, frozen=True, kw_only=True):
+    """What is known of a branch: its head, its last turns without gaps, and what runs."""
+
+    branch_id: BranchId
+    session: Session
+    state: State
+    turns: tuple[Turn, ...] = ()
+    plan: Plan | None = None
+    """Of the last of them."""
 
 
 @dataclass

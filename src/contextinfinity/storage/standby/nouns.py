@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -19,12 +19,15 @@ from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, 
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
 from contextinfinity.errors import LedgerAway
-from contextinfinity.storage.standby.branch import HeldBranch
 from contextinfinity.storage.standby.holding import Holding
 from contextinfinity.storage.standby.landing import Lander, land_left_by
 from contextinfinity.storage.standby.spool import Spool, waiting
 
+if TYPE_CHECKING:
+    from contextinfinity.storage.standby.branch import HeldBranch
+
 T = TypeVar("T")
+Here: TypeAlias = "Callable[[HeldBranch], Awaitable[Turn]]"
 
 
 class Noun:
@@ -237,12 +240,9 @@ class StandbyTurns(Noun):
         return turn
 
     async def _on_turn(
-        self, operation: str, turn_id: TurnId, direct: Callable[[], Awaitable[Turn]], here: _Here
+        self, operation: str, turn_id: TurnId, direct: Callable[[], Awaitable[Turn]], here: Here
     ) -> Turn:
         return await self._holding.on_branch(operation, None, direct, here, turn_id)
-
-
-_Here = Callable[[HeldBranch], Awaitable[Turn]]
 
 
 class StandbyContents(Noun):

@@ -1,30 +1,17 @@
-"""A ledger that begins in the middle: with one branch of another, from some turn on."""
+"""A ledger in memory that begins in the middle: with one branch of another, from some turn on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, TurnId
-from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.session import Branch, Session
-from contextinfinity.domain.state import State
-from contextinfinity.domain.turn import UNSETTLED_PHASES, NewStep, Turn
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.session import Branch
+from contextinfinity.domain.turn import UNSETTLED_PHASES, NewStep
 from contextinfinity.storage.in_memory.tables import Tables
 from contextinfinity.storage.in_memory.turns import closed, opened
-
-
-class Seed(Struct, frozen=True, kw_only=True):
-    """What is known of a branch: its head, its last turns without gaps, and what runs."""
-
-    branch_id: BranchId
-    session: Session
-    state: State
-    turns: tuple[Turn, ...] = ()
-    plan: Plan | None = None
-    """Of the last of them."""
+from contextinfinity.storage.standby.memory import Seed
 
 
 def sow(tables: Tables, seed: Seed, running: Mapping[TurnId, Sequence[NewStep]]) -> None:
