@@ -33,6 +33,7 @@ class Breaker:
         self._held_up = held_up
         self._on_open = on_open
         self._patience = patience
+        self._waited = 0.0
         self._waiting: set[asyncio.Timeout] = set()
         self._look: asyncio.TimerHandle | None = None
 
@@ -75,6 +76,7 @@ class Breaker:
         """Look now and then, as long as anybody waits."""
         self._waiting.add(limit)
         if self._look is None:
+            self._waited = self._held_up()
             self._look = asyncio.get_running_loop().call_later(self._patience / 5, self._look_up)
 
     def _look_up(self) -> None:
@@ -82,7 +84,8 @@ class Breaker:
         if not self._waiting:
             return
         loop = asyncio.get_running_loop()
-        if self._held_up() >= self._patience:
+        before, self._waited = self._waited, self._held_up()
+        if self._waited > before and self._waited >= self._patience:  # it grows: the wait is not one that is over
             for limit in self._waiting:
                 limit.reschedule(loop.time())
             self._waiting.clear()
