@@ -42,6 +42,7 @@ NEVER_KEPT = {
     *("Prompt", "ToolSpec", "ProviderRequest", "TextDelta", "Retry", "Finished"),  # spoken between engine and provider
     *("Abilities", "Prices"),  # looked up
     "Health",  # asked for and told
+    *("Removed", "Deleted", "CleanupResult"),  # what deleting came to
     *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens
 }
 NEW_KINDS = st.sampled_from(["hologram", "smell", "", "Text", "tool-use"])

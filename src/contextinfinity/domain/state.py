@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId
 
-StateReason: TypeAlias = Literal["root", "turn", "record", "fold", "unfold", "pin", "unpin"]
+StateReason: TypeAlias = Literal["root", "turn", "record", "fold", "unfold", "pin", "unpin", "delete"]
 FoldCase: TypeAlias = Literal["truncate", "summarize"]
 
-FOLDS: frozenset[StateReason] = frozenset({"fold", "unfold"})
+FOLDS: frozenset[StateReason] = frozenset({"fold", "unfold", "delete"})
 """The reasons that change what the summary covers."""
 
 SCHEMA_VERSION = 1
@@ -75,3 +75,5 @@ class FoldCandidate(Struct, frozen=True, kw_only=True):
     created_at: datetime
     boundary_reason: str = ""
     by: str = "offline"
+    base_state_seq: int = 0
+    """The number of the head when the turns were read: of what was deleted since, it may say something."""

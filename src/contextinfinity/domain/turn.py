@@ -180,14 +180,17 @@ class TurnEnd(Struct, frozen=True, kw_only=True):
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """A finished turn from elsewhere (an import, a small log), to be recorded as it is; a given ``id`` is kept."""
+    """A finished turn from elsewhere (an import, a small log), to be recorded as it is.
+
+    With an ``id`` it is recorded once, however often it is brought.
+    """
 
     message: Message
+    id: TurnId | None = None
     answer: Message | None = None
     created_at: datetime | None = None
     model: str = ""
     metadata: Json = None
-    id: TurnId | None = None
 
 
 class Turn(Struct, frozen=True, kw_only=True):

@@ -123,6 +123,7 @@ async def work_out(here: Here, *, insist: bool) -> Fold | None:
         branch_id=here.branch_id,
         base_covers=here.head.covers_turn_seq,
         base_summary=fingerprint(here.head.summary),
+        base_state_seq=here.head.state_seq,
         covers_turn_seq=covers,
         summary=summary.text,
         case=cut.case,
@@ -185,7 +186,7 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
 
 
 async def commit(parts: Parts, candidate: FoldCandidate) -> State | None:
-    """Make a candidate the branch's summary; None when another fold, or an undoing, was first."""
+    """Make a candidate the branch's summary; None when another fold, an undoing or a deletion was first."""
     draft = StateDraft(
         branch_id=candidate.branch_id,
         reason="fold",
@@ -195,8 +196,9 @@ async def commit(parts: Parts, candidate: FoldCandidate) -> State | None:
     )
     while True:
         head = await parts.store.states.head(candidate.branch_id)
-        if not still_fits(candidate, head):
-            return None
+        gone = await parts.store.states.newest(candidate.branch_id, {"delete"})
+        if not still_fits(candidate, head) or (gone is not None and gone.state_seq > candidate.base_state_seq):
+            return None  # of turns that were deleted meanwhile it may say something
         try:
             return await parts.store.states.commit(draft, expected_head=head.id)
         except HeadMoved:  # a turn was committed, or a fact pinned: neither changes what the summary says

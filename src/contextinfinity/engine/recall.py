@@ -56,6 +56,8 @@ class Recalled:
     memories: str = ""
     missing: list[LeftOut] = field(default_factory=list)
     """What the request goes without; every stage may add to it."""
+    has_more: bool = False
+    """Whether there are turns between the summary and these: where none are, some may have been deleted."""
 
     @property
     def system(self) -> str:
@@ -69,7 +71,7 @@ class Recalled:
     def unread(self, turn: Turn) -> tuple[int, int] | None:
         """Name the turns that were not even read: more than any window could hold; folding will see to them."""
         first, begin = self.first_shown(turn), self.state.covers_turn_seq + 1
-        return (begin, first - 1) if first > begin else None
+        return (begin, first - 1) if self.has_more and first > begin else None
 
 
 async def recall(parts: Parts, running: Running) -> Recalled:
@@ -88,11 +90,18 @@ async def recall(parts: Parts, running: Running) -> Recalled:
         branch_model=home,
         memories=memories or "",
         missing=missing,
+        has_more=await has_more(parts, turn, state, earlier),
     )
     if (unread := recalled.unread(turn)) is not None:
         reason = "more than the window could hold; not folded yet"
         missing.insert(0, LeftOut(what=f"turns {unread[0]}–{unread[1]}", reason=reason))
     return recalled
+
+
+async def has_more(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> bool:
+    """Tell whether a branch has turns that neither the summary covers nor were read."""
+    first, covers = earlier[0].turn_seq if earlier else turn.turn_seq, state.covers_turn_seq
+    return bool(await read_back(parts, turn.branch_id, after=covers, before=first, room=1))
 
 
 async def session_of(parts: Parts, turn: Turn) -> Session:

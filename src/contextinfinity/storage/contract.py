@@ -34,6 +34,7 @@ from contextinfinity.domain.state import FoldCandidate, State, StateDraft, State
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.work import Backlog, Job, JobType, TakenOver, Worker
 from contextinfinity.storage.arrivals import Arrivals
+from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.vectors import Vectors
@@ -141,8 +142,8 @@ class Turns(Protocol):
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere: Done at once, nobody's, with one state for all of them.
 
-        ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done. Exchanges that bring ids
-        and were recorded before give the turns that are there.
+        ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done. Exchanges whose id is
+        there already are passed over, and their turns are given as they are: ``AlreadyExists`` on another branch.
         """
         ...
 
@@ -378,6 +379,7 @@ class Store(Protocol):
     jobs: Jobs
     workers: Workers
     landings: Landings
+    deletions: Deletions
 
     def held_up(self, *, reading: bool = False) -> float:
         """Tell for how many seconds another process has kept this one from writing (or reading); 0: none does."""

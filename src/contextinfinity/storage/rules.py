@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import get_args
 
@@ -46,6 +46,8 @@ DEEPEST_JSON = 100
 WIDEST_INT = 4096
 LARGEST_COUNT = 2**53
 LARGEST_VECTOR = 16_384
+LONGEST_TTL = 8_760_000.0
+"""Hours: a thousand years. What lives longer lives as long as anything."""
 LONGEST_WAIT = timedelta(minutes=1)
 _KINDS, _REASONS, _ROLES, _CASES = get_args(SessionKind), get_args(StateReason), get_args(Role), get_args(FoldCase)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -88,6 +90,11 @@ def _check_name(field: str, value: str, *, least: int) -> None:
 def _check_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InvalidInput(f"{field} is {value!r}; it may be {' or '.join(allowed)}.")
+
+
+def has_expired(said_at: datetime, ttl_hours: float, moment: datetime) -> bool:
+    """Tell whether something that was said then is past its time to live."""
+    return said_at + timedelta(hours=min(ttl_hours, LONGEST_TTL)) <= moment
 
 
 def check_new_turn(new: NewTurn) -> None:

@@ -122,6 +122,7 @@ async def test_a_message_that_is_deleted_takes_its_words(store: SqliteStore) -> 
     def delete(connection: apsw.Connection) -> None:
         connection.execute("INSERT INTO deletion SELECT id, 'asked for', 0 FROM session")
         connection.execute("DELETE FROM message WHERE key = 2")
+        connection.execute("DELETE FROM deletion")
 
     await store.database.write(delete)
     assert rows(store, "SELECT id FROM keyword_docsize") == [(4,)]

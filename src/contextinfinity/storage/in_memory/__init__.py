@@ -9,10 +9,12 @@ from __future__ import annotations
 from contextinfinity.domain.health import Health
 from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
+from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.in_memory.arrivals import InMemoryArrivals
 from contextinfinity.storage.in_memory.branches import InMemoryBranches
 from contextinfinity.storage.in_memory.chunks import InMemoryChunks
 from contextinfinity.storage.in_memory.contents import InMemoryContents
+from contextinfinity.storage.in_memory.deletions import InMemoryDeletions
 from contextinfinity.storage.in_memory.index import InMemoryIndex
 from contextinfinity.storage.in_memory.jobs import InMemoryJobs
 from contextinfinity.storage.in_memory.landing import InMemoryLandings
@@ -42,6 +44,7 @@ class InMemoryStore:
     jobs: Jobs
     workers: Workers
     landings: Landings
+    deletions: Deletions
 
     def __init__(self, tables: Tables | None = None) -> None:
         self._tables = tables or Tables()
@@ -57,6 +60,7 @@ class InMemoryStore:
         self.jobs = InMemoryJobs(self._tables)
         self.workers = InMemoryWorkers(self._tables)
         self.landings = InMemoryLandings(self._tables)
+        self.deletions = InMemoryDeletions(self._tables)
 
     def held_up(self, *, reading: bool = False) -> float:
         """Nobody ever is: there is one process."""

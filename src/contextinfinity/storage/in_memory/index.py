@@ -154,6 +154,8 @@ def _is_within(tables: Tables, place: Place, scope: Scope) -> bool:
 
 def _is_admitted(tables: Tables, place: Place, scope: Scope) -> bool:
     turn = tables.turns[place.turn_id]
+    if not tables.is_living(turn):
+        return False
     types = {chunk.chunk_type for chunk in chunks_of_turn(tables, turn.id) if chunk.side == place.side}
     return (
         scope.admits(place.side, tables.said_at(place))
@@ -172,7 +174,7 @@ def _is_seen(tables: Tables, turn: Turn, scope: Scope) -> bool:
 
 def _entries(tables: Tables, place: Place) -> Iterator[Entry]:
     turn = tables.turns.get(place.turn_id)
-    for spoken in () if turn is None else sides_of(turn):
+    for spoken in () if turn is None or not tables.is_living(turn) else sides_of(turn):
         if turn is None or spoken.side != place.side:
             continue
         origins = tables.origins_at(place)
@@ -193,6 +195,7 @@ def _around(tables: Tables, turn_id: TurnId) -> Iterator[Place]:
     if (turn := tables.turns.get(turn_id)) is None:
         return
     line = tables.turns_of[turn.branch_id]
-    at = turn.turn_seq - tables.branches[turn.branch_id].fork_seq - 1
+    at = tables.place_on(turn.branch_id, turn.turn_seq)
     for neighbour in line[max(at - 1, 0) : at + 2]:
-        yield from (Place(neighbour, spoken.side) for spoken in sides_of(tables.turns[neighbour]))
+        if abs(tables.turns[neighbour].turn_seq - turn.turn_seq) <= 1:
+            yield from (Place(neighbour, spoken.side) for spoken in sides_of(tables.turns[neighbour]))

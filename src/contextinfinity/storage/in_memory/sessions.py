@@ -113,7 +113,7 @@ def _begin(tables: Tables, new: NewSession) -> Session:
     if new.external_id is not None:
         tables.by_external_id[new.owner, new.external_id] = session_id
     tables.states[state_id] = root
-    tables.put_branch(branch)
+    tables.put_branch(replace(branch, last_turn_seq=tables.last_deleted.get(session_id, 0)))
     return session
 
 

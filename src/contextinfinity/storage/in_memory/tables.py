@@ -7,6 +7,7 @@ so that a verb that raises has changed nothing, and no other thread sees half of
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from contextinfinity.domain import wire
 from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import Chunk
-from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, WorkerId
+from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, WorkerId, now
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Place
@@ -25,6 +26,7 @@ from contextinfinity.domain.state import FoldCandidate, State
 from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
 from contextinfinity.domain.work import Job, JobType, Worker
 from contextinfinity.errors import LedgerClosed, NotFound
+from contextinfinity.storage.rules import has_expired
 from contextinfinity.text.keywords import terms
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Tables:
         self.workers: dict[WorkerId, Worker] = {}
         self.jobs_again: set[int] = set()
         self.dead_workers: set[WorkerId] = set()
+        self.last_deleted: dict[SessionId, int] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -101,6 +104,15 @@ class Tables:
         if (turn := self.turns.get(turn_id)) is None:
             raise NotFound(f"There is no turn {turn_id}.")
         return turn
+
+    def place_on(self, branch_id: BranchId, turn_seq: int) -> int:
+        """Give where in a branch's own turns that one stands, or would stand: some may have been deleted."""
+        return bisect_left(self.turns_of[branch_id], turn_seq, key=lambda turn_id: self.turns[turn_id].turn_seq)
+
+    def is_living(self, turn: Turn) -> bool:
+        """Tell whether a turn is not past its session's time to live."""
+        hours = self.sessions[turn.session_id].ttl_hours
+        return hours is None or not has_expired(turn.created_at, hours, now())
 
     def origins_at(self, place: Place) -> list[Origin]:
         """Give where the message came from whose words these are; what tools said came with the question."""

@@ -143,11 +143,13 @@ class InMemoryTurns:
         check_exchanges(exchanges)
         check_text(exchanges)
         with self._tables.transaction() as tables:
-            there = tuple(tables.turns[each.id] for each in exchanges if each.id in tables.turns)
-            if exchanges and len(there) == len(exchanges):
-                return there
+            there = {each.id: turn for each in exchanges if each.id and (turn := _known(tables, branch_id, each.id))}
+            new = [exchange for exchange in exchanges if exchange.id not in there]
+            if not new and there:
+                return tuple(there.values())
             branch = settled(tables, branch_id)
-            return record(tables, branch, exchanges) if exchanges else ()
+            turns = iter(record(tables, branch, new) if new else ())
+            return tuple(there[each.id] if each.id in there else next(turns) for each in exchanges)
 
     async def log(self, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
         """Append one message: as the answer of the newest turn, or as a turn of its own."""
@@ -164,7 +166,8 @@ class InMemoryTurns:
     async def get(self, turn_id: TurnId) -> Turn | None:
         """Read one."""
         with self._tables.transaction() as tables:
-            return tables.turns.get(turn_id)
+            turn = tables.turns.get(turn_id)
+            return None if turn is None or not tables.is_living(turn) else turn
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
         """Read the newest ``limit`` turns of the lineage, oldest first."""
@@ -175,8 +178,9 @@ class InMemoryTurns:
             newest_first: list[TurnId] = []
             end = branch.last_turn_seq + 1 if before is None else end_place(before)
             for owner, first, last in tables.lineage(branch).backwards(end):
-                start = tables.branches[owner].fork_seq + 1
-                newest_first += reversed(tables.turns_of[owner][first - start : last - start + 1])
+                start, end = tables.place_on(owner, first), tables.place_on(owner, last + 1)
+                stretch = reversed(tables.turns_of[owner][start:end])
+                newest_first += (turn_id for turn_id in stretch if tables.is_living(tables.turns[turn_id]))
                 if len(newest_first) >= limit:
                     break
             return tuple(tables.turns[turn_id] for turn_id in reversed(newest_first[:limit]))
@@ -191,6 +195,13 @@ class InMemoryTurns:
         with self._tables.transaction() as tables:
             steps = steps_of(tables, turn_id)
             return steps[-1].plan if steps else tables.questions.get(turn_id)
+
+
+def _known(tables: Tables, branch_id: BranchId, turn_id: TurnId) -> Turn | None:
+    turn = tables.turns.get(turn_id)
+    if turn is not None and turn.branch_id != branch_id:
+        raise AlreadyExists(f"There is a turn {turn_id} already, on another branch.")
+    return turn
 
 
 def blocker(tables: Tables, turn: Turn) -> Turn | None:

@@ -155,6 +155,8 @@ def _admitted(tables: Tables, space: Space, scope: Scope) -> Iterator[Chunk]:
     for chunk_id in space.vectors:
         chunk = tables.chunks[chunk_id]
         turn = tables.turns[chunk.source_turn]
+        if not tables.is_living(turn):
+            continue
         if stretches is not None:
             first, last = stretches.get(turn.branch_id, (0, -1))
             if not first <= turn.turn_seq <= last:

@@ -130,6 +130,7 @@ def open_as_it_is(
 def set_up(connection: apsw.Connection, *, read_only: bool = False) -> None:
     """Tell SQLite all it must be told; this makes the file one with a write-ahead log."""
     for pragma in (
+        "auto_vacuum = INCREMENTAL",  # of a file that is still empty; of others nothing changes
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",

@@ -55,9 +55,12 @@ class Database:
             lambda: connect(name, vfs=vfs, read_only=True, patience=patience, waits=self.reading_waits), name
         )
 
-    async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False) -> T:
-        """Run a change; when this returns it is durable. ``bulk``: it is one of many large ones."""
-        return await self._writer.submit_async(work, bulk=bulk)
+    async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
+        """Run a change; when this returns it is durable. ``bulk``: it is one of many large ones.
+
+        ``wipe``: nothing of what was deleted stands in the log any more.
+        """
+        return await self._writer.submit_async(work, bulk=bulk, wipe=wipe)
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run a question against one moment of the file."""

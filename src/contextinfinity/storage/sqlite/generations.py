@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -34,6 +35,9 @@ T = TypeVar("T")
 
 SHARE = 0.2
 """The part of a generation that may be newer than it; a scope that admits less of a namespace is looked at whole."""
+
+OLD_SECONDS = 86_400.0
+"""A file that holds something that was deleted is made anew after a day at the latest."""
 
 WIDTH, CARE, EFFORT = 16, 128, 256
 """Neighbours of a vector in the graph; candidates looked at when one is added, and when one is searched for."""
@@ -119,8 +123,13 @@ class Generations:
         if self.of(space) is None:
             return True
         made = msgspec.json.decode(space.generation or "", type=Made)
-        newer = one(connection, SQL["count_newer"], {"namespace": space.key, "after": made.last})
-        return int(newer[0]) > min(SHARE * made.count, self.least)  # type: ignore[index]
+        newer = int(one(connection, SQL["count_newer"], {"namespace": space.key, "after": made.last})[0])  # type: ignore[index]
+        gone, enough = made.count - (space.placed - newer), min(SHARE * made.count, self.least)
+        return max(newer, gone) > enough or (gone > 0 and self._age(made) > OLD_SECONDS)
+
+    def _age(self, made: Made) -> float:
+        """Tell how many seconds ago a file was made."""
+        return time.time() - (self._folder / made.file).stat().st_mtime
 
     def _make(self, space: Space) -> None:
         """Build a file, make it durable, and only then tell the ledger."""

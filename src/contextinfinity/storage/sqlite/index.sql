@@ -9,10 +9,14 @@ SELECT user_message, answer FROM turn WHERE id = ?
 SELECT epoch FROM word_state WHERE one = 1
 
 -- name: select_turns_read
--- Turns by their ids in hex, with their messages; those that are more than plain text have none here.
+-- Turns by their ids in hex, with their messages; those that are more than plain text have none here. Not those past
+-- their time to live.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, t.steps, t.user_message, u.text, t.answer, a.text
 FROM json_each(?) AS k CROSS JOIN turn AS t ON t.id = unhex(k.value)
   JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
+  JOIN session AS s ON s.id = t.session_id
+WHERE (s.ttl_hours IS NULL OR t.created_at + s.ttl_hours * 3600000 > unixepoch('subsec') * 1000)
+  AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_around
 -- Turns by their ids in hex, and their neighbours on the same branch, each once, in their order.

@@ -71,6 +71,7 @@ WHERE NOT EXISTS (SELECT 1 FROM branch AS b WHERE b.id = s.active_branch AND b.s
 
 -- name: turn_gap
 -- Places of a branch where no turn stands, unless one was deleted there, and turns outside of their branch's places.
+-- A chat may have been written with numbers of others, and with any.
 WITH seen AS (
   SELECT branch_id, turn_seq, lag(turn_seq) OVER (PARTITION BY branch_id ORDER BY turn_seq) AS before FROM turn),
 gap AS (
@@ -82,8 +83,9 @@ gap AS (
   HAVING coalesce(max(t.turn_seq), b.fork_seq) <> b.last_turn_seq)
 SELECT CASE WHEN first <= last THEN 'turns ' || first || ' to ' || last ELSE 'turn ' || (last + 1) END
   || ' of branch ' || uuid FROM gap
-WHERE first > last OR (SELECT count(DISTINCT seq) FROM tombstone AS d WHERE d.session_id = gap.session_id
-  AND d.kind = 'turn' AND d.seq BETWEEN first AND last) < last - first + 1
+WHERE first > last OR ((SELECT count(DISTINCT seq) FROM tombstone AS d WHERE d.session_id = gap.session_id
+    AND d.kind = 'turn' AND d.seq BETWEEN first AND last) < last - first + 1
+  AND NOT EXISTS (SELECT 1 FROM session AS s WHERE s.id = gap.session_id AND s.kind = 'chat'))
 
 -- name: state_gap
 -- States that do not follow from the one before, and branches with fewer or more states than their numbers say.
@@ -104,10 +106,12 @@ FROM state AS st JOIN branch AS b ON b.id = st.branch_id
 WHERE st.covers_turn_seq > st.turn_seq OR st.turn_seq > b.last_turn_seq
 
 -- name: state_back
--- States at an earlier turn than the one before them, or that cover fewer without being there to undo a fold.
+-- States at an earlier turn than the one before them, or that cover fewer without being there to undo a fold; unless
+-- something was deleted that they covered.
 SELECT 'state ' || st.uuid || ', number ' || st.state_seq || ' of branch ' || named(st.branch_id)
 FROM state AS st JOIN state AS p ON p.id = st.parent_id
-WHERE st.turn_seq < p.turn_seq OR (st.covers_turn_seq < p.covers_turn_seq AND st.reason <> 'unfold')
+WHERE st.turn_seq < p.turn_seq OR (st.covers_turn_seq < p.covers_turn_seq AND st.reason NOT IN ('unfold', 'delete')
+    AND NOT (st.summary IS NULL AND EXISTS (SELECT 1 FROM tombstone AS d WHERE d.session_id = st.session_id)))
 
 -- name: turn_phase
 -- Turns in no known phase, or in one that contradicts whether they are committed.

@@ -8,6 +8,7 @@ has. The same transaction counts what is there, so that nobody ever has to.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 
 import apsw
@@ -88,6 +89,17 @@ def put_words(connection: apsw.Connection, session_id: bytes, row: int, text: st
         added = 1 - int(there)
     if added and not row & LENT:
         _count(connection, _tokens(connection, session_id), [row // 4], said=0, messages=0, places=added)
+
+
+def forget_words(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
+    """Take back what messages that are to be deleted have been counted for, but for what the database counts itself."""
+    keys = {"messages": json.dumps([key for key, _ in said])}
+    messages, places = must(one(connection, SQL["count_indexed"], keys), "session", session_id.hex())
+    counts = {"messages": messages, "places": places, "token": _tokens(connection, session_id)[1]}
+    connection.execute(SQL["shrink_scope"], counts)
+    words = [(word,) for key, text in said if key % SAMPLED == 0 for word in _words(text)]
+    connection.executemany(SQL["unsay_sample"], words)
+    connection.executemany(SQL["delete_sample"], words)
 
 
 def _write(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, new: bool) -> None:

@@ -62,14 +62,18 @@ SELECT group_concat(rowid) FROM (
 SELECT group_concat(rowid) FROM keyword WHERE keyword MATCH :phrase AND rowid BETWEEN :first AND :last
 
 -- name: select_asked
--- The turns that some messages ask, and whose they are.
+-- The turns that some messages ask, and whose they are; not those past their time to live.
 SELECT k.value, t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, s.org_id, s.user_id
 FROM json_each(?) AS k CROSS JOIN turn AS t ON t.user_message = k.value CROSS JOIN session AS s ON s.id = t.session_id
+WHERE (s.ttl_hours IS NULL OR t.created_at + s.ttl_hours * 3600000 > unixepoch('subsec') * 1000)
+  AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_answered
 -- The turns that some messages answer, and whose they are.
 SELECT k.value, t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, s.org_id, s.user_id
 FROM json_each(?) AS k CROSS JOIN turn AS t ON t.answer = k.value CROSS JOIN session AS s ON s.id = t.session_id
+WHERE (s.ttl_hours IS NULL OR t.created_at + s.ttl_hours * 3600000 > unixepoch('subsec') * 1000)
+  AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_said_at
 -- When a message was said elsewhere.
@@ -78,3 +82,20 @@ SELECT min(said_at) FROM origin WHERE message_key = ?
 -- name: select_types
 -- The types of the chunks of a side of a turn.
 SELECT DISTINCT chunk_type FROM chunk WHERE turn_id = ? AND side = ?
+
+-- name: count_indexed
+-- Of messages, how many have words in the index, and on how many places.
+SELECT coalesce(sum(d.id % 4 = 0), 0), count(d.id) FROM json_each(:messages) AS k
+  CROSS JOIN json_each('[0,2]') AS kind CROSS JOIN keyword_docsize AS d ON d.id = 4 * k.value + kind.value
+
+-- name: shrink_scope
+-- What an owner has said is less.
+UPDATE word_scope SET messages = messages - :messages, places = places - :places WHERE token = :token
+
+-- name: unsay_sample
+-- A message that was counted says a word no longer.
+UPDATE word_sample SET places = places - 1 WHERE word = ?
+
+-- name: delete_sample
+-- Nobody says that word.
+DELETE FROM word_sample WHERE word = ? AND places <= 0

@@ -133,29 +133,36 @@ def _note_filled(connection: apsw.Connection, space: Space) -> None:
 
 def drop_vectors(connection: apsw.Connection, chunk_keys: Iterable[int]) -> None:
     """Remove all vectors of chunks, from the packs too: before the chunks go."""
+    packed: dict[tuple[int, bytes, int], list[int]] = {}
     for chunk_key in chunk_keys:
         for key, space, dim, session_id in many(connection, SQL["select_vectors_of_chunk"], (chunk_key,)):
             if one(connection, SQL["delete_loose_vector"], (key,)) is None:
-                _blank(connection, (space, session_id, key), HEAD + dim)
+                packed.setdefault((space, session_id, HEAD + dim), []).append(key)
             connection.execute(SQL["delete_vector"], (key,))
             connection.execute(SQL["count_placed"], {"key": space, "change": -1})
             connection.execute(SQL["lower_filled"], {"key": space, "chunk": chunk_key})
+    for (space, session_id, size), keys in packed.items():
+        _blank(connection, (space, session_id), sorted(keys), size)
 
 
-def _blank(connection: apsw.Connection, place: tuple[int, bytes, int], size: int) -> None:
-    """Take one out of its pack: the others stay where they are."""
-    row = one(connection, SQL["select_pack_of"], place)
-    keys: list[int] = [] if row is None else json.loads(row[1])
-    if row is None or place[2] not in keys:
-        return  # the ledger is damaged there; what is to go is not in it
-    slot = keys.index(place[2])
-    keys[slot] = 0
-    if not any(keys):
-        connection.execute(SQL["delete_pack"], (row[0],))
-        return
-    bodies = row[2][: slot * size] + bytes(size) + row[2][(slot + 1) * size :]
-    values = {"key": row[0], "keys": json.dumps(keys, separators=(",", ":")), "bodies": bodies}
-    connection.execute(SQL["update_pack"], values)
+def _blank(connection: apsw.Connection, place: tuple[int, bytes], gone: list[int], size: int) -> None:
+    """Take vectors of a session out of their packs, each pack once: the others stay where they are."""
+    while gone:
+        row = one(connection, SQL["select_pack_of"], (*place, gone[0]))
+        if row is None:
+            return  # the ledger is damaged there; what is to go is not in it
+        keys, bodies = json.loads(row[1]), bytearray(row[2])
+        last = max(*keys, gone[0])
+        here, gone = {key for key in gone if key <= last}, [key for key in gone if key > last]
+        for slot, key in enumerate(keys):
+            if key in here:
+                keys[slot] = 0
+                bodies[slot * size : (slot + 1) * size] = bytes(size)
+        if any(keys):
+            values = {"key": row[0], "keys": json.dumps(keys, separators=(",", ":")), "bodies": bytes(bodies)}
+            connection.execute(SQL["update_pack"], values)
+        else:
+            connection.execute(SQL["delete_pack"], (row[0],))
 
 
 def switch_to(connection: apsw.Connection, namespace: str) -> bool:

@@ -8,14 +8,15 @@ from datetime import datetime
 import apsw
 import msgspec
 
-from contextinfinity.domain.ids import BranchId, StateId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.ids import BranchId, StateId, TurnId, from_millis, new_id, now, to_millis
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
+from contextinfinity.errors import AlreadyExists
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import can_be_answered, drafted_state
 from contextinfinity.storage.sqlite.content import insert_message, insert_messages, metadata_column
-from contextinfinity.storage.sqlite.rows import message_columns, one, pack, to_turn
+from contextinfinity.storage.sqlite.rows import message_columns, must, one, pack, to_turn
 from contextinfinity.storage.sqlite.states import append_state, head_of, refuse_unsettled
 
 SQL = sql_files.load(__package__, "turns.sql")
@@ -24,18 +25,23 @@ SESSION_SQL = sql_files.load(__package__, "sessions.sql")
 
 def record(connection: apsw.Connection, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
     """Append the exchanges as turns that are Done, and one state that counts past the last of them."""
-    if exchanges and (there := _recorded(connection, exchanges)):
-        return there
+    there = {each.id: turn for each in exchanges if each.id and (turn := _recorded(connection, branch_id, each.id))}
+    new = [exchange for exchange in exchanges if exchange.id not in there]
+    if not new and there:
+        return tuple(there.values())
     head = settled_head(connection, branch_id)
-    return append(connection, branch_id, head, exchanges) if exchanges else ()
+    turns = iter(append(connection, branch_id, head, new) if new else ())
+    return tuple(there[each.id] if each.id in there else next(turns) for each in exchanges)
 
 
-def _recorded(connection: apsw.Connection, exchanges: Sequence[Exchange]) -> tuple[Turn, ...] | None:
-    """Give the turns of exchanges that were recorded before, under the ids they bring."""
-    if any(exchange.id is None for exchange in exchanges):
+def _recorded(connection: apsw.Connection, branch_id: BranchId, turn_id: TurnId) -> Turn | None:
+    row = one(connection, SQL["select_turn"], (pack(turn_id),))
+    if row is None:
         return None
-    rows = [one(connection, SQL["select_turn"], (pack(exchange.id or ""),)) for exchange in exchanges]
-    return None if None in rows else tuple(to_turn(row) for row in rows if row is not None)
+    turn = to_turn(row)
+    if turn.branch_id != branch_id:
+        raise AlreadyExists(f"There is a turn {turn_id} already, on another branch.")
+    return turn
 
 
 def log(connection: apsw.Connection, branch_id: BranchId, said: Exchange) -> Turn:
@@ -79,7 +85,7 @@ def append(
 ) -> tuple[Turn, ...]:
     """Add turns after the last one, with one state for all of them."""
     place = {"branch_id": pack(branch_id), "count": len(exchanges)}
-    last_seq = one(connection, SQL["take_turn_seq"], place)[0]  # type: ignore[index]
+    last_seq = must(one(connection, SQL["take_turn_seq"], place), "branch", branch_id)[0]
     state = drafted_state(StateDraft(branch_id=branch_id, reason="record"), head, last_seq)
     append_state(connection, state)
     first_seq = last_seq - len(exchanges) + 1

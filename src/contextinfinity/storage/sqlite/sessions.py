@@ -167,6 +167,8 @@ def _create(connection: apsw.Connection, new: NewSession) -> Session:
         if (there.owner, there.external_id, there.kind) == (new.owner, new.external_id, new.kind):
             return there
         raise AlreadyExists(f"There is a session {new.id} already, and it is another one.")
+    if new.id is not None and one(connection, SQL["select_deletion"], (pack(new.id),)) is not None:
+        raise AlreadyExists(f"The session {new.id} is being deleted.", hint="Try again in a moment.")
     if new.external_id is not None and _find(connection, new.owner, new.external_id) is not None:
         raise AlreadyExists(f"This owner has a session with the external id {new.external_id!r} already.")
     session_id, branch_id, state_id = new.id or new_id(), new.branch_id or new_id(), new_id()
@@ -188,6 +190,8 @@ def _create(connection: apsw.Connection, new: NewSession) -> Session:
     )
     _insert_root(connection, session_id, branch_id, state_id)
     _insert_branch(connection, branch_id, session_id, None, 0, (pack(state_id), 0), "main")
+    if new.id is not None:
+        connection.execute(SQL["go_on_counting"], {"session_id": pack(session_id), "branch_id": pack(branch_id)})
     return _existing(connection, session_id)
 
 

@@ -10,14 +10,15 @@ VALUES (:id, :org_id, :user_id, :external_id, :kind, :title, :system, :ttl_hours
 -- One session by its id.
 SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
   s.updated_at
-FROM session AS s LEFT JOIN text AS t ON t.key = s.system WHERE s.id = ?
+FROM session AS s LEFT JOIN text AS t ON t.key = s.system
+WHERE s.id = ? AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_session_by_external_id
 -- One session by the id its owner gave it.
 SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
   s.updated_at
 FROM session AS s LEFT JOIN text AS t ON t.key = s.system
-WHERE s.org_id = ? AND s.user_id = ? AND s.external_id = ?
+WHERE s.org_id = ? AND s.user_id = ? AND s.external_id = ? AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_sessions
 -- An owner's sessions, the one spoken in last first, from a place in that order on.
@@ -25,6 +26,7 @@ SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_
   s.updated_at
 FROM session AS s LEFT JOIN text AS t ON t.key = s.system
 WHERE s.org_id = :org_id AND s.user_id = :user_id AND (s.updated_at, s.id) < (:updated_at, :id)
+  AND s.id NOT IN (SELECT session_id FROM deletion)
 ORDER BY s.updated_at DESC, s.id DESC LIMIT :limit
 
 -- name: rename_session
@@ -46,14 +48,23 @@ INSERT INTO branch (id, session_id, parent_id, fork_seq, base_state, head_state,
 VALUES (:id, :session_id, :parent_id, :fork_seq, :state, :state, :state_seq, :fork_seq, :label, :now)
 
 -- name: select_branch
--- One branch by its id.
+-- One branch by its id, unless its session is being deleted.
 SELECT id, session_id, parent_id, fork_seq, base_state, head_state, head_seq, last_turn_seq, label, created_at
-FROM branch WHERE id = ?
+FROM branch WHERE id = ? AND session_id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_branches
 -- All branches of a session, the oldest first.
 SELECT id, session_id, parent_id, fork_seq, base_state, head_state, head_seq, last_turn_seq, label, created_at
 FROM branch WHERE session_id = ? ORDER BY created_at, id
+
+-- name: go_on_counting
+-- A session of an id that was deleted goes on with the numbers of its turns.
+UPDATE branch SET last_turn_seq = coalesce(
+  (SELECT max(seq) FROM tombstone WHERE session_id = :session_id AND kind = 'turn'), last_turn_seq) WHERE id = :branch_id
+
+-- name: select_deletion
+-- Whether a session is being deleted.
+SELECT 1 FROM deletion WHERE session_id = ?
 
 -- name: select_ancestry
 -- The branch and its ancestors, with the turn where each left its parent. Where that turn does not move back

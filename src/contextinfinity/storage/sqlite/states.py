@@ -210,6 +210,11 @@ def newest_state(connection: apsw.Connection, branch: Branch, at: int) -> tuple[
         branch_id, last = base_branch, base_seq
     later = one(connection, SQL["select_next_commit"], {"branch_id": branch_id, "at": at, "last": last})
     number = last if later is None else later[0] - 1
+    while number > base_seq:  # more than once only where turns after ``at`` were deleted: their states are there
+        found = must(one(connection, SQL["select_state_by_seq"], (branch_id, number)), "state", str(number))
+        if found[1] <= at:
+            break
+        number -= 1
     if number == base_seq:
         return base_id, base_seq
     state_id, _, _ = must(one(connection, SQL["select_state_by_seq"], (branch_id, number)), "state", str(number))

@@ -44,7 +44,7 @@ FROM branch AS b JOIN state AS st ON st.id = b.base_state WHERE b.id = ?
 -- name: select_newest_fold
 -- The newest fold or unfold of a branch up to a number, of some of these reasons; with :covers, that covers just that.
 SELECT id FROM state INDEXED BY state_by_fold
-WHERE branch_id = :branch_id AND state_seq <= :last AND reason IN ('fold', 'unfold')
+WHERE branch_id = :branch_id AND state_seq <= :last AND reason IN ('fold', 'unfold', 'delete')
   AND reason IN (SELECT value FROM json_each(:reasons)) AND covers_turn_seq = coalesce(:covers, covers_turn_seq)
 ORDER BY state_seq DESC LIMIT 1
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from contextinfinity.domain.health import Health
 from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
+from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.sqlite.arrivals import SqliteArrivals
@@ -15,6 +16,7 @@ from contextinfinity.storage.sqlite.chunks import SqliteChunks
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from contextinfinity.storage.sqlite.content import SqliteContents
 from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.deletions import SqliteDeletions
 from contextinfinity.storage.sqlite.index import SqliteIndex
 from contextinfinity.storage.sqlite.jobs import SqliteJobs
 from contextinfinity.storage.sqlite.landing import SqliteLandings
@@ -46,6 +48,7 @@ class SqliteStore:
     jobs: Jobs
     workers: Workers
     landings: Landings
+    deletions: Deletions
 
     def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
         self.database = Database(path, vfs=vfs, patience=patience)
@@ -59,6 +62,7 @@ class SqliteStore:
         self.vectors = SqliteVectors(self.database, path.parent / "vectors")
         self.contents = SqliteContents(self.database)
         self.jobs = SqliteJobs(self.database)
+        self.deletions = SqliteDeletions(self.database)
         self._locks = WorkerLocks(path.parent / "workers")
         self.workers = SqliteWorkers(self.database, self._locks)
         self.landings = SqliteLandings(self.database)

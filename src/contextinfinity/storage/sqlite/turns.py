@@ -69,6 +69,8 @@ SESSION_SQL = sql_files.load(__package__, "sessions.sql")
 STEPS = 22
 """Where the number of its steps stands in a turn's row."""
 
+LONG_AGO = -(2**62)
+
 UNFINISHED = frozenset({Phase.ACCEPTED}) | OPEN_PHASES
 
 
@@ -144,7 +146,7 @@ class SqliteTurns:
 
     async def get(self, turn_id: TurnId) -> Turn | None:
         """Read one."""
-        return await self._database.read(lambda connection: find_turn(connection, turn_id))
+        return await self._database.read(lambda connection: _living(connection, find_turn(connection, turn_id)))
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
         """Read the newest turns of the lineage, oldest first."""
@@ -351,13 +353,26 @@ def end_turn(
 
 def _history(connection: apsw.Connection, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...]:
     turns: list[Turn] = []
-    limit = row_limit(limit)
+    limit, since = row_limit(limit), _since(connection, pack(branch_id))
     for branch, first, last in lineage_of(connection, branch_id).backwards(end_place(before)):
         if len(turns) >= limit:
             break
-        values = {"branch_id": pack(branch), "first": first, "last": last, "limit": limit - len(turns)}
+        values = {"branch_id": pack(branch), "first": first, "last": last, "since": since, "limit": limit - len(turns)}
         turns.extend(_to_turn(connection, row) for row in many(connection, SQL["select_stretch"], values))
     return tuple(reversed(turns))
+
+
+def _since(connection: apsw.Connection, branch_id: bytes) -> int:
+    """Give the moment from which on turns of a branch are not past their session's time to live."""
+    row = one(connection, SQL["select_ttl"], (branch_id,))
+    return LONG_AGO if row is None else to_millis(now()) - row[0] + 1
+
+
+def _living(connection: apsw.Connection, turn: Turn | None) -> Turn | None:
+    """Give a turn unless it is past its time to live."""
+    if turn is None or to_millis(turn.created_at) < _since(connection, pack(turn.branch_id)):
+        return None
+    return turn
 
 
 def _to_step(turn_id: TurnId, row: Row) -> Step:

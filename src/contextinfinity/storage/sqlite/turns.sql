@@ -2,7 +2,8 @@
 
 -- name: take_turn_seq
 -- TX-0: the next place on the branch, and the head it is asked on.
-UPDATE branch SET last_turn_seq = last_turn_seq + :count WHERE id = :branch_id
+UPDATE branch SET last_turn_seq = last_turn_seq + :count
+WHERE id = :branch_id AND session_id NOT IN (SELECT session_id FROM deletion)
 RETURNING last_turn_seq, session_id, head_state
 
 -- name: insert_turn
@@ -48,13 +49,17 @@ FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS 
 WHERE t.id = ?
 
 -- name: select_stretch
--- The newest turns of one branch between two places, newest first, with their messages.
+-- The newest turns of one branch between two places, said since a moment, newest first, with their messages.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
   t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, u.role, u.text, u.blocks, a.role, a.text, a.blocks
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
-WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last
+WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last AND t.created_at >= :since
 ORDER BY t.turn_seq DESC LIMIT :limit
+
+-- name: select_ttl
+-- The time to live of the session a branch is of.
+SELECT e.ttl FROM branch AS b JOIN expiry AS e ON e.session_id = b.session_id WHERE b.id = ?
 
 -- name: select_blocker
 -- An earlier turn of the branch that is not final, or any that is being answered.

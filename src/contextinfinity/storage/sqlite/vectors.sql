@@ -195,16 +195,20 @@ SELECT key, keys, bodies FROM vector_pack WHERE key > :after AND +namespace_key 
 ORDER BY key LIMIT :limit
 
 -- name: select_found
--- Whose vectors these are, in their order; those that are gone are left out.
+-- Whose vectors these are, in their order; those that are gone, or past their time to live, are left out.
 SELECT j.value, c.id, c.turn_id, c.side, c.chunk_type, s.org_id, s.user_id, NULL, NULL, NULL
 FROM json_each(:keys) AS j CROSS JOIN vector AS v ON v.key = j.value CROSS JOIN chunk AS c ON c.key = v.chunk_key
   CROSS JOIN session AS s ON s.id = c.session_id
+WHERE (s.ttl_hours IS NULL OR (SELECT t.created_at FROM turn AS t WHERE t.id = c.turn_id) + s.ttl_hours * 3600000
+    > unixepoch('subsec') * 1000) AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_found_where
 -- The same with the place in their branch.
 SELECT j.value, c.id, c.turn_id, c.side, c.chunk_type, s.org_id, s.user_id, t.branch_id, t.turn_seq, NULL
 FROM json_each(:keys) AS j CROSS JOIN vector AS v ON v.key = j.value CROSS JOIN chunk AS c ON c.key = v.chunk_key
   CROSS JOIN session AS s ON s.id = c.session_id CROSS JOIN turn AS t ON t.id = c.turn_id
+WHERE (s.ttl_hours IS NULL OR t.created_at + s.ttl_hours * 3600000 > unixepoch('subsec') * 1000)
+  AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_found_where_and_when
 -- The same with the time when it was said, also where that was elsewhere.
@@ -213,3 +217,5 @@ SELECT j.value, c.id, c.turn_id, c.side, c.chunk_type, s.org_id, s.user_id, t.br
     WHERE o.message_key = CASE c.side WHEN 'assistant' THEN t.answer ELSE t.user_message END), t.created_at)
 FROM json_each(:keys) AS j CROSS JOIN vector AS v ON v.key = j.value CROSS JOIN chunk AS c ON c.key = v.chunk_key
   CROSS JOIN session AS s ON s.id = c.session_id CROSS JOIN turn AS t ON t.id = c.turn_id
+WHERE (s.ttl_hours IS NULL OR t.created_at + s.ttl_hours * 3600000 > unixepoch('subsec') * 1000)
+  AND s.id NOT IN (SELECT session_id FROM deletion)

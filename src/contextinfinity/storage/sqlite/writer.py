@@ -44,6 +44,7 @@ class _Piece(NamedTuple):
     done: Future[Any] | asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop | None = None
     bulk: bool = False
+    wipe: bool = False
 
     def begin(self) -> bool:
         """Tell whether its caller still waits for it."""
@@ -75,14 +76,15 @@ class Writer:
         self._submit(_Piece(work, done))
         return done
 
-    def submit_async(self, work: Work[T], *, bulk: bool = False) -> asyncio.Future[T]:
+    def submit_async(self, work: Work[T], *, bulk: bool = False, wipe: bool = False) -> asyncio.Future[T]:
         """Do the same for a caller on an event loop; a whole group is told with one wake-up of its loop.
 
         ``bulk``: it is one of many large ones, so the log may grow longer before it is brought into the file.
+        ``wipe``: the log is emptied with it, so that nothing that was deleted stands there.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._submit(_Piece(work, done, loop, bulk))
+        self._submit(_Piece(work, done, loop, bulk, wipe))
         return done
 
     def _submit(self, piece: _Piece) -> None:
@@ -126,6 +128,8 @@ class Writer:
             if not group and first.begin():  # BEGIN itself failed
                 group = [first]
             results = [(None, failure)] * len(group)
+        if any(piece.wipe for piece in group):
+            self._empty_log()
         _tell(group, results)
 
     def _next(self, already: int) -> _Piece | None:
@@ -170,6 +174,11 @@ class Writer:
         if self._log_pages >= long:
             with suppress(apsw.Error):
                 self._connection.wal_checkpoint()
+
+    def _empty_log(self) -> None:
+        """Bring the whole log into the file and cut it off; a reader that needs it leaves it for the next time."""
+        with suppress(apsw.Error):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _undo(self) -> None:
         """Leave a transaction that failed, if SQLite has not done so already."""

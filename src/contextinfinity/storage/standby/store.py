@@ -44,6 +44,7 @@ class Standby:
         self.index = ledger.index
         self.vectors = ledger.vectors
         self.landings = ledger.landings
+        self.deletions = ledger.deletions
 
     def held_up(self, *, reading: bool = False) -> float:
         """Tell for how many seconds another process has kept the ledger from going on."""

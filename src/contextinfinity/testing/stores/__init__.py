@@ -21,6 +21,7 @@ from contextinfinity.testing.stores.chunks import ChunkSuite
 from contextinfinity.testing.stores.closing import ClosingSuite
 from contextinfinity.testing.stores.concurrency import ConcurrencySuite
 from contextinfinity.testing.stores.content import ContentSuite
+from contextinfinity.testing.stores.deletions import DeletionSuite, ExpirySuite
 from contextinfinity.testing.stores.endings import EndingSuite
 from contextinfinity.testing.stores.filling import FillingSuite
 from contextinfinity.testing.stores.folds import FoldSuite
@@ -62,6 +63,8 @@ class StoreSuite(
     LaneSuite,
     LandingSuite,
     ContentSuite,
+    ExpirySuite,
+    DeletionSuite,
     RefusalSuite,
     ConcurrencySuite,
     ClosingSuite,
@@ -76,7 +79,9 @@ __all__ = [
     "ClosingSuite",
     "ConcurrencySuite",
     "ContentSuite",
+    "DeletionSuite",
     "EndingSuite",
+    "ExpirySuite",
     "FillingSuite",
     "FoldSuite",
     "IndexSuite",

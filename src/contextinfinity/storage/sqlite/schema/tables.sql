@@ -1,5 +1,9 @@
 -- Made from the migrations: read this, but change those.
 
+CREATE TABLE blank_sign (               -- what is no word: the signs that Unicode calls white space
+  signs TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE blob (                     -- images and files, by their hash
   hash BLOB PRIMARY KEY,
   media_type TEXT NOT NULL,
@@ -57,12 +61,24 @@ CREATE TABLE deletion (                 -- sessions that may be deleted from, wh
   created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE expiry (                   -- sessions with a time to live, and when next to look at each
+  session_id BLOB PRIMARY KEY,
+  ttl INTEGER NOT NULL,                 -- milliseconds
+  due INTEGER NOT NULL                  -- nothing of it expires before
+) STRICT, WITHOUT ROWID;
+CREATE INDEX expiry_by_due ON expiry (due);
+
 CREATE TABLE fold_candidate (           -- a fold that could be committed, one a branch; with a rowid: bodies are long
   branch_id BLOB PRIMARY KEY REFERENCES branch (id),
   session_id BLOB NOT NULL,
   body TEXT NOT NULL,
   created_at INTEGER NOT NULL
 ) STRICT;
+
+CREATE TABLE hex_byte (                 -- SQLite before 3.41 cannot read hexadecimal by itself
+  pair TEXT PRIMARY KEY,
+  byte BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE job (
   id INTEGER PRIMARY KEY,
@@ -97,6 +113,11 @@ CREATE TABLE 'keyword_data'(id INTEGER PRIMARY KEY, block BLOB);
 CREATE TABLE 'keyword_docsize'(id INTEGER PRIMARY KEY, sz BLOB, origin INTEGER);
 
 CREATE TABLE 'keyword_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
+
+CREATE TABLE loose_text (               -- texts that something deleted referred to: to be removed if nothing else does
+  key INTEGER PRIMARY KEY,
+  personal INTEGER NOT NULL             -- 1: nobody else is about to refer to it
+) STRICT;
 
 CREATE TABLE loose_vector (             -- the newest of a session: a 32-bit scale, then a signed byte a number
   key INTEGER PRIMARY KEY REFERENCES vector (key),
@@ -217,7 +238,8 @@ CREATE TABLE state (
   schema_version INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX state_by_branch ON state (branch_id, state_seq);
-CREATE INDEX state_by_fold ON state (branch_id, state_seq, covers_turn_seq, reason) WHERE reason IN ('fold', 'unfold');
+CREATE INDEX state_by_fold ON state (branch_id, state_seq, covers_turn_seq, reason)
+WHERE reason IN ('fold', 'unfold', 'delete');
 
 CREATE TABLE step (
   id BLOB PRIMARY KEY,
@@ -256,6 +278,7 @@ CREATE TABLE tombstone (                -- what once stood there
   seq INTEGER,
   deleted_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX tombstone_by_session ON tombstone (session_id, kind, seq);
 
 CREATE TABLE turn (
   id BLOB NOT NULL UNIQUE,
@@ -339,7 +362,7 @@ CREATE TABLE word_state (               -- one row: how far the index goes
   made INTEGER NOT NULL,                -- done for turns whose question has a key up to this
   upto INTEGER NOT NULL,                -- needed up to this one
   epoch INTEGER NOT NULL DEFAULT 0      -- counted up when something that was read may be gone or cut anew
-) STRICT;
+, stale INTEGER NOT NULL DEFAULT 0) STRICT;
 
 CREATE TABLE worker (                   -- processes at work; on this host each also holds a file lock
   id TEXT PRIMARY KEY,

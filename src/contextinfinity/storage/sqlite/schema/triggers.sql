@@ -45,12 +45,111 @@ WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
   AND NOT EXISTS (SELECT 1 FROM recut WHERE turn_id = OLD.turn_id)
 BEGIN SELECT raise(ABORT, 'immutable: a chunk goes with its session, or when its turn is cut anew'); END;
 
+CREATE TRIGGER conversation_turns_are_written INSTEAD OF INSERT ON conversation_turns
+BEGIN
+  SELECT raise(ABORT, 'session_id: it must be a UUID in lower case with hyphens')
+  WHERE NEW.session_id IS NULL OR NOT (length(NEW.session_id) = 36 AND substr(NEW.session_id, 9, 1) || substr(NEW.session_id, 14, 1) || substr(NEW.session_id, 19, 1) || substr(NEW.session_id, 24, 1)
+    = '----' AND length(replace(NEW.session_id, '-', '')) = 32 AND replace(NEW.session_id, '-', '') NOT GLOB '*[^0-9a-f]*');
+  SELECT raise(ABORT, 'id: it must be a UUID in lower case with hyphens')
+  WHERE NEW.id IS NOT NULL AND NOT (length(NEW.id) = 36 AND substr(NEW.id, 9, 1) || substr(NEW.id, 14, 1) || substr(NEW.id, 19, 1) || substr(NEW.id, 24, 1)
+    = '----' AND length(replace(NEW.id, '-', '')) = 32 AND replace(NEW.id, '-', '') NOT GLOB '*[^0-9a-f]*');
+  SELECT raise(ABORT, 'user_id: it must have 1 to 128 characters')
+  WHERE coalesce(length(NEW.user_id), 0) NOT BETWEEN 1 AND 128;
+  SELECT raise(ABORT, 'user_id: the session is another user''s')
+  WHERE EXISTS (SELECT 1 FROM session WHERE uuid = NEW.session_id AND user_id <> NEW.user_id);
+  SELECT raise(ABORT, 'query_text: it must not be blank') FROM blank_sign
+  WHERE trim(coalesce(NEW.query_text, ''), signs) = '';
+  SELECT raise(ABORT, 'response_text: it must not be blank') FROM blank_sign
+  WHERE trim(coalesce(NEW.response_text, ''), signs) = '';
+  SELECT raise(ABORT, 'metadata: it must be a JSON object')
+  WHERE NEW.metadata IS NOT NULL AND NOT CASE WHEN json_valid(NEW.metadata) THEN json_type(NEW.metadata) = 'object' END;
+  SELECT raise(ABORT, 'created_at: it must be a time in ISO 8601')
+  WHERE NEW.created_at IS NOT NULL AND julianday(NEW.created_at) IS NULL;
+  SELECT raise(ABORT, 'turn_number: it must be a whole number over 0')
+  WHERE NEW.turn_number IS NOT NULL AND (typeof(NEW.turn_number) <> 'integer' OR NEW.turn_number < 1);
+
+  INSERT INTO session (id, org_id, user_id, kind, ttl_hours, active_branch, created_at, updated_at)
+  SELECT CAST(
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 1, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 3, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 5, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 7, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 10, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 12, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 15, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 17, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 20, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 22, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 25, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 27, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 29, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 31, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 33, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.session_id, 35, 2)) AS BLOB),
+    '', NEW.user_id, 'chat', 24.0, randomblob(16), CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER),
+    CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)
+  WHERE NOT EXISTS (SELECT 1 FROM session WHERE uuid = NEW.session_id);
+  INSERT INTO state (id, session_id, branch_id, state_seq, turn_seq, covers_turn_seq, reason, token_count_est,
+    created_at, schema_version)
+  SELECT randomblob(16), s.id, s.active_branch, 0, 0, 0, 'root', 0, s.created_at, 1 FROM session AS s
+  WHERE s.uuid = NEW.session_id AND NOT EXISTS (SELECT 1 FROM branch WHERE id = s.active_branch);
+  INSERT INTO branch (id, session_id, fork_seq, base_state, head_state, head_seq, last_turn_seq, label, created_at)
+  SELECT s.active_branch, s.id, 0, st.id, st.id, 0, coalesce(
+    (SELECT max(seq) FROM tombstone WHERE session_id = s.id AND kind = 'turn'), 0), 'main', s.created_at
+  FROM session AS s JOIN state AS st ON st.branch_id = s.active_branch AND st.state_seq = 0
+  WHERE s.uuid = NEW.session_id AND NOT EXISTS (SELECT 1 FROM branch WHERE id = s.active_branch);
+
+  SELECT raise(ABORT, 'turn_number: the session has a turn of that number')
+  FROM session AS s JOIN branch AS b ON b.session_id = s.id AND b.parent_id IS NULL
+    JOIN turn AS t ON t.branch_id = b.id AND t.turn_seq = NEW.turn_number WHERE s.uuid = NEW.session_id;
+  SELECT raise(ABORT, 'turn_number: a turn of that number was deleted, or stands in a summary; numbers are not reused')
+  FROM session AS s JOIN branch AS b ON b.session_id = s.id AND b.parent_id IS NULL
+    JOIN state AS head ON head.id = b.head_state
+  WHERE s.uuid = NEW.session_id AND (NEW.turn_number <= head.covers_turn_seq OR EXISTS (SELECT 1 FROM tombstone AS d
+    WHERE d.session_id = s.id AND d.kind = 'turn' AND d.seq = NEW.turn_number));
+  SELECT raise(ABORT, 'session_id: a turn of this session is being answered, or the session is being deleted')
+  FROM session AS s JOIN branch AS b ON b.session_id = s.id AND b.parent_id IS NULL
+  WHERE s.uuid = NEW.session_id AND (EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
+    OR EXISTS (SELECT 1 FROM turn AS t WHERE t.branch_id = b.id AND t.phase NOT IN ('Done', 'Failed')
+      AND t.phase IN ('Accepted', 'ContextPrepared', 'Responding', 'ResponseFinalized')));
+
+  INSERT INTO message (session_id, role, text, content_hash)
+  SELECT id, 'user', NEW.query_text, x'' FROM session WHERE uuid = NEW.session_id;
+  INSERT INTO message (session_id, role, text, content_hash)
+  SELECT id, 'assistant', NEW.response_text, x'' FROM session WHERE uuid = NEW.session_id;
+  UPDATE word_state SET messages = messages + 2 WHERE one = 1;
+  INSERT INTO state (id, session_id, branch_id, state_seq, parent_id, turn_seq, covers_turn_seq, reason, summary, pins,
+    token_count_est, created_at, schema_version)
+  SELECT randomblob(16), s.id, b.id, b.head_seq + 1, head.id,
+    max(b.last_turn_seq, coalesce(NEW.turn_number, b.last_turn_seq + 1)), head.covers_turn_seq, 'record', head.summary,
+    head.pins, head.token_count_est, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER),
+    head.schema_version
+  FROM session AS s JOIN branch AS b ON b.session_id = s.id AND b.parent_id IS NULL
+    JOIN state AS head ON head.id = b.head_state WHERE s.uuid = NEW.session_id;
+  INSERT INTO turn (id, session_id, branch_id, turn_seq, phase, outcome, state_before, state_after, user_message, answer,
+    metadata, created_at, updated_at)
+  SELECT CASE WHEN NEW.id IS NULL THEN randomblob(16) ELSE CAST(
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 1, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 3, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 5, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 7, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 10, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 12, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 15, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 17, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 20, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 22, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 25, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 27, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 29, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 31, 2)) ||
+      (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 33, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 35, 2)) AS BLOB) END,
+    s.id, b.id, coalesce(NEW.turn_number, b.last_turn_seq + 1), 'Done', 'completed', b.head_state, st.id,
+    (SELECT max(key) - 1 FROM message), (SELECT max(key) FROM message), json(NEW.metadata),
+    coalesce(CAST(round((julianday(NEW.created_at) - 2440587.5) * 86400000) AS INTEGER),
+    CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)),
+    CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)
+  FROM session AS s JOIN branch AS b ON b.session_id = s.id AND b.parent_id IS NULL
+    JOIN state AS st ON st.branch_id = b.id AND st.state_seq = b.head_seq + 1 WHERE s.uuid = NEW.session_id;
+  UPDATE branch SET (head_state, head_seq, last_turn_seq) = (
+    SELECT st.id, st.state_seq, st.turn_seq FROM state AS st
+    WHERE st.branch_id = branch.id AND st.state_seq = branch.head_seq + 1)
+  WHERE parent_id IS NULL AND session_id = (SELECT id FROM session WHERE uuid = NEW.session_id);
+  UPDATE session SET updated_at = CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)
+  WHERE uuid = NEW.session_id;
+END;
+
 CREATE TRIGGER deleted_message_takes_its_words AFTER DELETE ON message
 BEGIN
-  UPDATE word_scope SET messages = messages - 1, places = places - (
-    SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
+  UPDATE word_scope SET messages = messages - (SELECT count(*) FROM keyword_docsize WHERE id = 4 * OLD.key),
+    places = places - (SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
   WHERE token = char(0xE100) || lower(hex(OLD.session_id));
-  UPDATE word_state SET epoch = epoch + 1, messages = messages - 1,
+  UPDATE word_state SET epoch = epoch + 1, stale = 1, messages = messages - 1,
     indexed = indexed - (SELECT count(*) FROM keyword_docsize WHERE id = 4 * OLD.key),
     places = places - (SELECT count(*) FROM keyword_docsize WHERE id IN (4 * OLD.key, 4 * OLD.key + 2))
   WHERE one = 1;
@@ -103,6 +202,9 @@ CREATE TRIGGER response_is_kept_once BEFORE INSERT ON response
 WHEN EXISTS (SELECT 1 FROM response WHERE step_id = NEW.step_id)
 BEGIN SELECT raise(ABORT, 'immutable: that raw reply is there already'); END;
 
+CREATE TRIGGER deleted_session_does_not_expire AFTER DELETE ON session
+BEGIN DELETE FROM expiry WHERE session_id = OLD.id; END;
+
 CREATE TRIGGER session_is_made_once BEFORE INSERT ON session
 WHEN EXISTS (SELECT 1 FROM session WHERE id = NEW.id)
 BEGIN SELECT raise(ABORT, 'immutable: that session is there already'); END;
@@ -111,12 +213,24 @@ CREATE TRIGGER session_stays BEFORE DELETE ON session
 WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.id)
 BEGIN SELECT raise(ABORT, 'immutable: a session is deleted only with a deletion'); END;
 
+CREATE TRIGGER session_will_expire AFTER INSERT ON session
+WHEN NEW.ttl_hours IS NOT NULL
+BEGIN
+  INSERT INTO expiry VALUES (NEW.id, CAST(min(NEW.ttl_hours, 8760000.0) * 3600000 AS INTEGER),
+    NEW.created_at + CAST(min(NEW.ttl_hours, 8760000.0) * 3600000 AS INTEGER));
+END;
+
 CREATE TRIGGER state_is_committed_once BEFORE INSERT ON state
 WHEN EXISTS (SELECT 1 FROM state WHERE id = NEW.id)
   OR EXISTS (SELECT 1 FROM state WHERE branch_id = NEW.branch_id AND state_seq = NEW.state_seq)
 BEGIN SELECT raise(ABORT, 'immutable: that state, or one of its number, is there already'); END;
 
 CREATE TRIGGER state_is_immutable BEFORE UPDATE ON state
+WHEN NOT EXISTS (SELECT 1 FROM deletion WHERE session_id = OLD.session_id)
+  OR NEW.summary IS NOT NULL OR NEW.covers_turn_seq > OLD.covers_turn_seq
+  OR (NEW.id, NEW.session_id, NEW.branch_id, NEW.state_seq, NEW.parent_id, NEW.turn_seq, NEW.reason, NEW.pins,
+    NEW.created_at, NEW.schema_version) IS NOT (OLD.id, OLD.session_id, OLD.branch_id, OLD.state_seq, OLD.parent_id,
+    OLD.turn_seq, OLD.reason, OLD.pins, OLD.created_at, OLD.schema_version)
 BEGIN SELECT raise(ABORT, 'immutable: a state never changes; commit a new one'); END;
 
 CREATE TRIGGER state_stays BEFORE DELETE ON state
@@ -143,6 +257,15 @@ CREATE TRIGGER text_is_kept_once BEFORE INSERT ON text
 WHEN EXISTS (SELECT 1 FROM text WHERE hash = NEW.hash) OR EXISTS (SELECT 1 FROM text WHERE key = NEW.key)
 BEGIN SELECT raise(ABORT, 'immutable: that text is there already'); END;
 
+CREATE TRIGGER tombstone_stays BEFORE DELETE ON tombstone
+BEGIN SELECT raise(ABORT, 'immutable: that something was deleted is never forgotten'); END;
+
+CREATE TRIGGER chat_turn_is_not_blank BEFORE INSERT ON turn
+WHEN NEW.phase = 'Done' AND EXISTS (SELECT 1 FROM session WHERE id = NEW.session_id AND kind = 'chat')
+  AND (NEW.answer IS NULL OR EXISTS (SELECT 1 FROM message AS m, blank_sign AS b
+    WHERE m.key IN (NEW.user_message, NEW.answer) AND m.text IS NOT NULL AND trim(m.text, b.signs) = ''))
+BEGIN SELECT raise(ABORT, 'blank: a chat turn has a query and a response, neither of them blank'); END;
+
 CREATE TRIGGER deleted_turn_is_not_to_be_cut AFTER DELETE ON turn
 BEGIN DELETE FROM uncut WHERE question = OLD.user_message; END;
 
@@ -151,6 +274,11 @@ WHEN (NEW.phase = 'Failed' AND OLD.phase <> 'Failed')
   OR (NEW.phase = 'Indexed' AND OLD.phase = 'StateCommitted' AND NEW.degraded)
   OR (NEW.phase = 'Done' AND NEW.answer IS NOT OLD.answer)
 BEGIN INSERT INTO uncut VALUES (NEW.user_message) ON CONFLICT DO NOTHING; END;
+
+CREATE TRIGGER older_turn_expires_sooner AFTER INSERT ON turn
+BEGIN
+  UPDATE expiry SET due = NEW.created_at + ttl WHERE session_id = NEW.session_id AND due > NEW.created_at + ttl;
+END;
 
 CREATE TRIGGER recorded_turn_is_to_be_cut AFTER INSERT ON turn
 WHEN NEW.phase = 'Done'

@@ -1,0 +1,238 @@
+-- Deleting. Turns are given by their ids in hex, messages by their keys, both as JSON arrays.
+
+-- name: select_due
+-- Sessions to be deleted from: those whose deletion was begun, and those past their time.
+SELECT session_id FROM (SELECT session_id, 0 AS due FROM deletion
+  UNION SELECT session_id, due FROM (SELECT session_id, due FROM expiry WHERE due <= :now ORDER BY due LIMIT :limit))
+GROUP BY session_id ORDER BY min(due) LIMIT :limit
+
+-- name: select_expiry
+-- The time to live of a session, when it was made, and whether its deletion was begun.
+SELECT e.ttl, s.created_at, s.updated_at, EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
+FROM session AS s LEFT JOIN expiry AS e ON e.session_id = s.id WHERE s.id = ?
+
+-- name: select_due_of
+-- Whether there may be something to delete in a session.
+SELECT 1 FROM session AS s WHERE s.id = :session_id AND (EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
+  OR EXISTS (SELECT 1 FROM expiry AS e WHERE e.session_id = s.id AND e.due <= :now))
+
+-- name: select_begun
+-- Whether a session's deletion was begun.
+SELECT 1 FROM deletion WHERE session_id = ?
+
+-- name: select_expired
+-- Turns of a session that were said before a moment and are over.
+SELECT t.id, t.branch_id, t.turn_seq, t.user_message, t.answer, t.updated_at
+FROM branch AS b JOIN turn AS t ON t.branch_id = b.id
+WHERE b.session_id = :session_id AND t.created_at <= :before AND t.phase IN ('Done', 'Failed') LIMIT :limit
+
+-- name: select_turns
+-- Any turns of a session.
+SELECT t.id, t.branch_id, t.turn_seq, t.user_message, t.answer, t.updated_at
+FROM branch AS b JOIN turn AS t ON t.branch_id = b.id WHERE b.session_id = :session_id LIMIT :limit
+
+-- name: select_unfinished
+-- A turn of a session that waits or is being answered.
+SELECT t.turn_seq, t.phase FROM branch AS b JOIN turn AS t ON t.branch_id = b.id
+WHERE b.session_id = ? AND t.phase NOT IN ('Done', 'Failed') AND t.phase IN ('Accepted', 'ContextPrepared', 'Responding')
+LIMIT 1
+
+-- name: select_oldest
+-- When the oldest turn of a session was said; NULL: it has none.
+SELECT min(t.created_at) FROM branch AS b JOIN turn AS t ON t.branch_id = b.id WHERE b.session_id = ?
+
+-- name: set_due
+-- When next to look at a session.
+UPDATE expiry SET due = :due WHERE session_id = :session_id
+
+-- name: begin_deletion
+-- From here on rows of the session may be deleted, and nobody finds it.
+INSERT INTO deletion (session_id, reason, created_at) VALUES (:session_id, :reason, :now) ON CONFLICT DO NOTHING
+
+-- name: end_deletion
+-- No row of the session may be deleted any more.
+DELETE FROM deletion WHERE session_id = ?
+
+-- name: release_name
+-- The foreign id of a session that is being deleted can be used again.
+UPDATE session SET external_id = NULL WHERE id = ?
+
+-- name: bury_turns
+-- That they once were.
+INSERT INTO tombstone (id, session_id, kind, seq, deleted_at)
+SELECT t.id, t.session_id, 'turn', t.turn_seq, :now FROM json_each(:turns) AS k CROSS JOIN turn AS t ON t.id = unhex(k.value)
+WHERE true ON CONFLICT (id) DO NOTHING
+
+-- name: bury_session
+-- That it once was.
+INSERT INTO tombstone (id, session_id, kind, deleted_at) VALUES (:session_id, :session_id, 'session', :now)
+ON CONFLICT (id) DO UPDATE SET deleted_at = :now
+
+-- name: select_last_buried
+-- The highest number of a turn that was deleted in a session.
+SELECT max(seq) FROM tombstone WHERE session_id = ? AND kind = 'turn'
+
+-- name: select_steps
+-- The provider calls of turns.
+SELECT s.id FROM json_each(:turns) AS k CROSS JOIN step AS s ON s.turn_id = unhex(k.value)
+
+-- name: loosen_plan_texts
+-- The texts that plans of turns refer to. A front with a summary goes with it; with pins, if the session goes.
+INSERT INTO loose_text (key, personal)
+SELECT t.key, coalesce(json_extract(t.body, '$.is.summary') <> ''
+  OR (:whole AND json_array_length(t.body, '$.is.pinned_facts') > 0), 0)
+FROM (SELECT DISTINCT used.value AS hash FROM json_each(:turns) AS k CROSS JOIN plan AS p ON p.turn_id = unhex(k.value)
+    CROSS JOIN json_each(json_array(json_extract(p.body, '$.is.front'), json_extract(p.body, '$.is.form'),
+      json_extract(p.body, '$.is.redactions'))) AS used WHERE used.value IS NOT NULL) AS u
+  CROSS JOIN text AS t ON t.hash = unhex(u.hash)
+WHERE true ON CONFLICT (key) DO NOTHING
+
+-- name: loosen_summaries
+-- The summaries of a branch that cover a turn.
+INSERT INTO loose_text (key, personal)
+SELECT DISTINCT summary, 1 FROM state WHERE branch_id = :branch_id AND covers_turn_seq >= :first AND summary IS NOT NULL
+ON CONFLICT (key) DO UPDATE SET personal = 1
+
+-- name: loosen_states
+-- All texts of some states of a branch.
+INSERT INTO loose_text (key, personal)
+SELECT DISTINCT used.value, 1 FROM (
+    SELECT summary, pins FROM state WHERE branch_id = :branch_id ORDER BY state_seq LIMIT :limit) AS st
+  CROSS JOIN json_each(json_array(st.summary, st.pins)) AS used WHERE used.value IS NOT NULL
+ON CONFLICT (key) DO UPDATE SET personal = 1
+
+-- name: loosen_system
+-- The instructions of a session.
+INSERT INTO loose_text (key, personal) SELECT system, 1 FROM session WHERE id = ? AND system IS NOT NULL
+ON CONFLICT (key) DO UPDATE SET personal = 1
+
+-- name: select_chunk_keys
+-- The chunks of turns.
+SELECT c.key FROM json_each(:turns) AS k CROSS JOIN chunk AS c ON c.turn_id = unhex(k.value)
+
+-- name: select_said
+-- What messages say.
+SELECT m.key, m.role, m.text, m.blocks FROM json_each(:messages) AS k CROSS JOIN message AS m ON m.key = k.value
+
+-- name: delete_scope
+-- Nothing was said there.
+DELETE FROM word_scope WHERE token = ? AND messages <= 0
+
+-- name: delete_blob_use
+-- A message shows a blob no longer.
+DELETE FROM blob_use WHERE hash = ? AND message_key = ?
+
+-- name: delete_blob
+-- A blob that nobody shows, and that nobody kept after it was shown.
+DELETE FROM blob WHERE hash = :hash AND kept_at <= :shown_at AND NOT EXISTS (SELECT 1 FROM blob_use WHERE hash = :hash)
+
+-- name: delete_retrievals
+-- Which chunks their prompts held.
+DELETE FROM retrieval WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))
+
+-- name: delete_responses
+-- Raw replies.
+DELETE FROM response WHERE step_id IN (
+  SELECT s.id FROM json_each(:turns) AS k CROSS JOIN step AS s ON s.turn_id = unhex(k.value))
+
+-- name: delete_plans
+-- The accounts of their requests.
+DELETE FROM plan WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))
+
+-- name: delete_steps
+-- Provider calls.
+DELETE FROM step WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))
+
+-- name: delete_jobs
+-- What was to be done for them.
+DELETE FROM job WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))
+
+-- name: delete_chunks
+-- Slices of them.
+DELETE FROM chunk WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))
+
+-- name: delete_origins
+-- Where they came from.
+DELETE FROM origin WHERE message_key IN (SELECT value FROM json_each(:messages))
+
+-- name: delete_turns
+-- The turns themselves.
+DELETE FROM turn WHERE id IN (SELECT unhex(value) FROM json_each(:turns))
+
+-- name: delete_messages
+-- What was said.
+DELETE FROM message WHERE key IN (SELECT value FROM json_each(:messages))
+
+-- name: count_chunks
+-- The index holds fewer chunks.
+UPDATE word_state SET chunks = chunks - :count WHERE one = 1
+
+-- name: select_first
+-- The first turn of a branch between two places.
+SELECT min(turn_seq) FROM turn WHERE branch_id = ? AND turn_seq BETWEEN ? AND ?
+
+-- name: blank_states
+-- Summaries of a branch that cover a turn go, and cover no more than what is gone.
+UPDATE state SET summary = NULL, token_count_est = 0, covers_turn_seq = min(covers_turn_seq, :gone)
+WHERE branch_id = :branch_id AND covers_turn_seq >= :first
+
+-- name: delete_candidate
+-- A fold of a branch that was only proposed.
+DELETE FROM fold_candidate WHERE branch_id = ?
+
+-- name: delete_branch_jobs
+-- What was to be done for a branch.
+DELETE FROM job WHERE branch_id = ?
+
+-- name: delete_states
+-- Some states of a branch.
+DELETE FROM state WHERE id IN (SELECT id FROM state WHERE branch_id = :branch_id ORDER BY state_seq LIMIT :limit)
+
+-- name: delete_branches
+-- All branches of a session.
+DELETE FROM branch WHERE session_id = ?
+
+-- name: delete_session
+-- The session itself.
+DELETE FROM session WHERE id = ?
+
+-- name: select_loose_texts
+-- Whether there are texts to be looked at.
+SELECT 1 FROM loose_text LIMIT 1
+
+-- name: select_used_texts
+-- Of the texts to be looked at those that something refers to; scans, and so runs on a reader.
+SELECT l.key FROM loose_text AS l JOIN text AS t ON t.key = l.key
+WHERE l.key IN (SELECT system FROM session WHERE system IS NOT NULL UNION SELECT summary FROM state WHERE summary IS NOT NULL
+    UNION SELECT pins FROM state WHERE pins IS NOT NULL)
+  OR t.hash IN (
+    SELECT unhex(used.value) FROM plan, json_each(json_array(json_extract(body, '$.is.front'),
+      json_extract(body, '$.is.form'), json_extract(body, '$.is.redactions'))) AS used WHERE used.value IS NOT NULL)
+
+-- name: select_loose
+-- Texts to be looked at: their keys, when they were kept, and whether they can go at any age.
+SELECT l.key, t.kept_at, l.personal FROM loose_text AS l LEFT JOIN text AS t ON t.key = l.key
+
+-- name: delete_text
+-- Remove a text, unless somebody kept it since it was found idle.
+DELETE FROM text WHERE key = ? AND kept_at = ?
+
+-- name: tie_text
+-- It was looked at.
+DELETE FROM loose_text WHERE key = ?
+
+-- name: select_stale
+-- Whether the index holds words of what was deleted, or is being written anew.
+SELECT stale FROM word_state WHERE one = 1
+
+-- name: set_stale
+-- The index is being written anew, or has been.
+UPDATE word_state SET stale = :stale WHERE one = 1 AND stale = :was
+
+-- name: merge_words
+-- Write a part of the index anew, without what was deleted; a number of pages, negative to begin.
+INSERT INTO keyword (keyword, rank) VALUES ('merge', ?)
+
+-- name: select_free_pages
+-- How many pages of the file hold nothing.
+SELECT freelist_count FROM pragma_freelist_count

@@ -1,0 +1,86 @@
+"""Wiping out what deletions left in the file.
+
+What a row held is overwritten when the row goes. Three things are left: words, which the index holds until it is
+written anew; texts that several rows shared; and pages in the log and at the end of the file. All of it is done a part
+at a time, so that nobody who writes waits for long, and goes on after a crash: what is left to do stands in the file.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import apsw
+
+from contextinfinity.domain.ids import now, to_millis
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.rows import many, one
+
+SQL = sql_files.load(__package__, "deletions.sql")
+
+MERGED = 256
+"""Pages of the index that are written anew at a time: some ten milliseconds."""
+FREED = 512
+"""Pages that are given back to the disk at a time."""
+YOUNG = timedelta(hours=1)
+"""How long a text that anybody may use counts as wanted: whoever kept it may be about to refer to it."""
+
+STALE, RENEWING, CLEAN = 1, 2, 0
+
+
+async def sweep(database: Database, steps: int) -> bool:
+    """Do so many steps of the work; tell whether some is left."""
+    await _collect_texts(database)
+    left = True
+    for _ in range(steps):
+        left = await database.write(_step)
+        if not left:
+            break
+    await database.write(lambda _: None, wipe=True)
+    return left
+
+
+def _step(connection: apsw.Connection) -> bool:
+    """Write a part of the index anew, or give some pages back; tell whether there was anything to do."""
+    (stale,) = one(connection, SQL["select_stale"])  # type: ignore[misc]
+    if stale != CLEAN:
+        before = connection.total_changes()
+        connection.execute(SQL["merge_words"], (-MERGED if stale == STALE else MERGED,))
+        is_over = connection.total_changes() - before < 2
+        following = CLEAN if is_over else RENEWING
+        connection.execute(SQL["set_stale"], {"stale": following, "was": stale})
+        return True
+    (free,) = one(connection, SQL["select_free_pages"])  # type: ignore[misc]
+    if not free or not _can_shrink(connection):
+        return False
+    connection.execute(f"PRAGMA incremental_vacuum({FREED})").fetchall()
+    return True
+
+
+def _can_shrink(connection: apsw.Connection) -> bool:
+    """Tell whether pages can be given back one by one; in ledgers of older releases they are only used again."""
+    mode: int = connection.execute("PRAGMA auto_vacuum").get
+    return mode == 2
+
+
+async def _collect_texts(database: Database) -> None:
+    """Remove the texts that deleted rows referred to, unless others do."""
+    if not await database.read(lambda connection: one(connection, SQL["select_loose_texts"])):
+        return
+    used, loose = await database.read(_read_texts)
+    old = to_millis(now() - YOUNG)
+
+    def write(connection: apsw.Connection) -> None:
+        for key, kept_at, personal in loose:
+            if key not in used and kept_at is not None:
+                if not personal and kept_at > old:
+                    continue  # looked at again the next time
+                connection.execute(SQL["delete_text"], (key, kept_at))
+            connection.execute(SQL["tie_text"], (key,))
+
+    await database.write(write)
+
+
+def _read_texts(connection: apsw.Connection) -> tuple[set[int], list[tuple[int, int | None, int]]]:
+    used = {row[0] for row in many(connection, SQL["select_used_texts"])}
+    return used, many(connection, SQL["select_loose"])
