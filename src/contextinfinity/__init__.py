@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contextinfinity.compaction.boundary import find_topic_boundary as find_topic_boundary
     from contextinfinity.context import ContextualMessagesResult as ContextualMessagesResult
     from contextinfinity.context import build_contextual_messages as build_contextual_messages
+    from contextinfinity.conversation_memory import ConversationMemory as ConversationMemory
     from contextinfinity.engine.engine import Engine as Engine
     from contextinfinity.errors import ContextInfinityError as ContextInfinityError
     from contextinfinity.rewriting import rewrite_query as rewrite_query
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 _HOME = {
     "ContextInfinityError": ("contextinfinity.errors", "ContextInfinityError"),
     "ContextManager": ("contextinfinity.workspace", "ContextManager"),
+    "ConversationMemory": ("contextinfinity.conversation_memory", "ConversationMemory"),
     "ContextualMessagesResult": ("contextinfinity.context", "ContextualMessagesResult"),
     "Engine": ("contextinfinity.engine.engine", "Engine"),
     "Settings": ("contextinfinity.settings", "Settings"),
@@ -43,6 +45,7 @@ __all__ = [
     "ContextInfinityError",
     "ContextManager",
     "ContextualMessagesResult",
+    "ConversationMemory",
     "Engine",
     "Settings",
     "TopicBoundary",

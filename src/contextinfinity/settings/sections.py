@@ -178,6 +178,9 @@ class Retention(Struct, frozen=True, kw_only=True):
     history_limit: Annotated[
         int, Meta(ge=1, le=50, description="How many of the newest turns /chat loads for a request.")
     ] = 20
+    stateless: Annotated[
+        bool, Meta(description="Whether /chat keeps nothing and loads nothing; what is stored stays stored.")
+    ] = False
 
 
 class Storage(Struct, frozen=True, kw_only=True):

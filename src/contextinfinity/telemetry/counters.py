@@ -14,6 +14,10 @@ Counted: TypeAlias = Literal[
     "turn_writes_ok",
     "turn_writes_failed",
     "fallback_activations",
+    "cleanup_runs",
+    "cleanups_failed",
+    "sessions_deleted",
+    "turns_deleted",
 ]
 Measured: TypeAlias = Literal["spool_depth"]
 

@@ -35,6 +35,12 @@ class LoopThread:
             future: Future[T] = asyncio.run_coroutine_threadsafe(work(), self._loop)
         return future.result()
 
+    def begin(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a coroutine that nobody waits for; what it raises is its own."""
+        with self._closing:
+            if not self._closed:
+                asyncio.run_coroutine_threadsafe(work(), self._loop)
+
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a last coroutine, let the others come to their end, and stop. Closing twice does nothing."""
         with self._closing:
