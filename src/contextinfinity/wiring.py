@@ -77,6 +77,7 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         librarian=_librarian(settings, models),
         find_boundary=_boundaries(settings, models),
         keep_journals=timedelta(minutes=settings.stream.keep_journal_minutes),
+        clean_up_every=timedelta(hours=settings.retention.cleanup_interval_hours),
     )
 
 

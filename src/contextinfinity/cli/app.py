@@ -17,6 +17,7 @@ from contextinfinity.cli.branches import branches, fork, rollback, switch
 from contextinfinity.cli.chat.chat import chat
 from contextinfinity.cli.config import config
 from contextinfinity.cli.context import context
+from contextinfinity.cli.deleting import cleanup, delete
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.fold import fold
 from contextinfinity.cli.importing import import_
@@ -35,7 +36,7 @@ LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)
 app.command("import")(import_)
-for command in (reindex, rebuild, config, doctor):
+for command in (delete, cleanup, reindex, rebuild, config, doctor):
     app.command()(command)
 app.add_typer(model)
 

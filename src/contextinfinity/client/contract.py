@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Protocol, Self, Unpack
 
 from contextinfinity.client.values import Conversation, Pins, ShownBranch, ShownFold, ShownThread
+from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
@@ -116,6 +117,17 @@ class Threads(Protocol):
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
         """Give it another title."""
+        ...
+
+    async def delete(self, thread_id: str) -> Deleted:
+        """Delete it with everything that was made from it; nothing of it comes back.
+
+        ``BranchBusy`` while a turn of it is being answered.
+        """
+        ...
+
+    async def clean_up(self) -> CleanupResult:
+        """Delete what is past its time to live in all threads; what goes wrong is told in the result."""
         ...
 
     async def branches(self, thread_id: str) -> tuple[ShownBranch, ...]:

@@ -35,6 +35,7 @@ from contextinfinity.client.values import (
     shown_thread,
     shown_turn,
 )
+from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, is_id
 from contextinfinity.domain.plan import Plan
@@ -167,6 +168,14 @@ class LocalThreads:
         """Give it another title."""
         session = await self._engine.session(thread_id)
         return await self._shown(await self._store.sessions.rename(session.id, title))
+
+    async def delete(self, thread_id: str) -> Deleted:
+        """Delete it with everything that was made from it."""
+        return await self._engine.delete(thread_id)
+
+    async def clean_up(self) -> CleanupResult:
+        """Delete what is past its time to live in all threads."""
+        return await self._engine.clean_up()
 
     async def branches(self, thread_id: str) -> tuple[ShownBranch, ...]:
         """Read its branches, the oldest first."""

@@ -15,6 +15,7 @@ from typing import TypeAlias, TypedDict, Unpack
 from msgspec import UNSET, Struct
 
 from contextinfinity.domain.chunk import ChunkSide, ChunkType
+from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
@@ -279,6 +280,21 @@ class Engine(Lifecycle):
 
         await look_over(self._parts)
         return await bring_in_step(self._parts, anew=anew, progress=progress)
+
+    # --- deleting ---
+
+    async def delete(self, thread_id: str) -> Deleted:
+        """Delete a conversation with everything that was made from it; nothing of it comes back."""
+        session = await self.session(thread_id)
+        turns = await self.cleaner.delete(session.id)
+        self._parts.texts.forget()
+        return Deleted(thread_id=session.id, turns=turns)
+
+    async def clean_up(self) -> CleanupResult:
+        """Delete what is past its time to live now; by itself this happens every few hours."""
+        result = await self.cleaner.clean_up()
+        self._parts.texts.forget()
+        return result
 
     # --- finding ---
 

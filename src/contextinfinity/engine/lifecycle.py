@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.engine.afterwards import Afterwards
+from contextinfinity.engine.cleanup import Cleaner
 from contextinfinity.engine.handlers import handlers
 from contextinfinity.engine.parts import Asked, Models, Parts, Running, Setup
 from contextinfinity.engine.presence import Presence
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 HOUSEKEEPING_SECONDS = 60.0
 INDEX_SECONDS = 2.0
 """How long after the start, and how often, the index is brought in step; a short command ends before that."""
+LONGEST_SWEEP_SECONDS = 600.0
+"""How long what was deleted may be wiped out at a time, behind all else."""
 MARK_SECONDS = 2.0
 """How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
 
@@ -48,6 +51,7 @@ class Lifecycle:
         self.tasks: set[asyncio.Task[None]] = set()
         self.unindexed = asyncio.Event()
         """To be set when turns came that no job will index."""
+        self.cleaner = Cleaner(store, journals)
         self._journals = journals
         self._running: dict[TurnId, Running] = {}
         self._accepting: set[asyncio.Task[Turn]] = set()
@@ -61,6 +65,7 @@ class Lifecycle:
             await recover(self._parts, await self.presence.find_dead())
             self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
             self._indexing = asyncio.create_task(self._keep_index(), name="indexing")
+            self._cleaning = asyncio.create_task(self._keep_clean(), name="cleaning")
             undo.pop_all()
         return self
 
@@ -81,7 +86,7 @@ class Lifecycle:
             await asyncio.wait(self._accepting, timeout=answer_seconds)
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=answer_seconds)
-        await _stop({*self.tasks, self._housekeeping, self._indexing})
+        await _stop({*self.tasks, self._housekeeping, self._indexing, self._cleaning})
         await self.afterwards.stop(drain_seconds=job_seconds)
         await self.presence.__aexit__(None, None, None)
         await self._let_go()
@@ -186,6 +191,19 @@ class Lifecycle:
             except Exception as error:  # whatever it is: what was said is found by its words meanwhile
                 count("indexing_failed")
                 log.warning("the index has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
+
+    async def _keep_clean(self) -> None:
+        """Delete what is past its time to live: soon after the start, then every few hours, whatever went wrong."""
+        pause = min(HOUSEKEEPING_SECONDS, self.setup.clean_up_every.total_seconds())
+        while True:
+            await asyncio.sleep(pause)
+            pause = self.setup.clean_up_every.total_seconds()
+            try:
+                await self.cleaner.clean_up()
+                self._parts.texts.forget()
+                await self.cleaner.sweep(LONGEST_SWEEP_SECONDS)
+            except Exception as error:  # whatever it is: the next run tries again
+                log.warning("the clean-up has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
 
     async def _enter_again(self) -> None:
         """Become a new worker: our turns belong to others by now, and what we did for them is discarded."""

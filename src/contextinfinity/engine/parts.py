@@ -310,6 +310,7 @@ class Setup:
     """Who writes summaries; None: they are made by rule."""
     find_boundary: FindBoundary = boundary_offline
     keep_journals: timedelta = timedelta(hours=1)
+    clean_up_every: timedelta = timedelta(hours=6)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,10 @@ class Texts:
             return known[0]
         return await self._contents.text(sha256)
 
+    def forget(self) -> None:
+        """Have nothing at hand any more: something was deleted."""
+        self._known.clear()
+
     def _note(self, sha256: str, text: str) -> None:
         self._known[sha256] = text, time.monotonic()
         self._known.move_to_end(sha256)

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.choosing import choose
+from contextinfinity.engine.cleanup import Cleaner, expire_before_use
 from contextinfinity.engine.meaning import Asking, ask_back, understand
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.engine.preparing import Material
@@ -62,6 +63,7 @@ async def reply(parts: Parts, running: Running) -> None:
 
 async def gather(parts: Parts, running: Running) -> Material | Asking:
     """Put together what a prompt is made from, or what is to be asked back."""
+    await expire_before_use(Cleaner(parts.store, parts.journals), running.turn.session_id)
     recalled = await recall(parts, running)
     meant = await understand(parts, running, recalled)
     if meant.doubt is not None:

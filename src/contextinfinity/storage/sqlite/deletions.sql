@@ -93,6 +93,16 @@ INSERT INTO loose_text (key, personal)
 SELECT DISTINCT summary, 1 FROM state WHERE branch_id = :branch_id AND covers_turn_seq >= :first AND summary IS NOT NULL
 ON CONFLICT (key) DO UPDATE SET personal = 1
 
+-- name: loosen_fronts
+-- The fronts of what is left of a session that repeat a summary that is to go: their plans cannot be rebuilt any more.
+INSERT INTO loose_text (key, personal, session_id)
+SELECT DISTINCT f.key, 1, :session_id FROM branch AS b CROSS JOIN turn AS t ON t.branch_id = b.id
+  CROSS JOIN plan AS p ON p.turn_id = t.id CROSS JOIN text AS f ON f.hash = unhex(json_extract(p.body, '$.is.front'))
+WHERE b.session_id = :session_id AND EXISTS (SELECT 1 FROM state AS st JOIN text AS gone ON gone.key = st.summary
+  WHERE st.branch_id = :branch_id AND st.covers_turn_seq >= :first
+    AND instr(json_extract(f.body, '$.is.summary'), gone.body))
+ON CONFLICT (key) DO UPDATE SET personal = 1, session_id = :session_id
+
 -- name: loosen_states
 -- All texts of some states of a branch.
 INSERT INTO loose_text (key, personal)
@@ -200,18 +210,20 @@ DELETE FROM session WHERE id = ?
 -- Whether there are texts to be looked at.
 SELECT 1 FROM loose_text LIMIT 1
 
--- name: select_used_texts
--- Of the texts to be looked at those that something refers to; scans, and so runs on a reader.
-SELECT l.key FROM loose_text AS l JOIN text AS t ON t.key = l.key
-WHERE l.key IN (SELECT system FROM session WHERE system IS NOT NULL UNION SELECT summary FROM state WHERE summary IS NOT NULL
-    UNION SELECT pins FROM state WHERE pins IS NOT NULL)
-  OR t.hash IN (
-    SELECT unhex(used.value) FROM plan, json_each(json_array(json_extract(body, '$.is.front'),
-      json_extract(body, '$.is.form'), json_extract(body, '$.is.redactions'))) AS used WHERE used.value IS NOT NULL)
+-- name: select_held_texts
+-- Of the texts to be looked at those that sessions and states refer to; scans, and so runs on a reader.
+SELECT key FROM loose_text WHERE key IN (SELECT system FROM session WHERE system IS NOT NULL
+  UNION SELECT summary FROM state WHERE summary IS NOT NULL UNION SELECT pins FROM state WHERE pins IS NOT NULL)
+
+-- name: select_planned_texts
+-- Of the texts to be looked at those that plans refer to, and the sessions of the plans; scans like the one before.
+SELECT DISTINCT l.key, p.session_id FROM plan AS p CROSS JOIN json_each(json_array(json_extract(p.body, '$.is.front'),
+    json_extract(p.body, '$.is.form'), json_extract(p.body, '$.is.redactions'))) AS used
+  CROSS JOIN text AS t ON t.hash = unhex(used.value) CROSS JOIN loose_text AS l ON l.key = t.key
 
 -- name: select_loose
--- Texts to be looked at: their keys, when they were kept, and whether they can go at any age.
-SELECT l.key, t.kept_at, l.personal FROM loose_text AS l LEFT JOIN text AS t ON t.key = l.key
+-- Texts to be looked at: their keys, when they were kept, whether they can go at any age, and whose plans do not count.
+SELECT l.key, t.kept_at, l.personal, l.session_id FROM loose_text AS l LEFT JOIN text AS t ON t.key = l.key
 
 -- name: delete_text
 -- Remove a text, unless somebody kept it since it was found idle.

@@ -109,7 +109,8 @@ def forget_in_states(connection: apsw.Connection, session_id: bytes, turns: Sequ
     heads = {branch.id: head_of(connection, branch.id) for branch, _, _ in hit}
     for branch, lineage, first in hit:
         gone = _all_gone(connection, lineage, branch.last_turn_seq)
-        values = {"branch_id": pack(branch.id), "first": first, "gone": gone}
+        values = {"session_id": session_id, "branch_id": pack(branch.id), "first": first, "gone": gone}
+        connection.execute(SQL["loosen_fronts"], values)
         connection.execute(SQL["loosen_summaries"], values)
         connection.execute(SQL["blank_states"], values)
         connection.execute(SQL["delete_candidate"], (pack(branch.id),))

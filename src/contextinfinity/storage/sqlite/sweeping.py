@@ -14,7 +14,7 @@ import apsw
 from contextinfinity.domain.ids import now, to_millis
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.rows import many, one
+from contextinfinity.storage.sqlite.rows import Row, many, one
 
 SQL = sql_files.load(__package__, "deletions.sql")
 
@@ -67,12 +67,13 @@ async def _collect_texts(database: Database) -> None:
     """Remove the texts that deleted rows referred to, unless others do."""
     if not await database.read(lambda connection: one(connection, SQL["select_loose_texts"])):
         return
-    used, loose = await database.read(_read_texts)
+    held, planned, loose = await database.read(_read_texts)
     old = to_millis(now() - YOUNG)
 
     def write(connection: apsw.Connection) -> None:
-        for key, kept_at, personal in loose:
-            if key not in used and kept_at is not None:
+        for key, kept_at, personal, session_id in loose:
+            is_used = key in held or planned.get(key, set()) - {session_id}
+            if not is_used and kept_at is not None:
                 if not personal and kept_at > old:
                     continue  # looked at again the next time
                 connection.execute(SQL["delete_text"], (key, kept_at))
@@ -81,6 +82,9 @@ async def _collect_texts(database: Database) -> None:
     await database.write(write)
 
 
-def _read_texts(connection: apsw.Connection) -> tuple[set[int], list[tuple[int, int | None, int]]]:
-    used = {row[0] for row in many(connection, SQL["select_used_texts"])}
-    return used, many(connection, SQL["select_loose"])
+def _read_texts(connection: apsw.Connection) -> tuple[set[int], dict[int, set[bytes]], list[Row]]:
+    held = {row[0] for row in many(connection, SQL["select_held_texts"])}
+    planned: dict[int, set[bytes]] = {}
+    for key, session_id in connection.execute(SQL["select_planned_texts"]):
+        planned.setdefault(key, set()).add(session_id)
+    return held, planned, many(connection, SQL["select_loose"])

@@ -11,7 +11,8 @@ CREATE INDEX tombstone_by_session ON tombstone (session_id, kind, seq);
 
 CREATE TABLE loose_text (               -- texts that something deleted referred to: to be removed if nothing else does
   key INTEGER PRIMARY KEY,
-  personal INTEGER NOT NULL             -- 1: nobody else is about to refer to it
+  personal INTEGER NOT NULL,            -- 1: nobody else is about to refer to it
+  session_id BLOB                       -- whose plans do not count: it repeats what was deleted there
 ) STRICT;
 
 ALTER TABLE word_state ADD COLUMN stale INTEGER NOT NULL DEFAULT 0;

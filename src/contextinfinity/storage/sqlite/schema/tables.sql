@@ -116,7 +116,8 @@ CREATE TABLE 'keyword_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT 
 
 CREATE TABLE loose_text (               -- texts that something deleted referred to: to be removed if nothing else does
   key INTEGER PRIMARY KEY,
-  personal INTEGER NOT NULL             -- 1: nobody else is about to refer to it
+  personal INTEGER NOT NULL,            -- 1: nobody else is about to refer to it
+  session_id BLOB                       -- whose plans do not count: it repeats what was deleted there
 ) STRICT;
 
 CREATE TABLE loose_vector (             -- the newest of a session: a 32-bit scale, then a signed byte a number

@@ -1,0 +1,49 @@
+"""``cix delete`` and ``cix cleanup``: what leaves the ledger, and nothing else does."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from contextinfinity.cli.options import Means, Thread, command
+from contextinfinity.errors import InvalidInput
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is deleted.")]
+
+
+@command
+def delete(means: Means, thread: Thread, yes: Yes = False) -> None:
+    """Delete a conversation and all that was made from it, for good."""
+    from contextinfinity.cli.places import place
+    from contextinfinity.cli.printing import print_json, remark
+    from contextinfinity.cli.working import working
+
+    with working(means) as work:
+        thread_id, _ = place(work, means, thread)
+        if not yes:
+            raise InvalidInput(f"Conversation {thread_id} would be deleted for good.", hint="Say so with --yes.")
+        deleted = work.do(work.client.threads.delete(thread_id))
+    if means.as_json:
+        print_json(deleted)
+    else:
+        remark(f"Deleted {deleted.thread_id}: {deleted.turns} turns.")
+
+
+@command
+def cleanup(means: Means) -> None:
+    """Delete what is past its time to live; a running engine does this by itself every few hours."""
+    from contextinfinity.cli.printing import print_json, remark
+    from contextinfinity.cli.working import working
+
+    with working(means) as work:
+        result = work.do(work.client.threads.clean_up())
+    if means.as_json:
+        print_json(result)
+    else:
+        deleted = f"{result.sessions_deleted} conversations and {result.turns_deleted} turns"
+        remark(f"Deleted {deleted} in {result.execution_time:.1f} s.")
+        for error in result.errors:
+            remark(f"Not done: {error}")
+    if result.errors:
+        raise typer.Exit(1)
