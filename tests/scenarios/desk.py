@@ -16,6 +16,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from contextinfinity.storage.sqlite.store import SqliteStore
 
 
@@ -29,6 +30,7 @@ class Desk:
         setup: Setup | None = None,
         abilities: Abilities = ABILITIES,
         fold_pause: timedelta = timedelta(),
+        patience: float = BUSY_SECONDS,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.path = folder / "ledger.db"
@@ -43,7 +45,8 @@ class Desk:
         model = Model(name="m", provider=ScriptedProvider(script, abilities), model_id="m")
         models = Models(by_name={"m": model}, default="m")
         setup = replace(setup or Setup(), fold_pause=fold_pause)
-        self.engine = Engine(SqliteStore(self.path), JournalFolder(folder / "streams"), models, setup)
+        store = SqliteStore(self.path, patience=patience)
+        self.engine = Engine(store, JournalFolder(folder / "streams"), models, setup)
 
     async def __aenter__(self) -> Desk:
         await self.engine.__aenter__()

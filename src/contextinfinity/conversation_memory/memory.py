@@ -89,6 +89,11 @@ class ConversationMemory:
         self._is_looking = False
         self._stopping = asyncio.Event()
         self._clean_at = time.monotonic() + FIRST_CLEANUP_SECONDS
+        try:
+            self._loop.wait(self._ledger.store)
+        except LedgerError as error:
+            _tell_failure("open", "-", None, error)
+            self._went_away()
 
     # --- the five verbs ---
 

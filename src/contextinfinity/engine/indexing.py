@@ -25,6 +25,7 @@ from contextinfinity.engine.parts import Parts
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.redact import hidden
 from contextinfinity.retrieval.chunks import Cut, Speakers, chunks_of
+from contextinfinity.storage.index import BORROWED_FROM
 from contextinfinity.storage.rules import ENDED
 from contextinfinity.text.keywords import VERSION
 
@@ -32,8 +33,6 @@ log = logging.getLogger(__name__)
 
 PAGE = 64
 """How many turns, or chunks, are brought in step at a time."""
-BORROWED_FROM = 2
-"""How many earlier turns a turn borrows words from."""
 AT_ONCE = 4_000
 """Characters of a turn that are cut without leaving the event loop: a few milliseconds."""
 EMBED_SECONDS = 60.0

@@ -17,6 +17,8 @@ from contextinfinity.domain.turn import Turn
 
 CutTurn: TypeAlias = tuple[TurnId, Sequence[NewChunk]]
 
+BORROWED_FROM = 2
+"""How many earlier turns a turn borrows words from."""
 MOST_TERMS = 32
 """Words of a question that are looked up; further ones are not."""
 

@@ -21,7 +21,8 @@ from contextinfinity.storage.deletions import BATCH
 from contextinfinity.storage.in_memory.jobs import enqueue
 from contextinfinity.storage.in_memory.states import append
 from contextinfinity.storage.in_memory.tables import Tables
-from contextinfinity.storage.rules import drafted_state, has_expired, row_limit
+from contextinfinity.storage.index import BORROWED_FROM
+from contextinfinity.storage.rules import ENDED, drafted_state, has_expired, row_limit
 
 OVER = frozenset({Phase.DONE, Phase.FAILED})
 UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
@@ -172,6 +173,7 @@ def _forget_in_states(tables: Tables, session_id: SessionId, turns: Sequence[Tur
         if places:
             hit.append((branch, min(places), tables.head(branch)))
     for branch, first, head in hit:
+        _return_words(tables, branch, [turn.turn_seq for turn in turns])
         gone = _all_gone(tables, branch)
         for state in [state for state in tables.states.values() if state.branch_id == branch.id]:
             if state.covers_turn_seq >= first:
@@ -179,6 +181,17 @@ def _forget_in_states(tables: Tables, session_id: SessionId, turns: Sequence[Tur
                 tables.states[state.id] = replace(state, summary="", token_count_est=0, covers_turn_seq=covers)
         tables.candidates.pop(branch.id, None)
         _move_head(tables, branch, head, first, gone)
+
+
+def _return_words(tables: Tables, branch: Branch, gone: Sequence[int]) -> None:
+    """Take back the words that turns borrowed from those that are gone: they are cut anew, from what is left."""
+    for place in gone:
+        start = tables.place_on(branch.id, place)
+        for turn_id in tables.turns_of[branch.id][start : start + BORROWED_FROM]:
+            for side in get_args(ChunkSide):
+                tables.lent.pop(Place(turn_id, side), None)
+            if tables.turns[turn_id].phase in ENDED:
+                tables.uncut.add(turn_id)
 
 
 def _is_seen(turn: Turn, stretch: tuple[int, int] | None) -> bool:

@@ -186,6 +186,22 @@ SELECT min(turn_seq) FROM turn WHERE branch_id = ? AND turn_seq BETWEEN ? AND ?
 UPDATE state SET summary = NULL, token_count_est = 0, covers_turn_seq = min(covers_turn_seq, :gone)
 WHERE branch_id = :branch_id AND covers_turn_seq >= :first
 
+-- name: select_borrowers
+-- The messages of the next turns of a branch after each of some places.
+SELECT DISTINCT t.user_message, t.answer FROM json_each(:gone) AS k CROSS JOIN turn AS t ON t.branch_id = :branch_id
+  AND t.turn_seq IN (SELECT n.turn_seq FROM turn AS n WHERE n.branch_id = :branch_id AND n.turn_seq > k.value
+    ORDER BY n.turn_seq LIMIT :limit)
+
+-- name: delete_borrowed
+-- The words that the messages of a turn borrow, and its tool side.
+DELETE FROM keyword WHERE rowid IN (SELECT id FROM keyword_docsize
+  WHERE id IN (4 * :question + 1, 4 * :question + 3, 4 * coalesce(:answer, :question) + 1))
+
+-- name: cut_anew
+-- A turn is to be cut, if it has ended.
+INSERT INTO uncut SELECT user_message FROM turn WHERE user_message = ? AND phase IN ('Indexed', 'Done', 'Failed')
+ON CONFLICT DO NOTHING
+
 -- name: delete_candidate
 -- A fold of a branch that was only proposed.
 DELETE FROM fold_candidate WHERE branch_id = ?

@@ -17,6 +17,7 @@ from contextinfinity.domain.message import blobs_of
 from contextinfinity.domain.session import Lineage
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.storage import sql_files
+from contextinfinity.storage.index import BORROWED_FROM
 from contextinfinity.storage.rules import LAST_PLACE, drafted_state
 from contextinfinity.storage.sqlite.jobs import enqueue
 from contextinfinity.storage.sqlite.keywords import forget_words
@@ -101,13 +102,15 @@ def _unsay(connection: apsw.Connection, session_id: bytes, turns: Sequence[Doome
 def forget_in_states(connection: apsw.Connection, session_id: bytes, turns: Sequence[Doomed]) -> None:
     """Take summaries away that cover turns that are gone, and move the heads: nobody goes on from what they held.
 
-    What a branch still has of those summaries' turns stands word for word again, until the next fold.
+    What a branch still has of those summaries' turns stands word for word again, until the next fold. Words that the
+    next turns borrowed go too.
     """
     branches = [to_branch(row) for row in many(connection, SESSION_SQL["select_branches"], (session_id,))]
     seen = [(branch, lineage_of(connection, branch.id)) for branch in branches]
     hit = [(branch, lineage, first) for branch, lineage in seen if (first := _first_gone(lineage, turns)) is not None]
     heads = {branch.id: head_of(connection, branch.id) for branch, _, _ in hit}
     for branch, lineage, first in hit:
+        _return_words(connection, pack(branch.id), [turn.turn_seq for turn in turns])
         gone = _all_gone(connection, lineage, branch.last_turn_seq)
         values = {"session_id": session_id, "branch_id": pack(branch.id), "first": first, "gone": gone}
         connection.execute(SQL["loosen_fronts"], values)
@@ -115,6 +118,14 @@ def forget_in_states(connection: apsw.Connection, session_id: bytes, turns: Sequ
         connection.execute(SQL["blank_states"], values)
         connection.execute(SQL["delete_candidate"], (pack(branch.id),))
         _move_head(connection, branch.id, heads[branch.id], first, gone)
+
+
+def _return_words(connection: apsw.Connection, branch_id: bytes, gone: Sequence[int]) -> None:
+    """Take back the words that turns borrowed from those that are gone: they are cut anew, from what is left."""
+    values = {"branch_id": branch_id, "gone": json.dumps(gone), "limit": BORROWED_FROM}
+    for question, answer in many(connection, SQL["select_borrowers"], values):
+        connection.execute(SQL["delete_borrowed"], {"question": question, "answer": answer})
+        connection.execute(SQL["cut_anew"], (question,))
 
 
 def _move_head(connection: apsw.Connection, branch_id: str, head: State, first: int, gone: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
@@ -193,6 +194,18 @@ class DeletionSuite:
         assert len(await found(store, "egret", session)) == 2
         state = await store.index.state()
         assert (state.messages, state.indexed, state.chunks) == (2, 2, 0)
+
+    @pytest.mark.req("CHATMEM-4")
+    async def test_words_that_were_borrowed_from_it_go_too(self, store: Store) -> None:
+        session = await chat(store, told("the heron", hours=30), told("it flew"), told("far"), told("away"))
+        for turn in (await store.index.turns())[1:]:
+            text = turn.user_message.rendered_text
+            await store.index.fill([(turn.id, [replace(slice_of(text, text), borrowed="heron")])])
+        assert len(await found(store, "heron", session)) == 3
+        await expired(store, session.id)
+        (last,) = await found(store, "heron", session)
+        assert [turn.turn_seq for turn in await store.index.uncut()] == [2, 3]
+        assert (await store.turns.history(session.active_branch))[-1].id == last, "it never borrowed from that one"
 
     @pytest.mark.req("CHATMEM-4")
     async def test_a_deleted_session_leaves_nothing_of_its_turns(self, store: Store) -> None:
