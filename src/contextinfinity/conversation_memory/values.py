@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from contextinfinity.domain.ids import is_id
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.rules import LONGEST_NAME, check_json
@@ -86,7 +88,7 @@ def checked_metadata(metadata: object) -> dict[str, Any]:
         raise ValueError(f"metadata: it must be a dict, not {type(metadata).__name__}.")
     try:
         check_json(metadata, "it")
-        str(metadata).encode()
+        msgspec.json.encode(metadata)
     except InvalidInput as error:
         raise ValueError(f"metadata: {error.message}") from error
     except UnicodeEncodeError as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from contextinfinity.client.contract import Client
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.testing.builders import later_than
 
 ANNA = Owner(user_id="anna")
 
@@ -94,3 +97,24 @@ class ThreadPromises:
         for reference in (thread[-5:], thread[:5], "nothing-like-it", thread[2:12], "", new_id()):
             with pytest.raises(NotFound):
                 await client.threads.find(reference)
+
+    @pytest.mark.req("CHATMEM-4")
+    async def test_a_deleted_thread_is_not_there_any_more(self, client: Client) -> None:
+        thread, other = await thread_of(client, "a", "b"), await thread_of(client, "c")
+        deleted = await client.threads.delete(thread)
+        assert (deleted.thread_id, deleted.turns) == (thread, 2)
+        assert [each.thread_id for each in await client.threads.list()] == [other]
+        for ask in (client.threads.get(thread), client.conversations.show(thread), client.threads.delete(thread)):
+            with pytest.raises(NotFound):
+                await ask
+
+    @pytest.mark.req("CHATMEM-5")
+    async def test_a_clean_up_tells_what_it_did(self, client: Client) -> None:
+        await thread_of(client, "a")
+        made = await client.threads.create(NewSession(ttl_hours=1 / 3_600_000))
+        await later_than(made.created_at + timedelta(milliseconds=2))
+        result = await client.threads.clean_up()
+        assert (result.sessions_deleted, result.turns_deleted, result.errors) == (1, 0, ())
+        assert result.execution_time > 0
+        assert (await client.threads.clean_up()).sessions_deleted == 0
+        assert len(await client.threads.list()) == 1
