@@ -94,7 +94,7 @@ class _Side:
         assert len(turns) == TURNS
 
     def _read_raw(self, branch: BranchId, series: Series) -> None:
-        values = {"branch_id": pack(branch), "first": 1, "last": 2**62, "limit": TURNS}
+        values = {"branch_id": pack(branch), "first": 1, "last": 2**62, "since": -(2**62), "limit": TURNS}
         with series.timed():
             rows = self.connection.execute(SQL["select_stretch"], values).fetchall()
         assert len(rows) == TURNS

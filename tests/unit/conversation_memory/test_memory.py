@@ -335,7 +335,7 @@ def replace_id(turn: HeldTurn, turn_id: str) -> HeldTurn:
 def test_what_was_said_last_is_remembered_within_bounds() -> None:
     recent = Recent(sessions=2)
     for number in range(60):
-        said = {"query_text": "q", "response_text": "r", "created_at": now()}
+        said: dict[str, Any] = {"query_text": "q", "response_text": "r", "created_at": now()}
         turn = Turn(id=f"{number}", session_id="a", user_id="u", turn_number=number, **said)
         recent.note("a", (turn,))
     assert numbers(recent.turns("a")) == list(range(10, 60))

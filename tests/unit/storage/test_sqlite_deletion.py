@@ -238,7 +238,7 @@ def insert(path: Path, **values: object) -> None:
     """Write a row of the chat log."""
     raw = connect(str(path))
     try:
-        raw.execute(statement(values), tuple(values.values()))  # type: ignore[arg-type]
+        raw.execute(statement(values), tuple(values.values()))
     finally:
         raw.close()
 
