@@ -34,7 +34,7 @@ from contextinfinity.conversation_memory.values import (
 )
 from contextinfinity.domain.deletion import CleanupResult
 from contextinfinity.domain.ids import new_id, now
-from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerError
+from contextinfinity.errors import ContextInfinityError, LedgerBusy, LedgerClosed, LedgerError
 from contextinfinity.settings import Settings
 from contextinfinity.storage.contract import Store
 from contextinfinity.telemetry.counters import count
@@ -262,7 +262,7 @@ class ConversationMemory:
                 except LedgerError as error:
                     _tell_failure("catch_up", said.session_id, said.user_id, error)
                     return
-                except Foreign as error:  # it never can be written
+                except (Foreign, ContextInfinityError) as error:  # it never can be written
                     _tell_failure("catch_up", said.session_id, said.user_id, error)
                 self._holding.let_go(said.id)
             try:

@@ -19,9 +19,9 @@ from contextinfinity.telemetry.counters import count
 
 log = logging.getLogger(__name__)
 
-PAGE = 100
-"""How many sessions are looked at together."""
-SWEEP_SECONDS = 2.0
+PAGE = 16
+"""How many sessions are cleaned together: what they write is committed together."""
+SWEEP_SECONDS = 1.0
 """How long wiping out may take at a time; what is left is done the next time."""
 
 
@@ -60,12 +60,8 @@ class Cleaner:
         errors: list[str] = []
         try:
             while due := await self._due(failed):
-                for session_id in due:
-                    try:
-                        gone = await self.expire(session_id)
-                        sessions, turns = sessions + gone[0], turns + gone[1]
-                    except ContextInfinityError as error:
-                        failed[session_id] = f"session {session_id}: {error.message}"
+                for gone in await asyncio.gather(*(self._expire_or_tell(session_id, failed) for session_id in due)):
+                    sessions, turns = sessions + gone[0], turns + gone[1]
             await self.sweep()
         except ContextInfinityError as error:
             errors.append(error.message)
@@ -77,6 +73,13 @@ class Cleaner:
         )
         _tell(result)
         return result
+
+    async def _expire_or_tell(self, session_id: SessionId, failed: dict[SessionId, str]) -> tuple[int, int]:
+        try:
+            return await self.expire(session_id)
+        except ContextInfinityError as error:
+            failed[session_id] = f"session {session_id}: {error.message}"
+            return 0, 0
 
     async def sweep(self, seconds: float = SWEEP_SECONDS) -> bool:
         """Wipe out what deletions left, at most that long; tell whether some is left."""

@@ -68,12 +68,17 @@ def _expire(connection: apsw.Connection, session_id: bytes, moment: int, limit: 
     before = moment - ttl
     values = {"session_id": session_id, "before": before, "limit": limit}
     turns = [Doomed(*row) for row in many(connection, SQL["select_expired"], values)]
-    steps = _remove_some(connection, session_id, turns)
+    if turns:
+        _begin(connection, session_id, EXPIRED)
+    steps = remove_turns(connection, session_id, turns, whole=False) if turns else ()
     oldest = one(connection, SQL["select_oldest"], (session_id,))[0]  # type: ignore[index]
     if oldest is None and (_was_spoken_in(connection, session_id) or max(created_at, updated_at) <= before):
         _begin(connection, session_id, WHOLE)
         gone = _go_on(connection, session_id, limit)
         return Removed(turns=len(turns), sessions=gone.sessions, steps=steps, more=gone.more)
+    if turns:
+        forget_in_states(connection, session_id, turns)
+        connection.execute(SQL["end_deletion"], (session_id,))
     # What is past its time and still worked at is looked at again when it is over: in a minute at the latest.
     due = max((updated_at if oldest is None else oldest) + ttl, moment + 60_000)
     more = len(turns) == limit
@@ -83,17 +88,6 @@ def _expire(connection: apsw.Connection, session_id: bytes, moment: int, limit: 
 
 def _was_spoken_in(connection: apsw.Connection, session_id: bytes) -> bool:
     return one(connection, SQL["select_last_buried"], (session_id,))[0] is not None  # type: ignore[index]
-
-
-def _remove_some(connection: apsw.Connection, session_id: bytes, turns: list[Doomed]) -> tuple[str, ...]:
-    """Remove turns of a session that goes on, and what states say of them."""
-    if not turns:
-        return ()
-    _begin(connection, session_id, EXPIRED)
-    steps = remove_turns(connection, session_id, turns, whole=False)
-    forget_in_states(connection, session_id, turns)
-    connection.execute(SQL["end_deletion"], (session_id,))
-    return steps
 
 
 def _delete(connection: apsw.Connection, session_id: SessionId, limit: int) -> Removed:

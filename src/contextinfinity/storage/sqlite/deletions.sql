@@ -106,9 +106,10 @@ ON CONFLICT (key) DO UPDATE SET personal = 1, session_id = :session_id
 -- name: loosen_states
 -- All texts of some states of a branch.
 INSERT INTO loose_text (key, personal)
-SELECT DISTINCT used.value, 1 FROM (
-    SELECT summary, pins FROM state WHERE branch_id = :branch_id ORDER BY state_seq LIMIT :limit) AS st
-  CROSS JOIN json_each(json_array(st.summary, st.pins)) AS used WHERE used.value IS NOT NULL
+SELECT text, 1 FROM (
+  SELECT summary AS text FROM (SELECT summary FROM state WHERE branch_id = :branch_id ORDER BY state_seq LIMIT :limit)
+  UNION SELECT pins FROM (SELECT pins FROM state WHERE branch_id = :branch_id ORDER BY state_seq LIMIT :limit))
+WHERE text IS NOT NULL
 ON CONFLICT (key) DO UPDATE SET personal = 1
 
 -- name: loosen_system
