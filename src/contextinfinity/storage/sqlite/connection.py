@@ -129,8 +129,9 @@ def open_as_it_is(
 
 def set_up(connection: apsw.Connection, *, read_only: bool = False) -> None:
     """Tell SQLite all it must be told; this makes the file one with a write-ahead log."""
+    if not connection.execute("PRAGMA page_count").get:  # in a file that is not empty it would only cost a write
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL").fetchall()
     for pragma in (
-        "auto_vacuum = INCREMENTAL",  # of a file that is still empty; of others nothing changes
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
