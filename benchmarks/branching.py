@@ -60,7 +60,7 @@ class TimedDatabase(Database):
 
     last = 0.0
 
-    async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False) -> T:
+    async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run, time, undo; raises ``Undone``."""
 
         def timed(connection: apsw.Connection) -> T:
@@ -69,7 +69,7 @@ class TimedDatabase(Database):
             self.last = time.perf_counter() - began
             raise Undone
 
-        return await super().write(timed, bulk=bulk)
+        return await super().write(timed, bulk=bulk, wipe=wipe)
 
 
 class _Ledger(NamedTuple):
