@@ -43,6 +43,7 @@ QUERIES = (
     "arrivals.sql",
     "chunks.sql",
     "vectors.sql",
+    "memories.sql",
     "content.sql",
     "keywords.sql",
     "index.sql",

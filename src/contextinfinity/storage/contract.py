@@ -37,6 +37,7 @@ from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
+from contextinfinity.storage.memories import Memories
 from contextinfinity.storage.vectors import Vectors
 
 
@@ -375,6 +376,7 @@ class Store(Protocol):
     chunks: Chunks
     index: Index
     vectors: Vectors
+    memories: Memories
     contents: Contents
     jobs: Jobs
     workers: Workers

@@ -18,6 +18,7 @@ from contextinfinity.storage.in_memory.deletions import InMemoryDeletions
 from contextinfinity.storage.in_memory.index import InMemoryIndex
 from contextinfinity.storage.in_memory.jobs import InMemoryJobs
 from contextinfinity.storage.in_memory.landing import InMemoryLandings
+from contextinfinity.storage.in_memory.memories import InMemoryMemories
 from contextinfinity.storage.in_memory.sessions import InMemorySessions
 from contextinfinity.storage.in_memory.states import InMemoryStates
 from contextinfinity.storage.in_memory.tables import Tables
@@ -26,6 +27,7 @@ from contextinfinity.storage.in_memory.vectors import InMemoryVectors
 from contextinfinity.storage.in_memory.workers import InMemoryWorkers
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
+from contextinfinity.storage.memories import Memories
 from contextinfinity.storage.vectors import Vectors
 
 
@@ -40,6 +42,7 @@ class InMemoryStore:
     chunks: Chunks
     index: Index
     vectors: Vectors
+    memories: Memories
     contents: Contents
     jobs: Jobs
     workers: Workers
@@ -56,6 +59,7 @@ class InMemoryStore:
         self.chunks = InMemoryChunks(self._tables)
         self.index = InMemoryIndex(self._tables)
         self.vectors = InMemoryVectors(self._tables)
+        self.memories = InMemoryMemories(self._tables)
         self.contents = InMemoryContents(self._tables)
         self.jobs = InMemoryJobs(self._tables)
         self.workers = InMemoryWorkers(self._tables)

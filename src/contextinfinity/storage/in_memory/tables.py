@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from contextinfinity.domain import wire
 from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import Chunk
-from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, StepId, TurnId, WorkerId, now
+from contextinfinity.domain.ids import BranchId, ChunkId, MemoryId, SessionId, StateId, StepId, TurnId, WorkerId, now
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Place
@@ -30,6 +30,7 @@ from contextinfinity.storage.rules import has_expired
 from contextinfinity.text.keywords import terms
 
 if TYPE_CHECKING:
+    from contextinfinity.storage.in_memory.memories import Kept
     from contextinfinity.storage.in_memory.vectors import Space
 
 
@@ -59,6 +60,8 @@ class Tables:
         self.lent: dict[Place, frozenset[str]] = {}
         self.uncut: set[TurnId] = set()
         self.spaces: dict[str, Space] = {}
+        self.memories: dict[MemoryId, Kept] = {}
+        self.forgotten: dict[tuple[Owner, str], datetime] = {}
         self.texts: dict[str, tuple[str, datetime]] = {}
         self.blobs: dict[str, tuple[bytes, str, datetime]] = {}
         self.blobs_shown: set[str] = set()

@@ -21,11 +21,11 @@ DERIVED = frozenset({"index", "view", "trigger"})
 Objects: TypeAlias = dict[tuple[str, str], str]
 """The objects of a schema: by kind and name, the statement that makes each."""
 
-_KINDS = {"tables": "'table', 'index'", "views": "'view'", "triggers": "'trigger'"}
+_KINDS = {"tables": "'table'", "indexes": "'index'", "views": "'view'", "triggers": "'trigger'"}
 
 
 def schema(connection: apsw.Connection) -> dict[str, str]:
-    """Write the shape of an open ledger: its tables with their indexes, its views, its triggers."""
+    """Write the shape of an open ledger: its tables, its indexes, its views, its triggers."""
     return {name: _statements(connection, kinds) for name, kinds in _KINDS.items()}
 
 

@@ -11,6 +11,7 @@ from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, S
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
+from contextinfinity.storage.memories import Memories
 from contextinfinity.storage.sqlite.arrivals import SqliteArrivals
 from contextinfinity.storage.sqlite.chunks import SqliteChunks
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
@@ -20,6 +21,7 @@ from contextinfinity.storage.sqlite.deletions import SqliteDeletions
 from contextinfinity.storage.sqlite.index import SqliteIndex
 from contextinfinity.storage.sqlite.jobs import SqliteJobs
 from contextinfinity.storage.sqlite.landing import SqliteLandings
+from contextinfinity.storage.sqlite.memories import SqliteMemories
 from contextinfinity.storage.sqlite.sessions import SqliteBranches, SqliteSessions
 from contextinfinity.storage.sqlite.states import SqliteStates
 from contextinfinity.storage.sqlite.turns import SqliteTurns
@@ -44,6 +46,7 @@ class SqliteStore:
     chunks: Chunks
     index: Index
     vectors: Vectors
+    memories: Memories
     contents: Contents
     jobs: Jobs
     workers: Workers
@@ -60,6 +63,7 @@ class SqliteStore:
         self.chunks = SqliteChunks(self.database)
         self.index = SqliteIndex(self.database)
         self.vectors = SqliteVectors(self.database, path.parent / "vectors")
+        self.memories = SqliteMemories(self.database)
         self.contents = SqliteContents(self.database)
         self.jobs = SqliteJobs(self.database)
         self.deletions = SqliteDeletions(self.database)

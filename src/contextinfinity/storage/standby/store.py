@@ -43,6 +43,7 @@ class Standby:
         self.chunks = ledger.chunks
         self.index = ledger.index
         self.vectors = ledger.vectors
+        self.memories = ledger.memories
         self.landings = ledger.landings
         self.deletions = ledger.deletions
 

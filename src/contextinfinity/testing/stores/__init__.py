@@ -29,6 +29,7 @@ from contextinfinity.testing.stores.index import IndexSuite
 from contextinfinity.testing.stores.landings import LandingSuite
 from contextinfinity.testing.stores.lanes import LaneSuite
 from contextinfinity.testing.stores.logs import LogSuite
+from contextinfinity.testing.stores.memories import MemorySuite
 from contextinfinity.testing.stores.phases import PhaseSuite
 from contextinfinity.testing.stores.pins import PinSuite
 from contextinfinity.testing.stores.records import RecordSuite
@@ -59,6 +60,7 @@ class StoreSuite(
     VectorSuite,
     NamespaceSuite,
     FillingSuite,
+    MemorySuite,
     WorkSuite,
     LaneSuite,
     LandingSuite,
@@ -88,6 +90,7 @@ __all__ = [
     "LandingSuite",
     "LaneSuite",
     "LogSuite",
+    "MemorySuite",
     "NamespaceSuite",
     "PhaseSuite",
     "PinSuite",

@@ -32,8 +32,6 @@ CREATE TABLE branch (
   label TEXT,
   created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX branch_by_parent ON branch (parent_id, fork_seq) WHERE parent_id IS NOT NULL;
-CREATE INDEX branch_by_session ON branch (session_id);
 
 CREATE TABLE chunk (                    -- its id is made of its turn, its type and its words
   key INTEGER PRIMARY KEY,
@@ -53,7 +51,6 @@ CREATE TABLE chunk (                    -- its id is made of its turn, its type 
   content_hash BLOB NOT NULL,
   created_at INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX chunk_by_turn ON chunk (turn_id);
 
 CREATE TABLE deletion (                 -- sessions that may be deleted from, while the row stands
   session_id BLOB PRIMARY KEY,
@@ -66,7 +63,6 @@ CREATE TABLE expiry (                   -- sessions with a time to live, and whe
   ttl INTEGER NOT NULL,                 -- milliseconds
   due INTEGER NOT NULL                  -- nothing of it expires before
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX expiry_by_due ON expiry (due);
 
 CREATE TABLE fold_candidate (           -- a fold that could be committed, one a branch; with a rowid: bodies are long
   branch_id BLOB PRIMARY KEY REFERENCES branch (id),
@@ -74,6 +70,13 @@ CREATE TABLE fold_candidate (           -- a fold that could be committed, one a
   body TEXT NOT NULL,
   created_at INTEGER NOT NULL
 ) STRICT;
+
+CREATE TABLE forgotten (                -- what no turn from before may bring back
+  owner_key INTEGER NOT NULL,
+  hash BLOB NOT NULL,
+  forgotten_at INTEGER NOT NULL,
+  PRIMARY KEY (owner_key, hash)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE hex_byte (                 -- SQLite before 3.41 cannot read hexadecimal by itself
   pair TEXT PRIMARY KEY,
@@ -97,11 +100,6 @@ CREATE TABLE job (
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX job_by_branch ON job (branch_id, job_type, turn_seq);
-CREATE INDEX job_by_state ON job (state, run_at);
-CREATE UNIQUE INDEX job_once ON job (turn_id, job_type) WHERE turn_id IS NOT NULL;
-CREATE UNIQUE INDEX job_once_a_branch ON job (branch_id, job_type) WHERE turn_id IS NULL;
-CREATE UNIQUE INDEX one_running_job ON job (branch_id, job_type = 'fold_branch') WHERE state = 'running';
 
 CREATE VIRTUAL TABLE keyword USING fts5 (
   words, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii');
@@ -126,7 +124,53 @@ CREATE TABLE loose_vector (             -- the newest of a session: a 32-bit sca
   session_id BLOB NOT NULL,
   body BLOB NOT NULL
 ) STRICT;
-CREATE INDEX loose_vector_by_session ON loose_vector (namespace_key, session_id);
+
+CREATE TABLE memory (
+  key INTEGER PRIMARY KEY,
+  id BLOB NOT NULL UNIQUE,
+  owner_key INTEGER NOT NULL,
+  thread BLOB NOT NULL,                 -- the session whose alone it is; empty: the user's
+  content TEXT NOT NULL CHECK (content <> ''),
+  hash BLOB NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('self', 'preference', 'wish', 'plan', 'note')),
+  about TEXT NOT NULL,                  -- what can be true once only; empty: nothing of that kind
+  origin TEXT NOT NULL CHECK (origin IN ('drawn', 'asked', 'person')),
+  confidence REAL NOT NULL,
+  weight INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  valid_from INTEGER NOT NULL,          -- when it was last said
+  valid_to INTEGER,
+  last_placed_at INTEGER,
+  superseded_by BLOB,                   -- memory.id
+  namespace TEXT,                       -- who made the vector
+  vector BLOB
+) STRICT;
+
+CREATE TABLE memory_owner (             -- a user in an organisation
+  key INTEGER PRIMARY KEY,
+  org_id TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  UNIQUE (org_id, user_id)
+) STRICT;
+
+CREATE TABLE memory_source (            -- a turn that said it, and where
+  memory_key INTEGER NOT NULL,
+  turn_id BLOB NOT NULL,
+  session_id BLOB NOT NULL,
+  branch_id BLOB NOT NULL,
+  turn_seq INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  end INTEGER NOT NULL,
+  said_at INTEGER NOT NULL,
+  PRIMARY KEY (memory_key, turn_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE memory_word (              -- as ``text.keywords`` knows words
+  owner_key INTEGER NOT NULL,
+  term TEXT NOT NULL,
+  memory_key INTEGER NOT NULL,
+  PRIMARY KEY (owner_key, term, memory_key)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE message (                  -- what was said, once: plain text as it is, anything richer as blocks
   key INTEGER PRIMARY KEY,
@@ -147,7 +191,6 @@ CREATE TABLE namespace (                -- the vectors of one embedder
   filled INTEGER NOT NULL DEFAULT 0,    -- chunk.key up to which no chunk is without one
   generation TEXT                       -- the file that a search in all of it begins with; NULL: none
 ) STRICT;
-CREATE UNIQUE INDEX one_current_namespace ON namespace (state) WHERE state = 'current';
 
 CREATE TABLE origin (                   -- a message may hold several records: results of tools stand together
   message_key INTEGER NOT NULL REFERENCES message (key),
@@ -162,8 +205,6 @@ CREATE TABLE origin (                   -- a message may hold several records: r
   PRIMARY KEY (message_key, place),
   CHECK ((external_id IS NULL) = (mark IS NULL))
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX origin_by_mark ON origin (mark) WHERE mark IS NOT NULL;
-CREATE INDEX origin_by_place ON origin (session_id, place);
 
 CREATE TABLE plan (                     -- the account of a request; step_index -1: a question asked back
   turn_id BLOB NOT NULL REFERENCES turn (id),
@@ -213,11 +254,6 @@ CREATE TABLE session (
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX session_by_external_id ON session (org_id, user_id, external_id) WHERE external_id IS NOT NULL;
-CREATE INDEX session_by_owner ON session (org_id, user_id, updated_at, id);
-CREATE INDEX session_by_system ON session (system) WHERE system IS NOT NULL;
-CREATE INDEX session_by_user ON session (user_id);
-CREATE UNIQUE INDEX session_by_uuid ON session (uuid);
 
 CREATE TABLE sqlite_sequence(name,seq);
 
@@ -238,9 +274,6 @@ CREATE TABLE state (
   created_at INTEGER NOT NULL,
   schema_version INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX state_by_branch ON state (branch_id, state_seq);
-CREATE INDEX state_by_fold ON state (branch_id, state_seq, covers_turn_seq, reason)
-WHERE reason IN ('fold', 'unfold', 'delete');
 
 CREATE TABLE step (
   id BLOB PRIMARY KEY,
@@ -263,7 +296,6 @@ CREATE TABLE step (
   started_at INTEGER NOT NULL,
   ended_at INTEGER
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX step_by_turn ON step (turn_id, step_index);
 
 CREATE TABLE text (                     -- texts that many rows share: summaries, pins, system prompts
   key INTEGER PRIMARY KEY,
@@ -279,7 +311,6 @@ CREATE TABLE tombstone (                -- what once stood there
   seq INTEGER,
   deleted_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX tombstone_by_session ON tombstone (session_id, kind, seq);
 
 CREATE TABLE turn (
   id BLOB NOT NULL UNIQUE,
@@ -311,11 +342,6 @@ CREATE TABLE turn (
   updated_at INTEGER NOT NULL,
   PRIMARY KEY (branch_id, turn_seq)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX one_open_turn ON turn (branch_id) WHERE phase IN ('ContextPrepared', 'Responding');
-CREATE INDEX turn_by_answer ON turn (answer) WHERE answer IS NOT NULL;
-CREATE INDEX turn_by_created_at ON turn (created_at);
-CREATE INDEX turn_by_question ON turn (user_message);
-CREATE INDEX turn_unfinished ON turn (branch_id, phase, turn_seq) WHERE phase NOT IN ('Done', 'Failed');
 
 CREATE TABLE uncut (                    -- turns that have ended and are to be cut, by the key of their question
   question INTEGER PRIMARY KEY
@@ -326,7 +352,6 @@ CREATE TABLE vector (                   -- that a chunk has one; a key is never 
   namespace_key INTEGER NOT NULL,
   chunk_key INTEGER NOT NULL REFERENCES chunk (key)
 ) STRICT;
-CREATE UNIQUE INDEX vector_once ON vector (chunk_key, namespace_key);
 
 CREATE TABLE vector_pack (              -- 256 of a session, by their keys; 0 where one was removed
   key INTEGER PRIMARY KEY,
@@ -336,8 +361,6 @@ CREATE TABLE vector_pack (              -- 256 of a session, by their keys; 0 wh
   keys TEXT NOT NULL,
   bodies BLOB NOT NULL
 ) STRICT;
-CREATE INDEX vector_pack_by_last ON vector_pack (namespace_key, last);
-CREATE UNIQUE INDEX vector_pack_by_session ON vector_pack (namespace_key, session_id, last);
 
 CREATE TABLE word_sample (              -- how common words are: counted in one message of many
   word TEXT PRIMARY KEY,

@@ -144,6 +144,16 @@ BEGIN
   WHERE uuid = NEW.session_id;
 END;
 
+CREATE TRIGGER gone_memory_takes_its_words AFTER DELETE ON memory
+BEGIN
+  DELETE FROM memory_word WHERE memory_key = OLD.key;
+  DELETE FROM memory_source WHERE memory_key = OLD.key;
+END;
+
+CREATE TRIGGER memory_goes_with_its_last_source AFTER DELETE ON memory_source
+WHEN NOT EXISTS (SELECT 1 FROM memory_source WHERE memory_key = OLD.memory_key)
+BEGIN DELETE FROM memory WHERE key = OLD.memory_key; END;
+
 CREATE TRIGGER deleted_message_takes_its_words AFTER DELETE ON message
 BEGIN
   UPDATE word_scope SET messages = messages - (SELECT count(*) FROM keyword_docsize WHERE id = 4 * OLD.key),
@@ -268,6 +278,9 @@ BEGIN SELECT raise(ABORT, 'blank: a chat turn has a query and a response, neithe
 
 CREATE TRIGGER deleted_turn_is_not_to_be_cut AFTER DELETE ON turn
 BEGIN DELETE FROM uncut WHERE question = OLD.user_message; END;
+
+CREATE TRIGGER deleted_turn_takes_its_memories AFTER DELETE ON turn
+BEGIN DELETE FROM memory_source WHERE turn_id = OLD.id; END;
 
 CREATE TRIGGER ended_turn_is_to_be_cut AFTER UPDATE OF phase, answer ON turn
 WHEN (NEW.phase = 'Failed' AND OLD.phase <> 'Failed')

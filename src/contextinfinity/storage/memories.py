@@ -1,0 +1,96 @@
+"""What a store promises about memories.
+
+Every verb takes the owner, and knows nothing of anybody else's: what is another's is not there. A memory is kept once
+for the same words on the same shelf, with every turn that said it. What is said later wins over what was said earlier
+of the same thing (``about``). What was forgotten leaves a hash and a time: no turn from before can bring it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, TurnId
+from contextinfinity.domain.memory import LONGEST_MEMORY, Memory, NewMemory, Recall, Recalled
+from contextinfinity.domain.session import Lineage, Owner
+from contextinfinity.errors import InvalidInput
+from contextinfinity.storage.rules import check_id
+
+
+class Memories(Protocol):
+    """Facts kept across conversations."""
+
+    async def add(self, new: NewMemory) -> Memory:
+        """Keep a fact that comes from no turn; one that is there is kept once. ``InvalidInput`` for an empty one."""
+        ...
+
+    async def draw(self, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
+        """Keep what a turn says, and nothing else of it: what it was once said to say goes. Gives what it says.
+
+        Doing so twice changes nothing. A turn that is not there says nothing.
+        """
+        ...
+
+    async def read(self, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
+        """Read those that are there and the owner's, in the order of the ids."""
+        ...
+
+    async def list(
+        self,
+        owner: Owner,
+        *,
+        thread: SessionId | None = None,
+        superseded: bool = False,
+        limit: int = 50,
+        after: MemoryId | None = None,
+    ) -> tuple[Memory, ...]:
+        """Read the owner's, the newest first; ``thread``: that thread's alone; ``superseded``: also what was true once.
+
+        ``after``: those that follow that one.
+        """
+        ...
+
+    async def recall(self, asked: Recall) -> Recalled:
+        """Find what may matter to a turn: the user's own memories and its thread's, living and not expired.
+
+        What was learned on a line that was left is there only where the turn sees it, or a person asked for it.
+        """
+        ...
+
+    async def edit(self, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
+        """Put other words in its place; the old ones are gone as if forgotten. ``NotFound`` where there is none."""
+        ...
+
+    async def forget(self, owner: Owner, ids: Sequence[MemoryId]) -> int:
+        """Remove memories, and all that has the same words; tell how many are gone. Unknown ones count for nothing."""
+        ...
+
+    async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
+        """Note that they stood in a prompt; to the hour, so that most times nothing is written."""
+        ...
+
+    async def expire(self, owner: Owner, oldest: datetime) -> int:
+        """Remove what was neither said nor shown since then; tell how many."""
+        ...
+
+
+def check_memory(new: NewMemory) -> None:
+    """Refuse a fact that says nothing, or is no single sentence any more."""
+    if not new.content.strip():
+        raise InvalidInput("A memory says something; this one is empty.")
+    if len(new.content) > LONGEST_MEMORY or "\n" in new.content:
+        raise InvalidInput(
+            f"A memory is one line of at most {LONGEST_MEMORY} characters.", hint="Keep the fact, not the whole text."
+        )
+    check_id(new.thread)
+
+
+def sees(lineage: Lineage, branch_id: BranchId, turn_seq: int) -> bool:
+    """Tell whether a turn of a branch is one of a lineage."""
+    return any(
+        stretch.branch_id == branch_id
+        and stretch.first <= turn_seq
+        and (stretch.last is None or turn_seq <= stretch.last)
+        for stretch in lineage.stretches
+    )

@@ -1,0 +1,282 @@
+"""Memories in SQLite. How candidates are found for a turn is in ``recalling``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import apsw
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.chunk import Embedding
+from contextinfinity.domain.ids import MemoryId, SessionId, TurnId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.memory import Memory, NewMemory, Recall, Recalled, container_tags
+from contextinfinity.domain.session import Owner
+from contextinfinity.errors import NotFound
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.memories import check_memory
+from contextinfinity.storage.rules import row_limit
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.rows import Row, many, maybe_unpack, one, pack, unpack
+from contextinfinity.text.keywords import terms
+
+SQL = sql_files.load(__package__, "memories.sql")
+LATEST = 2**62
+
+
+class SqliteMemories:
+    """``Memories`` on a SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, new: NewMemory) -> Memory:
+        """Keep a fact that comes from no turn."""
+        check_memory(new)
+
+        def write(connection: apsw.Connection) -> Memory:
+            owner = _owner_key(connection, new.owner)
+            connection.execute(SQL["allow_words"], (owner, wire.text_hash(new.content)))
+            key = _keep(connection, owner, new, None)
+            return _by_keys(connection, [key])[0]
+
+        return await self._database.write(write)
+
+    async def draw(self, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
+        """Keep what a turn says, and nothing else of it."""
+        for each in new:
+            check_memory(each)
+
+        def is_settled(connection: apsw.Connection) -> bool:
+            return not new and not many(connection, SQL["select_said"], (pack(turn_id),))
+
+        if await self._database.read(is_settled):
+            return ()
+        return await self._database.write(lambda connection: _draw(connection, turn_id, new))
+
+    async def read(self, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
+        """Read those that are there and the owner's."""
+        return await self._database.read(lambda connection: _read(connection, owner, ids)) if ids else ()
+
+    async def list(
+        self,
+        owner: Owner,
+        *,
+        thread: SessionId | None = None,
+        superseded: bool = False,
+        limit: int = 50,
+        after: MemoryId | None = None,
+    ) -> tuple[Memory, ...]:
+        """Read the owner's, the newest first."""
+
+        def read(connection: apsw.Connection) -> tuple[Memory, ...]:
+            key = find_owner(connection, owner)
+            place: Row = (LATEST, b"")
+            if after is not None:
+                place = one(connection, SQL["select_place"], (key, pack(after)))
+            if key is None or place is None:
+                return ()
+            values = {"owner": key, "before": place[0], "id": place[1], "limit": row_limit(limit)}
+            asked = {"thread": None if thread is None else pack(thread), "superseded": superseded}
+            return to_memories(connection, many(connection, SQL["list_memories"], values | asked))
+
+        return await self._database.read(read)
+
+    async def recall(self, asked: Recall) -> Recalled:
+        """Find what may matter to a turn."""
+        from contextinfinity.storage.sqlite.recalling import recall
+
+        return await self._database.read(lambda connection: recall(connection, asked))
+
+    async def edit(self, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
+        """Put other words in its place."""
+        check_memory(new)
+        return await self._database.write(lambda connection: _edit(connection, owner, memory_id, new))
+
+    async def forget(self, owner: Owner, ids: Sequence[MemoryId]) -> int:
+        """Remove memories, and all that has the same words."""
+        return await self._database.write(lambda connection: _forget(connection, owner, ids))
+
+    async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
+        """Note that they stood in a prompt."""
+
+        def write(connection: apsw.Connection) -> None:
+            key = find_owner(connection, owner)
+            rows = [{"id": pack(each), "at": to_millis(at), "owner": key} for each in ids]
+            connection.executemany(SQL["mark_placed"], rows)
+
+        if ids:
+            await self._database.write(write)
+
+    async def expire(self, owner: Owner, oldest: datetime) -> int:
+        """Remove what was neither said nor shown since then."""
+
+        def write(connection: apsw.Connection) -> int:
+            values = {"owner": find_owner(connection, owner), "oldest": to_millis(oldest)}
+            return len(many(connection, SQL["delete_expired"], values))
+
+        return await self._database.write(write)
+
+
+def find_owner(connection: apsw.Connection, owner: Owner) -> int | None:
+    """Give the key of an owner; None while nothing of theirs is kept."""
+    row = one(connection, SQL["select_owner"], (owner.org_id, owner.user_id))
+    return None if row is None else row[0]
+
+
+def _owner_key(connection: apsw.Connection, owner: Owner) -> int:
+    found = find_owner(connection, owner)
+    if found is None:
+        found = one(connection, SQL["insert_owner"], (owner.org_id, owner.user_id))[0]  # type: ignore[index]
+    return found
+
+
+def _draw(connection: apsw.Connection, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
+    hashes = {wire.text_hash(each.content) for each in new}
+    for key, memory_id, digest, origin in many(connection, SQL["select_said"], (pack(turn_id),)):
+        if digest not in hashes and origin != "person":
+            connection.execute(SQL["delete_source"], (key, pack(turn_id)))
+            if not _by_keys(connection, [key]):
+                connection.execute(SQL["revive"], (memory_id,))
+    if one(connection, "SELECT 1 FROM turn WHERE id = ?", (pack(turn_id),)) is None:
+        return ()
+    keys = []
+    for each in new:
+        owner = _owner_key(connection, each.owner)
+        gone = one(connection, SQL["select_forgotten"], (owner, wire.text_hash(each.content)))
+        if gone is None or to_millis(each.said_at) > gone[0]:
+            keys.append(_keep(connection, owner, each, turn_id))
+    return _by_keys(connection, keys)
+
+
+def _keep(connection: apsw.Connection, owner: int, new: NewMemory, turn_id: TurnId | None) -> int:
+    """Keep a fact, or note that it was said again; what is said later of the same thing wins."""
+    thread = b"" if new.thread is None else pack(new.thread)
+    digest, said_at = wire.text_hash(new.content), to_millis(new.said_at)
+    same = one(connection, SQL["select_same"], (owner, digest, thread))
+    if same is not None and (same[2] is None or same[1] >= said_at):
+        key: int = same[0]
+        if same[2] is None:
+            connection.execute(SQL["say_again"], _columns(new) | {"key": key})
+            _settle(connection, owner, new, key)
+    else:
+        values = {"id": pack(new_id()), "owner": owner, "thread": thread, "content": new.content, "hash": digest}
+        key = one(connection, SQL["insert_memory"], _columns(new) | values)[0]  # type: ignore[index]
+        connection.executemany(SQL["insert_word"], [(owner, term, key) for term in set(terms(new.content))])
+        _settle(connection, owner, new, key)
+    if turn_id is not None:
+        start, end = new.span or (0, 0)
+        values = {"key": key, "turn_id": pack(turn_id), "start": start, "end": end, "said_at": said_at}
+        connection.execute(SQL["insert_source"], values)
+    return key
+
+
+def _columns(new: NewMemory) -> dict[str, object]:
+    return {
+        "kind": new.kind,
+        "about": new.about,
+        "origin": new.origin,
+        "confidence": new.confidence,
+        "weight": new.weight,
+        "said_at": to_millis(new.said_at),
+        "valid_to": None if new.valid_to is None else to_millis(new.valid_to),
+        **_vector(new),
+    }
+
+
+def _vector(new: NewMemory) -> dict[str, object]:
+    vector = new.vector
+    return {"namespace": vector and vector.model, "vector": vector and vector.values}
+
+
+def _settle(connection: apsw.Connection, owner: int, new: NewMemory, key: int) -> None:
+    """Let what was said later win, of everything that is said of the same thing."""
+    abouts = [about for about in (new.about, *new.replaces) if about]
+    if not abouts:
+        return
+    thread = b"" if new.thread is None else pack(new.thread)
+    values = {"owner": owner, "abouts": json.dumps(abouts), "thread": thread, "hash": wire.text_hash(new.content)}
+    (memory_id, said_at) = one(connection, "SELECT id, valid_from FROM memory WHERE key = ?", (key,))  # type: ignore[misc]
+    for other, other_id, about, valid_from in many(connection, SQL["select_rivals"], values):
+        if valid_from <= said_at:
+            connection.execute(SQL["supersede"], {"by": memory_id, "at": said_at, "key": other})
+        elif about == new.about:
+            connection.execute(SQL["supersede"], {"by": other_id, "at": valid_from, "key": key})
+
+
+def _edit(connection: apsw.Connection, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
+    key, place = find_owner(connection, owner), None
+    if key is not None:
+        place = one(connection, "SELECT key, hash FROM memory WHERE id = ? AND owner_key = ?", (pack(memory_id), key))
+    if key is None or place is None:
+        raise NotFound(f"There is no memory {memory_id}.", hint="`cix memories list` shows those there are.")
+    digest, moment = wire.text_hash(new.content), to_millis(now())
+    if digest != place[1]:
+        connection.execute(SQL["forget_words"], (key, place[1], moment))
+        connection.execute(SQL["allow_words"], (key, digest))
+    values = {"content": new.content, "hash": digest, "said_at": moment, "weight": new.weight, "key": place[0]}
+    connection.execute(SQL["edit_memory"], values | _vector(new))
+    connection.execute(SQL["delete_words"], (place[0],))
+    connection.executemany(SQL["insert_word"], [(key, term, place[0]) for term in set(terms(new.content))])
+    return _by_keys(connection, [place[0]])[0]
+
+
+def _forget(connection: apsw.Connection, owner: Owner, ids: Sequence[MemoryId]) -> int:
+    key, gone = find_owner(connection, owner), 0
+    values = {"owner": key, "ids": _hexed(ids)}
+    for (digest,) in many(connection, SQL["select_hashes"], values):
+        connection.execute(SQL["forget_words"], (key, digest, to_millis(now())))
+        gone += len(many(connection, SQL["delete_memories"], (key, digest)))
+    return gone
+
+
+def _hexed(ids: Sequence[MemoryId]) -> str:
+    return json.dumps([pack(each).hex() for each in ids])
+
+
+def _read(connection: apsw.Connection, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
+    values = {"owner": find_owner(connection, owner), "ids": _hexed(ids)}
+    return to_memories(connection, many(connection, SQL["select_memories"], values))
+
+
+def _by_keys(connection: apsw.Connection, keys: Collection[int]) -> tuple[Memory, ...]:
+    rows = [one(connection, SQL["select_memory"], (key,)) for key in dict.fromkeys(keys)]
+    return to_memories(connection, [row for row in rows if row is not None])
+
+
+def to_memories(connection: apsw.Connection, rows: Sequence[Row]) -> tuple[Memory, ...]:
+    """Read rows of ``select_memories`` and its like, each with the turn that said it last."""
+    last: dict[int, Row] = {}
+    for source in many(connection, SQL["select_sources"], (json.dumps([row[2] for row in rows]),)):
+        last.setdefault(source[0], source)
+    return tuple(to_memory(row, last.get(row[2])) for row in rows)
+
+
+def to_memory(row: Row, source: Row | None) -> Memory:
+    """Read one row, and the source that was said last."""
+    thread = unpack(row[5]) if row[5] else None
+    return Memory(
+        id=unpack(row[3]),
+        owner=Owner(org_id=row[0], user_id=row[1]),
+        content=row[6],
+        tags=container_tags(row[1], thread),
+        created_at=from_millis(row[13]),
+        confidence=row[11],
+        source_turn=None if source is None else unpack(source[1]),
+        source_span=None if source is None else (source[2], source[3]),
+        valid_from=from_millis(row[14]),
+        valid_to=None if row[15] is None else from_millis(row[15]),
+        last_placed_at=None if row[16] is None else from_millis(row[16]),
+        superseded_by=maybe_unpack(row[17]),
+        kind=row[8],
+        about=row[9],
+        origin=row[10],
+        weight=row[12],
+    )
+
+
+def to_vector(row: Row) -> Embedding | None:
+    """Read the vector of a row."""
+    body: bytes | None = row[19]
+    return None if body is None else Embedding(model=row[18], dim=len(body) - 4, values=body)
