@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from contextinfinity.librarian.digest import Kind
-from contextinfinity.librarian.sentences import asks
+from contextinfinity.text.sentences import asks
 
 ACCEPTED = "agreed: "
 """Stands before what the assistant proposed and somebody accepted."""

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from contextinfinity.librarian.digest import Kind
 from contextinfinity.librarian.salience import BINDS, WORTH, salience
-from contextinfinity.librarian.sentences import asks
 from contextinfinity.librarian.words import listed, named
 from contextinfinity.text.entities import ARTIFACTS
+from contextinfinity.text.sentences import asks
 
 _WORD = re.compile(r"[^\W\d_]+")
 _LONGEST = 1000

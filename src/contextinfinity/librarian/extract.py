@@ -18,11 +18,11 @@ from contextinfinity.librarian.contract import Pause, Said, no_pause
 from contextinfinity.librarian.cues import kind_of
 from contextinfinity.librarian.digest import Entry, Kind, entry
 from contextinfinity.librarian.fit import weight
-from contextinfinity.librarian.sentences import asks, before_question, ends, spoken
 from contextinfinity.librarian.shorten import TELLING, shortened
 from contextinfinity.librarian.words import named, telling
 from contextinfinity.text.entities import ARTIFACTS, Entity
 from contextinfinity.text.orders import gives_orders
+from contextinfinity.text.sentences import asks, before_question, ends, spoken
 
 ORDERS = "[words that give the model orders, left out]"
 """What stands in the story for a message that was nothing else."""

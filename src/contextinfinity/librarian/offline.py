@@ -11,9 +11,9 @@ from contextinfinity.librarian.digest import TOLD, Digest, Entry, entry, parse, 
 from contextinfinity.librarian.extract import found_in
 from contextinfinity.librarian.fit import fitted
 from contextinfinity.librarian.merge import merged
-from contextinfinity.librarian.sentences import spoken
 from contextinfinity.librarian.shorten import cut
 from contextinfinity.text.orders import gives_orders
+from contextinfinity.text.sentences import spoken
 
 EARLIER = "an earlier topic:"
 LONGEST_TOPIC = 120

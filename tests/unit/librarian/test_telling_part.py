@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from contextinfinity.librarian.cues import kind_of
-from contextinfinity.librarian.sentences import spoken
 from contextinfinity.librarian.shorten import TELLING, shortened, width
+from contextinfinity.text.sentences import spoken
 
 
 @pytest.mark.parametrize(
