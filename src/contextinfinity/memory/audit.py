@@ -1,0 +1,85 @@
+"""Whether memories are what they claim to be: each rests on its turn's words, says something once, and still holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import MemoryId
+from contextinfinity.domain.memory import Memory
+from contextinfinity.memory.phrases import ROWS
+from contextinfinity.memory.reconciling import ALIKE, alike
+from contextinfinity.text.keywords import terms
+
+Trouble: TypeAlias = Literal["ungrounded", "duplicate", "stale"]
+SourceOf: TypeAlias = Callable[[Memory], str | None]
+"""Gives the words a memory was drawn from; None where they are gone."""
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d(?: to \d{4}-\d\d-\d\d)?")
+_OURS = "user said was cancelled called works as at not no longer they them their theirs themselves are have will would"
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """What is wrong with a memory, and why one would say so."""
+
+    memory_id: MemoryId
+    trouble: Trouble
+    why: str
+
+
+def audit(memories: Sequence[Memory], source: SourceOf, *, at: datetime, oldest: datetime) -> list[Finding]:
+    """Look at an owner's living memories; what a person wrote needs no turn."""
+    found = [*_ungrounded(memories, source), *_duplicates(memories), *_stale(memories, at, oldest)]
+    order = {memory.id: place for place, memory in enumerate(memories)}
+    return sorted(found, key=lambda finding: order[finding.memory_id])
+
+
+def is_grounded(content: str, words: str) -> bool:
+    """Tell whether all that a fact says stands in the words it was drawn from."""
+    return set(terms(_DAY.sub(" ", content))) <= set(terms(words)) | _own_terms()
+
+
+@cache
+def _own_terms() -> frozenset[str]:
+    """Give the words that are ours: of the sentences that facts are put into."""
+    facts = " ".join(re.sub(r"\{\w\}", " ", row.fact) for row in ROWS)
+    return frozenset(terms(f"{facts} {_OURS}"))
+
+
+def _ungrounded(memories: Sequence[Memory], source: SourceOf) -> Iterator[Finding]:
+    for memory in memories:
+        if memory.origin == "person":
+            continue
+        words = source(memory)
+        if words is None:
+            yield Finding(memory_id=memory.id, trouble="ungrounded", why="the turn it came from is gone")
+        elif not is_grounded(memory.content, words):
+            yield Finding(memory_id=memory.id, trouble="ungrounded", why="its turn does not say so")
+
+
+def _duplicates(memories: Sequence[Memory]) -> Iterator[Finding]:
+    by_word: dict[tuple[tuple[str, ...], str], list[Memory]] = {}
+    for memory in memories:
+        same: Memory | None = None
+        words = sorted(set(terms(memory.content)), key=lambda word: (-len(word), word))[:3]
+        for word in words:
+            near = by_word.setdefault((memory.tags, word), [])
+            same = same or next((one for one in near if alike(one.content, memory.content) >= ALIKE), None)
+            near.append(memory)
+        if same is not None and same.about.partition(":")[0] == memory.about.partition(":")[0] != "plan":
+            yield Finding(memory_id=memory.id, trouble="duplicate", why=f"{same.id} says the same")
+
+
+def _stale(memories: Sequence[Memory], at: datetime, oldest: datetime) -> Iterator[Finding]:
+    for memory in memories:
+        said = memory.valid_from or memory.created_at
+        used = said if memory.last_placed_at is None else max(said, memory.last_placed_at)
+        if memory.valid_to is not None and memory.valid_to <= at:
+            yield Finding(memory_id=memory.id, trouble="stale", why="what it speaks of is over")
+        elif used < oldest:
+            yield Finding(memory_id=memory.id, trouble="stale", why="it was neither said nor shown for long")

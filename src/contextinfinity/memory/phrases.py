@@ -1,0 +1,311 @@
+"""How people say what they are, have, like and want: one table of phrases.
+
+A row is what it is about, the fact as a sentence, and the ways to say it. ``{x}`` is what was named, ``{k}`` the same
+in a form that its other forms share. Rows with one ``about`` are about what can be true once: the later one counts.
+Every pattern is bounded, so that time grows with the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from contextinfinity.domain.memory import MemoryKind
+
+END = (
+    r"(?=\s*(?:[,;:!?()]|\.(?:\s|$)|$|\s[-–—]+\s)"
+    r"|\s+(?:und|aber|weil|et|mais|y|pero|porque)\b"
+    r"|\s+(?:but|because|although|though|so|which|while|where|whereas|however|plus)\b"
+    r"|\s+(?:and|or|since|when|if|as|that|who|after|before|until)\s+(?:i|i'm|i've|i'd|i'll|we|we're|my|it|it's|he"
+    r"|she|they"
+    r"|you|the|this|that|there|so|its|now|then|also|always|never|have|has|am|was|work|live|love|like|hate|enjoy|prefer"
+    r"|don't|can't|moved|started|just|would|could|want|need|hope|thought|think)\b)"
+)
+X = r"(?P<x>[^,;:!?()\"]{2,90}?)" + END
+_NAME = r"(?P<x>[A-ZÀ-Þ][\w'-]{1,30}(?:[ -][A-ZÀ-Þ][\w'-]{1,30}){0,2})"
+_VERY = (
+    r"(?:(?:really|absolutely|totally|just|still|also|simply|do|truly|always|genuinely|especially|particularly"
+    r"|quite) )*"
+)
+_NOW = r"(?:(?:now|currently|still|actually|just|recently|also|finally|already) )*"
+_AM = r"\bi(?:'m| am) "
+_HAVE = r"\bi(?:'ve| have)? "
+
+
+class Row(Struct, frozen=True):
+    """One thing that can be said of somebody, and how."""
+
+    kind: MemoryKind
+    weight: int
+    about: str
+    fact: str
+    pattern: re.Pattern[str]
+    never: re.Pattern[str]
+    """What is named then is not meant."""
+
+
+_POINTING = (
+    r"^(?:it|this|that|them|these|those|you|your|yours|him|her|his|he|she|they|their|what|how|when|where|why|who|which"
+    r"|everything|anything|something|nothing|everyone|the (?:way|idea|fact|part|thing|things|sound|look|rest|same"
+    r"|one|first"
+    r"|second|new one|photo|picture|name|color|colour|view|story|quote|energy|vibe|concept|message|result"
+    r"|details?)\b.*|so|to"
+    r"|one|ones|some|any|all|both|more|much|most|a lot|hearing|seeing|being|talking|chatting|knowing|that's|it's"
+    r"|such|another|other|others|too|not)(?:\b|$)"
+)
+
+
+def _row(kind: MemoryKind, weight: int, about: str, fact: str, *ways: str, never: str = "") -> Row:
+    return Row(kind, weight, about, fact, re.compile("|".join(_named(ways)), re.I), re.compile(never or r"(?!)", re.I))
+
+
+def _named(ways: tuple[str, ...]) -> list[str]:
+    """Number the groups, since a pattern may have a name only once."""
+    return [re.sub(r"\(\?P<(\w)>", rf"(?P<\g<1>{place}>", way) for place, way in enumerate(ways)]
+
+
+_PLACE = (
+    rf"^(?:a|an|fear|hope|denial|pain|peace|the (?:moment|past|present|area|same|now)|my|our|there|here)\b|{_POINTING}"
+)
+_LIKED = (
+    rf"{_POINTING}|^(?:to (?:know|see|hear|ask|thank|think|say|be|have|add|get|go|learn about|discuss)|if|for you"
+    rf"|sharing"
+    r"|having you|having this|our (?:chat|talk|conversation)|working with you|catching|the (?:book|movie|film|song"
+    r"|shot))\b"
+    r"|\b(?:this|these|those|him|it|it's|itself|you|your|you're)\b|\bthat \w+$"
+)
+_JOB = (
+    r"(?:[\w-]+ ){0,3}?(?:\w+(?:er|or|ist|ian|eer|ant|ect|ician)|nurse|chef|cook|student|pilot|clerk|judge|coach"
+    r"|scientist"
+    r"|analyst|consultant|freelancer|secretary|midwife|vet|veterinarian|physician|surgeon|lawyer|attorney|dentist|guide"
+    r"|mechanic|therapist|intern|apprentice|phd student|researcher|monk|priest|soldier|farmer|barista|nanny|sre|ceo|cto"
+    r"|founder|entrepreneur|homemaker|stay-at-home (?:mum|mom|dad|parent))"
+)
+_NO_JOB = (
+    r"(?:member|beginner|believer|fan|lover|reader|learner|owner|user|customer|speaker|winner|loser|number|father"
+    r"|mother"
+    r"|brother|sister|foreigner|newcomer|stranger|outsider|survivor|singer at heart|christian|vegetarian|canadian"
+    r"|italian"
+    r"|australian|american|indian|brazilian|russian|norwegian|egyptian|hungarian|ukrainian|romanian|belgian"
+    r"|perfectionist"
+    r"|realist|optimist|pessimist|feminist|minimalist|buyer|sucker|supporter|listener|follower|goner|caller|better"
+    r"|quitter"
+    r"|cancer|libertarian|humanitarian|pescatarian|giant|elephant|infant|participant|descendant|immigrant|applicant"
+    r"|subscriber|early riser|night owl|morning person|whatever|however|later|over|under|other|another|never|ever"
+    r"|monster"
+    r"|hipster|gamer|cat lover|dog lover|homeowner|teenager|disaster|matter|sort|person|expert|bit rusty on|lifer)$"
+)
+_ONE = (
+    r"wife|husband|partner|girlfriend|boyfriend|fiancée?|spouse|mother|mom|mum|father|dad|boss|manager|landlord|doctor"
+    r"|dentist|therapist|company|startup|business|project|team|cat's|dog's"
+)
+_MANY = (
+    r"dog|puppy|cat|kitten|horse|rabbit|parrot|hamster|son|daughter|brother|sister|best friend|baby|child|kid|twins?"
+)
+_DO = (
+    r"(?=(?:use|answer|reply|respond|write|call|address|include|give|show|format|keep|explain|cite|ask|avoid|add"
+    r"|put|start|end|skip"
+    r"|translate|speak|mention|assume|check|run|send|suggest|recommend|make|tell|say|be (?:brief|concise|honest"
+    r"|direct|formal|polite)|do"
+    r"|quote|remind|summari[sz]e|list|convert|mark|sign|spell|stick)\b)"
+)
+"""What one asks an assistant to do."""
+_OWN = (
+    r"(?:email(?: address)?|e-mail(?: address)?|phone number|address|birthday|blood type|native language|mother tongue"
+    r"|first language|time ?zone|shoe size|hometown|home town|major|degree|nationality|favou?rite (?!thing|part|one"
+    r"|place to|time of)[\w -]{2,30}?|pronouns"
+    r"|employee (?:id|number)|github(?: handle| username)?|username|handle|zodiac sign|star sign|budget|deadline|height"
+    r"|weight|diet|working hours|office hours|preferred [\w -]{2,30}?|default [\w -]{2,30}?|operating system|laptop"
+    r"|stack)"
+)
+_STATES = (
+    r"diabetic|coeliac|celiac|asthmatic|colou?r[- ]?blind|left[- ]handed|dyslexic|deaf|hard of hearing|pregnant|lactose"
+    r"[- ]intolerant|gluten[- ]intolerant|teetotal|sober|autistic|bilingual|an? (?:introvert|extrovert|insomniac"
+    r"|only child"
+    r"|orphan|twin|diabetic|early riser|night owl|morning person|night person|perfectionist|foreigner|immigrant|refugee"
+    r"|veteran|teetotaller|smoker|non-smoker|widower|widow)"
+)
+_DIET = (
+    r"(?:a |an |strictly |strict |fully |completely )*(?P<x>vegan|vegetarian|pescatarian|flexitarian|omnivore"
+    r"|keto|kosher|halal)\b"
+)
+
+ROWS: tuple[Row, ...] = (
+    _row(
+        "self", 9, "name", "The user's name is {x}",
+        rf"\bmy (?:first |full |real )?name(?:'s| is)(?: actually| now)? (?-i:{_NAME})",
+        rf"\b(?:you can |please |just |everyone |people |friends )*call(?:s)? me (?-i:{_NAME})(?! (?:back|later"
+        rf"|when|if|at))",
+        rf"\bi go by (?-i:{_NAME})",
+        rf"^(?:hi|hello|hey)\b[^.!?]{{0,20}}?\b(?:i'm|i am|this is) (?-i:{_NAME})(?=[.,!]|$| and\b| from\b| here\b)",
+        rf"\bich heiße (?-i:{_NAME})", rf"\bmein name ist (?-i:{_NAME})",
+        rf"\bje m'appelle (?-i:{_NAME})", rf"\bme llamo (?-i:{_NAME})",
+        never=r"^(?:not|the|a|maybe|ok|okay|it|back|when|if)\b",
+    ),
+    _row(
+        "self", 6, "age", "The user is {x} years old",
+        rf"{_AM}{_NOW}(?P<x>\d{{1,2}})(?: years old| years of age|yo\b| y/o)",
+        r"\bi(?:'ve| have)? (?:just |recently )?turned (?P<x>\d{1,2})\b", r"\bmy age is (?P<x>\d{1,2})\b",
+        r"\bich bin (?P<x>\d{1,2}) jahre alt", r"\bj'ai (?P<x>\d{1,2}) ans\b", r"\btengo (?P<x>\d{1,2}) años\b",
+    ),
+    _row(
+        "self", 8, "home", "The user lives in {x}",
+        rf"\b(?:i|we) {_NOW}(?:live|reside) in {X}", rf"\b(?:i'm|i am|we're|we are) {_NOW}(?:living|based"
+        rf"|residing) in {X}",
+        rf"\b(?:i|we)(?:'ve| have)? {_NOW}(?:moved|relocated)(?: back| over| out)? (?:from [\w ]{{2,30}} )?to {X}",
+        rf"\bmy (?:new )?home (?:is|is now) (?:in )?{X}",
+        rf"\bich (?:wohne|lebe) (?:jetzt )?in {X}", r"\bich bin nach (?P<x>[\w -]{2,40}?) (?:um)?gezogen\b",
+        rf"\bj'habite (?:à|en|au) {X}", rf"\b(?:vivo|vivimos) en {X}", rf"\bme mudé a {X}",
+        never=_PLACE,
+    ),
+    _row(
+        "self", 5, "from", "The user is from {x}",
+        rf"{_AM}(?:originally )?from (?-i:(?=[A-ZÀ-Þ]|the )){X}", r"\bi (?:grew up|was born) in"
+        r" (?P<x>(?-i:[A-ZÀ-Þ])[\w' -]{2,40}?)" + END,
+        never=_PLACE,
+    ),
+    _row(
+        "self", 8, "job", "The user works as {x}",
+        rf"\bi {_NOW}work(?:ed|ing)? as (?P<x>(?:an?|the) [^,;:!?()\"]{{2,60}}?)(?: (?:at|for"
+        rf"|with) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?)| in [^,;:!?()\"]{{2,60}}?)?{END}",
+        rf"{_AM}{_NOW}working as (?P<x>(?:an?|the) [^,;:!?()\"]{{2,60}}?)(?: (?:at|for"
+        rf"|with) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?)| in [^,;:!?()\"]{{2,60}}?)?{END}",
+        rf"{_AM}{_NOW}(?P<x>an? {_JOB})(?= (?:at|for|in|from|by|with|based|and|who)\b|\s*[.,;!]|$)",
+        rf"\bi(?:'ve| have)? {_NOW}(?:became|become|got promoted to|been promoted to|was promoted to"
+        rf"|started (?:working )?as"
+        rf"|started a (?:new )?job as) (?P<x>(?:an? )?{_JOB})(?= (?:at|for|in|from|by|with|and|who|last|this)\b"
+        rf"|\s*[.,;!]|$)",
+        rf"\bmy (?:new |current )?(?:job|profession"
+        rf"|occupation)(?: title)? is (?:now )?(?P<x>(?:an? )?[^,;:!?()\"]{{2,50}}?){END}",
+        rf"\bich arbeite (?:jetzt )?als {X}", rf"\bje suis (?P<x>{_JOB}|infirmi[eè]re?|médecin|professeure?)\b",
+         rf"\btrabajo como {X}",
+        never=rf"{_NO_JOB}|{_POINTING}|^(?:very|great|good|fun|hard|boring|fine|demanding|stressful|killing|going|to )",
+    ),
+    _row("self", 8, "job", "The user is {x}", rf"{_AM}{_NOW}(?P<x>retired|unemployed|self-employed|between jobs"
+    rf"|freelancing)\b",
+         r"\bi(?:'ve| have)? (?:just |recently |finally )?(?P<x>retired)\b(?! to bed)"),
+    _row(
+        "self", 7, "employer", "The user works at {x}",
+        rf"\bi {_NOW}work (?:for|at|with) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
+        rf"|the )[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
+        rf"{_AM}{_NOW}(?:working|employed) (?:for|at|with|by) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
+        rf"|the )[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
+        rf"\bi(?:'ve| have)? {_NOW}(?:started(?: working| a new job| a job)? (?:at|with|for)|joined|got (?:a|the"
+        rf"|my) (?:new )?job (?:at|with))"
+        rf" (?P<x>(?-i:[A-ZÀ-Þ0-9])[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
+        rf"\bmy (?:new |current )?(?:employer"
+        rf"|company) is (?:now )?(?:called )?(?P<x>(?-i:[A-ZÀ-Þ0-9])[^,;:!?()\"]{{1,60}}?){END}",
+        rf"\bich arbeite (?:jetzt )?bei {X}", rf"\bje travaille (?:chez|pour) {X}", rf"\btrabajo (?:en|para)"
+        rf" (?P<x>(?-i:[A-ZÀ-Þ])[\w .&-]{{1,40}}?){END}",
+        never=r"^(?:the (?:moment|same|time|weekends?|night|morning|evening|end|minute)|a (?:loss|time)|night|home)\b",
+    ),
+    _row(
+        "self", 5, "study", "The user studies {x}",
+        rf"\bi {_NOW}study {X}", rf"{_AM}{_NOW}(?:studying|majoring in|doing a (?:degree|master's|phd"
+        rf"|bachelor's) in) {X}",
+        never=rf"{_POINTING}|^(?:for|at|hard|abroad|a lot|every)\b",
+    ),
+    _row("self", 8, "diet", "The user is {x}", rf"{_AM}{_NOW}{_DIET}", rf"\bi(?:'ve| have)? {_NOW}(?:became|become"
+    rf"|went|gone|turned) {_DIET}",
+         r"\bich bin (?:jetzt )?(?P<x>vegan|vegetarisch|vegetarier(?:in)?|veganer(?:in)?)\b"),
+    _row("self", 8, "diet", "The user is no longer {x}", rf"{_AM}(?:no longer|not) {_DIET}(?: any ?more)?",
+         rf"\bi(?:'ve| have)? (?:stopped|quit|given up) being {_DIET}"),
+    _row(
+        "self", 8, "allergy:{k}", "The user is allergic to {x}", rf"{_AM}(?:\w+ )?allergic to {X}",
+        r"\bi have (?:an?|this) (?:\w+ )?(?P<x>[\w-]{3,20}) allergy\b", rf"\bich bin allergisch gegen {X}",
+        rf"\bje suis allergique (?:à|aux?) (?:la )?{X}",
+        rf"\bsoy alérgic[oa] a(?:l| la| los)? {X}",
+        never=_POINTING,
+    ),
+    _row("self", 8, "allergy:{k}", "The user is not allergic to {x}", rf"{_AM}(?:not|no longer) (?:actually"
+    rf" )?allergic to {X}", never=_POINTING),
+    _row("self", 7, "is:{k}", "The user is {x}", rf"{_AM}{_NOW}(?P<x>{_STATES})\b"),
+    _row("self", 6, "marital", "The user is {x}", rf"{_AM}{_NOW}(?:happily |newly )?(?P<x>married|single|divorced"
+    rf"|engaged|widowed)\b(?! (?:in|with the|to my work))",
+         r"\b(?:i|we)(?:'ve| have)? (?:just |recently |finally )?got(?:ten)? (?P<x>married|divorced|engaged)\b"),
+    _row("self", 5, "speaks:{k}", "The user speaks {x}", rf"\bi {_NOW}(?:can )?speak (?:fluent |some |a little "
+    rf"|a bit of |basic )?(?P<x>(?-i:[A-Z])[^;:!?()\"]{{2,60}}?){END}",
+         never=r"^(?:To|With|For|Up)\b"),
+    _row("self", 4, "learns:{k}", "The user is learning {x}", rf"{_AM}{_NOW}(?:learning|taking lessons in"
+    rf"|taking up) (?:how )?{X}",
+         rf"\bi(?:'ve| have)? {_NOW}started (?:learning|taking lessons in|to learn) {X}",
+         never=rf"{_POINTING}|^(?:from|a lot|about|new things|more|every|how much)\b"),
+    _row("self", 4, "plays:{k}", "The user plays {x}", rf"\bi {_NOW}play (?:the )?(?P<x>[\w -]{{3,30}}?){END}",
+         never=rf"{_POINTING}|^(?:with|around|along|together|games? with|at|a (?:role|part|big)|on)\b"),
+    _row("self", 4, "drives", "The user drives {x}", rf"\bi {_NOW}drive (?P<x>an? [^,;:!?()\"]{{2,40}}?){END}",
+         never=r"\b(?:lot|bit|long)\b"),
+    _row("self", 5, "my:{p}", "The user's {p} is {x}", rf"\bmy (?P<p>{_OWN})(?:'s| is| was changed to| changed to"
+    rf"| are)(?: now| actually| still)? {X}",
+         never=rf"{_POINTING}|^(?:so|very|really|not|no longer|too|always|quite|pretty|a bit|over|in (?:a|two"
+         rf"|three)|coming up|great|good|tight|probably|still|out)\b"),
+    _row("self", 6, "my:{p}", "The user's {p} is called {x}",
+         rf"\bmy (?P<p>{_ONE})(?:'s name)?(?:'s| is)(?: called| named)? (?-i:{_NAME})(?=[.,;!]|$| and\b| who\b)",
+         rf"\bmy (?P<p>{_ONE}),? (?-i:{_NAME})(?:,| and i\b| who\b)"),
+    _row("self", 5, "my:{p}:{k}", "The user has a {p} called {x}",
+         rf"\bmy (?:\w+ )?(?P<p>{_MANY})(?:'s name)?(?:'s| is) (?:called |named )?(?-i:{_NAME})(?=[.,;!]|$| and\b"
+         rf"| who\b)",
+         rf"\b(?:i|we) (?:have|got|adopted|own|'ve got) an? (?:[\w-]+ ){{0,2}}?(?P<p>{_MANY})(?:,)? (?:called "
+         rf"|named |whose name is )(?-i:{_NAME})",
+         rf"\b(?:i|we) (?:have|got|own)\b[^.;:!?]{{0,40}} and an? (?P<p>{_MANY}) (?:called |named )(?-i:{_NAME})",
+         rf"\bmy (?:\w+ )?(?P<p>{_MANY}),? (?-i:{_NAME})(?:,| and i\b| is\b| loves?\b| just\b| who\b)"),
+    _row("self", 5, "has:{k}", "The user has {n} {x}",
+         r"\b(?:i|we)(?: have|'ve got| have got| own) (?:got )?(?P<n>an?|one|two|three|four|five|six|no"
+         r"|\d{1,2}) (?:\w+ ){0,2}?"
+         r"(?P<x>dogs?|cats?|kids?|children|child|sons?|daughters?|brothers?|sisters?|siblings?|horses?"
+         r"|grandchildren|grandkids|cars?)\b(?! (?:called|named|who))"),
+    _row("preference", 4, "prefer", "The user prefers {x} to {y}",
+         rf"\bi(?:'d)? {_VERY}(?:prefer|like) (?P<x>[^,;:!?()\"]{{2,50}}?) (?:over|to|more than|better than"
+         rf"|rather than|instead of) (?P<y>[^,;:!?()\"]{{2,50}}?){END}",
+         never=rf"{_LIKED}|^to\b"),
+    _row("preference", 3, "like:{k}", "The user does not like {x}",
+         rf"\bi {_VERY}(?:don't|do not|never|no longer) {_VERY}(?:like|enjoy|love|care for) {X}",
+         rf"\bi {_VERY}(?:hate|dislike|despise|can't stand|cannot stand|loathe|detest|can't bear) {X}",
+         rf"{_AM}(?:not|no longer) {_VERY}(?:(?:a|much of a|such a) (?:big |huge )?(?:fan of|lover of)|into|fond of"
+         rf"|keen on|crazy about) {X}",
+         rf"\bich (?:hasse|mag keinen?|mag keine) {X}", r"\bich mag (?P<x>[\w -]{3,30}?) (?:gar "
+         r"|überhaupt )?nicht\b",
+         rf"\b(?:je n'aime pas|je déteste) (?:les? |la |du )?{X}", rf"\b(?:no me gustan?|odio) (?:el |la |los "
+         rf"|las )?{X}",
+         never=_LIKED),
+    _row("preference", 3, "like:{k}", "The user likes {x}",
+         rf"\bi {_VERY}(?:like|love|enjoy|adore|prefer) {X}",
+         rf"{_AM}{_VERY}(?:(?:a|such a) (?:big |huge |massive |real )*(?:fan of|lover of)|into|fond of|keen on"
+         rf"|crazy about|passionate about|obsessed with|addicted to) {X}",
+         rf"\bi(?:'ve| have) (?:come|grown|started|begun) to (?:like|love|enjoy) {X}", rf"\bi(?:'ve| have) always"
+         rf" (?:liked|loved|enjoyed) {X}",
+         rf"\bich (?:mag|liebe) (?!keinen?\b){X}", rf"\bj'(?:aime|adore) (?:les? |la |du )?{X}",
+         rf"(?<!no )\bme (?:gustan?|encantan?) (?:el |la |los |las )?{X}",
+         never=_LIKED),
+    _row("preference", 5, "eats:{k}", "The user does not {v} {x}", rf"\bi {_VERY}(?:don't|do not|never|no longer"
+    rf"|can't|cannot) (?P<v>eat|drink|smoke) {X}",
+         rf"\bi(?:'ve| have)? (?:stopped|quit|given up) (?P<v>eat|drink|smok)ing {X}", never=_POINTING),
+    _row("preference", 4, "eats:{k}", "The user {v}s {x}", rf"\bi {_NOW}(?P<v>eat|drink|smoke) {X}(?<=again)",
+         never=_POINTING),
+    _row("preference", 4, "uses:{k}", "The user uses {x}",
+         rf"\b(?:i|we) {_NOW}(?:use|am using|'m using) (?P<x>(?-i:[A-Z])[\w .+#/-]{{1,40}}?)(?: (?:for|as|on|at"
+         rf"|to) [^,;:!?()\"]{{2,50}}?)?{END}"),
+    _row("preference", 4, "uses:{k}", "The user uses {x} instead of {y}",
+         rf"\b(?:i|we)(?:'ve| have)? {_NOW}(?:switched|migrated|changed) from (?P<y>[\w .+#/-]{{2,40}}?) to {X}",
+         never=_POINTING),
+    _row("wish", 8, "answers:language", "The user wants answers in {x}",
+         r"\b(?:always|from now on|in future|in the future|every time|by default)\b[^.!?]{0,40}?\b(?:answer|reply"
+         r"|respond|write|speak|talk)(?: to me| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b",
+         r"\b(?:answer|reply|respond|write|speak|talk)(?: to me"
+         r"| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b(?=[^.!?]{0,20}\b(?:from now on|always|in future|by default"
+         r"|please))",
+         r"\bi (?:prefer|want|like) (?:your |the )?(?:answers|replies|responses) in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b"),
+    _row("wish", 8, "answers:length", "The user wants {x} answers",
+         r"\b(?:keep|make) (?:your |the |all )*(?:answers|replies|responses|explanations) (?:very "
+         r"|really )?(?P<x>short|brief|concise|long|detailed|simple)\b",
+         r"\bi (?:prefer|want|like) (?:your |the |my )?(?P<x>short|brief|concise|long|detailed"
+         r"|simple)(?:er)? (?:answers|replies|responses|explanations)\b"),
+    _row("wish", 8, "answers:units", "The user wants {x} units", r"\b(?:always |please |only )+use (?P<x>metric"
+    r"|imperial|si)\b", r"\bi (?:use|prefer|think in) (?P<x>metric|imperial)\b"),
+    _row("wish", 7, "wish:{k}", "The user wants the assistant to always {x}",
+         rf"(?:^|[,;] )(?:please |and )?(?:from now on|in future|in the future),? (?:please )?(?:always )?{_DO}{X}",
+         rf"(?:^|[,;] )(?:please |and )?always {_DO}{X}"),
+    _row("wish", 7, "wish:{k}", "The user wants the assistant to never {x}",
+         rf"(?:^|[,;] )(?:please |and )?(?:from now on|in future|in the future),? (?:please )?(?:don't|do not"
+         rf"|never) {_DO}{X}", rf"(?:^|[,;] )(?:please |and )?never {_DO}{X}"),
+)  # fmt: skip

@@ -1,0 +1,139 @@
+"""Plans with a day: what, and until when it is still ahead. A plan without a day that is still to come is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from contextinfinity.memory.guards import is_meant
+from contextinfinity.memory.values import Span, Told, When, key_of
+from contextinfinity.memory.wording import of_the_user, sentence, thing
+
+_EVENT = (
+    r"(?:flight|train|trip|journey|vacation|holiday|holidays|appointment|check-?up|exam|test|interview|meeting|call"
+    r"|wedding|surgery"
+    r"|operation|concert|conference|presentation|talk|deadline|move|thesis defen[cs]e|defen[cs]e|marathon|race"
+    r"|graduation|party"
+    r"|visit|visa|course|class|lesson|workshop|tournament|match|game|performance|recital|audition|delivery|due date"
+    r"|birthday party"
+    r"|anniversary|reservation|dinner|lunch|hearing|start date|first day|last day|parental leave|leave|retirement"
+    r"|launch|release"
+    r"|viva|driving test|date|due|festival|camping trip|road trip|reunion|scan|therapy session|session|parents' visit)"
+)
+_WHAT = rf"(?P<what>(?:[\w'’-]+ ){{0,4}}?{_EVENT}(?: (?:to|in|with|for|at|from|of) (?:[\w'’-]+ ?){{1,4}}?)?)"
+_SHIFTED = (
+    r"(?:scheduled|set|planned|booked|moved|postponed|rescheduled|pushed(?: back)?|brought forward|delayed|changed|due)"
+)
+_SET = (
+    rf"(?:(?:is|will be|takes place|starts|begins|'s)(?: (?:now|actually|also|still|being))*(?: {_SHIFTED})?"
+    rf"|(?:was|has been|got|had to be)(?: \w+)? {_SHIFTED})(?: (?:to|for|until|on|in|at|back to))?"
+)
+_MINE = re.compile(rf"\b(?:my|our|the) {_WHAT} {_SET}\b", re.I)
+_MOVED = re.compile(rf"\b(?:my|our|the) {_WHAT} (?:moved|slipped|changed) to\b", re.I)
+_HAVE = re.compile(
+    rf"\b(?:i|we)(?: have|'ve got|'ve booked| booked| have booked|'ve scheduled| scheduled)(?: got)? (?:an?|my|our"
+    rf"|the) {_WHAT}(?= (?:on|next|this|tomorrow|at|in|from|today|tonight)\b|[.,;!]|$)",
+    re.I,
+)
+_GOING = re.compile(
+    r"\b(?:i'm|i am|we're|we are|i'll be|we'll be|i will be|we will be) (?P<how>flying|travell?ing|going|moving"
+    r"|driving|heading|off) "
+    r"(?:back )?to (?P<where>(?-i:[A-ZÀ-Þ])[\w'’-]*(?: (?-i:[A-ZÀ-Þ])[\w'’-]*){0,3})",
+    re.I,
+)
+_DOING = re.compile(
+    r"\b(?:i'm|i am|we're|we are) (?P<how>getting married|starting(?= (?:an?|at|my|the|work|school)\b)"
+    r"|visiting(?! (?:on|next|this|tomorrow)\b)|leaving for|running|having surgery|graduating|defending|hosting"
+    r"|competing in|performing at|celebrating)(?P<what>(?: (?!on\b|next\b|this\b|in\b|tomorrow\b)[\w'’-]+){0,5})",
+    re.I,
+)
+_CANCELLED = re.compile(
+    rf"\b(?:my|our|the) {_WHAT} (?:is|was|has been|got|is being)(?: \w+)? (?:cancell?ed|called off|off)\b", re.I
+)
+_PAST = re.compile(r"\b(?:last|past|ago|yesterday|previous|since|(?:19|20)\d\d)\b", re.I)
+_WEEKDAY = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", re.I)
+_LONGEST = timedelta(days=100)
+"""A longer stretch is no day to plan for."""
+_TIME = re.compile(r"\bat (\d{1,2}(?::\d\d)?(?: ?[ap]m)?|noon|midnight)\b", re.I)
+
+
+def plans_in(text: str, said_at: datetime, when: When) -> Iterator[Told]:
+    """Give the plans of a sentence."""
+    for match in _CANCELLED.finditer(text):
+        if is_meant(text, *match.span()):
+            what = _event(match["what"])
+            yield _told(match, f"The user's {what} was cancelled", what, said_at + timedelta(days=30))
+            return
+    ahead = [span for named in when(text, said_at) if (span := _ahead(named, said_at)) is not None]
+    if not ahead:
+        return
+    for pattern in (_MINE, _MOVED, _HAVE, _GOING, _DOING):
+        for match in pattern.finditer(text):
+            if is_meant(text, *match.span()):
+                yield _planned(match, text, ahead[0])
+                return
+
+
+class Days(Struct, frozen=True):
+    """A stretch of days that is still to come."""
+
+    start: datetime
+    end: datetime
+
+
+def _ahead(span: Span, said_at: datetime) -> Days | None:
+    """Read a time as one to come: a May, a Friday that was not named as past is the next one."""
+    start, end = span.start, span.end
+    if end - start > _LONGEST or (end <= said_at and _PAST.search(span.words)):
+        return None
+    if end <= said_at:
+        step = timedelta(days=7) if _WEEKDAY.search(span.words) else timedelta(days=365)
+        while end <= said_at:
+            start, end = (_year_on(start), _year_on(end)) if step.days > 7 else (start + step, end + step)
+    return Days(start, end)
+
+
+def _year_on(moment: datetime) -> datetime:
+    return moment.replace(year=moment.year + 1, day=min(moment.day, 28) if moment.month == 2 else moment.day)
+
+
+def _planned(match: re.Match[str], text: str, span: Days) -> Told:
+    day = _day(span)
+    if (hour := _TIME.search(text, match.end())) is not None:
+        day = f"{day}, {hour[1]}"
+    named = match.groupdict()
+    if named.get("how"):
+        where = named.get("where") or ""
+        what = " ".join(f"{named['how'].lower()} {'to ' if where else ''}{where}{named.get('what') or ''}".split())
+        about = key_of(where) if where else key_of(what)
+        return _told(match, f"The user is {of_the_user(_event(what))} ({day})", about, span.end)
+    what = _event(named["what"])
+    return _told(match, f"The user's {of_the_user(what)}: {day}", what, span.end)
+
+
+def _told(match: re.Match[str], content: str, about: str, until: datetime) -> Told:
+    start, end = match.span()
+    return Told(
+        content=sentence(content),
+        start=start,
+        end=end,
+        kind="plan",
+        about=f"plan:{key_of(about)}",
+        weight=5,
+        valid_to=until,
+    )
+
+
+def _event(what: str) -> str:
+    """Leave when it is out of what it is."""
+    return re.sub(r"\s+(?:on|at|in|for|from|with|to)$", "", thing(what))
+
+
+def _day(span: Days) -> str:
+    last = span.end - timedelta(seconds=1)
+    if span.start.date() >= last.date():
+        return span.start.date().isoformat()
+    return f"{span.start.date().isoformat()} to {last.date().isoformat()}"

@@ -1,0 +1,70 @@
+""" "Remember that …" and "forget that …": what a user asks for in so many words."""
+
+from __future__ import annotations
+
+import re
+
+from contextinfinity.memory.values import Told, Unwanted, key_of
+from contextinfinity.memory.wording import of_the_user, sentence
+from contextinfinity.text.keywords import terms
+
+_POLITE = (
+    r"(?:(?:please|pls|ok|okay|so|hey|and|also|oh|well|now|just|can you|could you|will you|would you"
+    r"|you should|i want you to|i need you to),? )*"
+)
+_REMEMBER = re.compile(
+    rf"^{_POLITE}(?:remember(?! when| the time| how| that time| what| last| our| seeing| being| going)|keep in mind"
+    rf"|bear in mind|note(?: down)?"
+    r"|make a note|don't forget|do not forget|take note|save(?: this| that)?(?: to memory| for later)?|merke? dir"
+    r"|denk dran"
+    r"|n'oublie pas|rappelle-toi|recuerda|no olvides)"
+    r"(?: for (?:later|me|next time|the future))?(?:,? (?:that|this:|dass|que)|:|(?=,? (?:my |i |i'm |we "
+    r"|our )))\s+(?!you\b|i'm (?:always )?here)(?P<x>.{3,240}?)[.!]*$",
+    re.I,
+)
+_FORGET = re.compile(
+    rf"^{_POLITE}(?:forget|don't remember|do not remember|stop remembering|delete|erase|remove|vergiss|oublie|olvida)"
+    r"(?: the (?:fact|memory)| your memory| what (?:i|you) (?:said|told you|know))?(?: that| about| of|,? dass"
+    r"| que)?\s+(?P<x>.{3,200}?)"
+    r"(?: from (?:your )?memory)?[.!]*$",
+    re.I,
+)
+_OF_ME = re.compile(r"\b(?:i|i'm|i've|my|me|mine|we|our|ich|mein\w*|je|mon|ma|mes|mi|mis)\b|^(?:that|about)\b", re.I)
+_EVERYTHING = re.compile(
+    rf"^{_POLITE}(?:forget|delete|erase)(?: about)? (?:everything|all|anything|whatever)\b.{{0,40}}\b(?:about me"
+    rf"|of me|my memories|know of me)[.!]*$",
+    re.I,
+)
+_FIRST_PERSON = frozenset(["i", "im", "ive", "my", "me", "mine", "live", "work", "call", "name", "user"])
+
+
+def request_in(text: str) -> Told | None:
+    """Give what a sentence asks to be remembered, as a note in the user's words."""
+    match = _REMEMBER.match(text)
+    if match is None or '"' in match["x"] or len(terms(match["x"])) < 1:
+        return None
+    words = match["x"]
+    about = ""
+    if own := re.match(r"(?:my|our|the) ([\w' -]{2,40}?) (?:is|are|was)\b", words, re.I):
+        about = f"my:{own[1].lower()}"
+    return Told(
+        content=sentence(f"The user said: {of_the_user(words)}"),
+        start=match.start("x"),
+        end=match.end("x"),
+        kind="note",
+        about=about or f"note:{key_of(words)}",
+        weight=7,
+        origin="asked",
+        confidence=1.0,
+    )
+
+
+def unwanted_in(text: str) -> tuple[Unwanted, str] | None:
+    """Give what a sentence asks to be forgotten, and in which words; "forget it" is no such thing."""
+    if _EVERYTHING.match(text):
+        return Unwanted(everything=True), ""
+    match = _FORGET.match(text)
+    if match is None or not _OF_ME.search(text[match.start() : match.end()][6:]):
+        return None
+    words = tuple(dict.fromkeys(term for term in terms(match["x"]) if term not in _FIRST_PERSON))
+    return (Unwanted(words=words), match["x"]) if words else None

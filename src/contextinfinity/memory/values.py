@@ -1,0 +1,71 @@
+"""What one message tells, before it is anybody's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.memory import MemoryKind, MemoryOrigin
+from contextinfinity.text.keywords import terms
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """A fact, and where in the message it was said. ``here``: it is to hold in this thread alone."""
+
+    content: str
+    start: int
+    end: int
+    kind: MemoryKind = "note"
+    about: str = ""
+    replaces: tuple[str, ...] = ()
+    weight: int = 3
+    origin: MemoryOrigin = "drawn"
+    confidence: float = 0.9
+    valid_to: datetime | None = None
+    here: bool = False
+
+
+class Unwanted(Struct, frozen=True, kw_only=True):
+    """What the user wants to be forgotten: these facts, or else whatever has these words; ``everything``: all of it."""
+
+    facts: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    everything: bool = False
+
+
+class Drawn(Struct, frozen=True, kw_only=True):
+    """What a message tells, and what it takes back."""
+
+    told: tuple[Told, ...] = ()
+    unwanted: tuple[Unwanted, ...] = ()
+
+
+class Span(Protocol):
+    """A time that was named: from ``start`` until just before ``end``, by these words."""
+
+    @property
+    def start(self) -> datetime:
+        """When it begins."""
+        ...
+
+    @property
+    def end(self) -> datetime:
+        """When it is over."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """What named it."""
+        ...
+
+
+When: TypeAlias = Callable[[str, datetime], Sequence[Span]]
+"""Reads the times that a text names, said at that moment."""
+
+
+def key_of(text: str) -> str:
+    """Name a thing so that its forms agree: "the Blue Whales" and "blue whale"."""
+    return " ".join(sorted(set(terms(text))))

@@ -1,0 +1,56 @@
+"""From somebody's own words to a sentence about them."""
+
+from __future__ import annotations
+
+import re
+
+_MINE = {
+    "my": "their", "our": "their", "mine": "theirs", "ours": "theirs", "me": "them", "us": "them", "myself":
+    "themselves",
+    "ourselves": "themselves", "i": "they", "we": "they", "i'm": "they are", "i've": "they have", "i'll": "they will",
+    "i'd": "they would", "we're": "they are", "we've": "they have", "am": "are",
+}  # fmt: skip
+_WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
+_TRAILING = re.compile(
+    r"""(?:\s+|^)(?:now|nowadays|currently|these\ days|at\ the\ moment|right\ now|today|recently|lately|again|already
+    |too    |as\ well|either|anymore|any\ more|any\ longer|actually|though|tbh|honestly|really|permanently|originally
+    |temporarily|for\ now
+    |so\ much|very\ much|a\ lot|a\ bit|the\ most|the\ best|best|most|more\ than\ anything(?:\ else)?|of\ all|btw
+    |by\ the\ way
+    |by\ now|instead|please|thanks|you\ know|i\ think|i\ guess|lol|haha|since\ .{1,40}|for\ (?:\w+\ ){1,3}(?:years?
+    |months?|weeks?|days?)
+    |for\ (?:a|the)\ (?:while|time\ being|moment)|(?:last|this|next)\ (?:week|month|year|spring|summer|autumn|fall
+    |winter|\w+day)
+    |(?:a|two|three|some|few|\d+)\ (?:few\ )?(?:years?|months?|weeks?|days?)\ ago|yesterday|tomorrow|in\ (?:19|20)\d\d
+    |in\ (?:january|february|march|april|may|june|july|august|september|october|november|december)(?:\ (?:19|20)\d\d)?
+    |from\ now\ on|ever\ since|from\ (?:january|february|march|april|may|june|july|august|september|october|november
+    |december|monday|tomorrow|next\ \w+)(?:\ on)?)[.!]*$""",
+    re.I | re.X,
+)
+_BEFORE = re.compile(
+    r"^(?:(?:just|really|only|mostly|mainly|also|actually|still|both|now|currently|always|usually)\s+)+", re.I
+)
+LONGEST = 160
+
+
+def thing(text: str) -> str:
+    """Leave of a phrase what names the thing: without when, how much and what else people add."""
+    text = " ".join(text.split()).strip(" .!,;:-–—*_")
+    text = _BEFORE.sub("", text)
+    for _ in range(4):
+        shorter = _TRAILING.sub("", text).rstrip(" ,.!-")
+        if shorter == text or not shorter:
+            break
+        text = shorter
+    return text
+
+
+def of_the_user(text: str) -> str:
+    """Turn "my kids" into "their kids", and the like."""
+    return _WORD.sub(lambda word: _MINE.get(word[0].lower(), word[0]), text)
+
+
+def sentence(text: str) -> str:
+    """Put a fact into one line with a capital and a full stop."""
+    text = " ".join(text.split())[:LONGEST].rstrip(" ,;:.!-")
+    return f"{text[:1].upper()}{text[1:]}."
