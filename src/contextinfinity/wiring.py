@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextinfinity.embedders.contract import Embedder
     from contextinfinity.embedders.endpoint import Endpoint
     from contextinfinity.engine.engine import Engine
-    from contextinfinity.engine.parts import FindBoundary, Model, Models, Retrieval, Rewriting, Setup
+    from contextinfinity.engine.parts import FindBoundary, Model, Models, Remembering, Retrieval, Rewriting, Setup
     from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.budget import Ceilings
     from contextinfinity.prompt.redact import Redactor
@@ -69,6 +69,7 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         tools=_toolbox(settings),
         ceilings=_ceilings(settings),
         redactor=_redactor(settings),
+        remembering=_remembering(settings, models),
         rewriting=_rewriting(settings, models),
         router=settings.router,
         retrieval=_retrieval(settings),
@@ -315,6 +316,27 @@ def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callabl
     none = Models(by_name={}, default=settings.general.default_model)
     models = none if settings.rewriter.model == OFFLINE else models_of(settings)
     return _rewriting(settings, models), models.close
+
+
+def _remembering(settings: Settings, models: Models) -> Remembering | None:
+    from contextinfinity.engine.parts import Remembering
+
+    said = settings.memory
+    if not said.enabled:
+        return None
+    remembering = Remembering(
+        expiry=timedelta(days=said.expiry_days),
+        most=settings.budget.memory_snippet_chars,
+        other_branches=said.other_branches,
+    )
+    adviser = _adviser(said.model, settings, models)
+    if adviser is None:
+        return remembering
+    from contextinfinity.librarian.polarity import opposed
+    from contextinfinity.memory.model import ModelDrawer
+    from contextinfinity.retrieval.dates import told_of
+
+    return dataclasses.replace(remembering, draw=ModelDrawer(adviser, told_of, opposed).draw)
 
 
 def _rewriting(settings: Settings, models: Models) -> Rewriting:

@@ -21,6 +21,7 @@ from contextinfinity.cli.deleting import cleanup, delete
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.fold import fold
 from contextinfinity.cli.importing import import_
+from contextinfinity.cli.memories import forget, memories, remember
 from contextinfinity.cli.model import model
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.search import rebuild, reindex, search
@@ -36,9 +37,10 @@ LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)
 app.command("import")(import_)
-for command in (delete, cleanup, reindex, rebuild, config, doctor):
+for command in (delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
     app.command()(command)
 app.add_typer(model)
+app.add_typer(memories)
 
 
 def run() -> None:

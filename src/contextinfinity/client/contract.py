@@ -11,15 +11,15 @@ What all verbs share:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, Unpack
 
-from contextinfinity.client.values import Conversation, Pins, ShownBranch, ShownFold, ShownThread
+from contextinfinity.client.values import Conversation, Pins, ShownBranch, ShownFold, ShownMemory, ShownThread
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
-from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import NewSession, Owner
@@ -27,6 +27,7 @@ from contextinfinity.engine.engine import Content, How, Where
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.watch import Stamped
 from contextinfinity.exchange.values import Format, Imported, Progress
+from contextinfinity.memory.audit import Finding
 
 __all__ = [
     "LOCAL",
@@ -36,6 +37,7 @@ __all__ = [
     "Folds",
     "How",
     "Imports",
+    "Memories",
     "Past",
     "PinnedFacts",
     "Stamped",
@@ -202,6 +204,52 @@ class Past(Protocol):
         ...
 
 
+class Memories(Protocol):
+    """What is remembered of a user across conversations. Whatever is another's is ``NotFound``."""
+
+    async def list(
+        self,
+        owner: Owner = LOCAL,
+        *,
+        tag: str | None = None,
+        q: str | None = None,
+        limit: int = 50,
+        after: MemoryId | None = None,
+    ) -> tuple[ShownMemory, ...]:
+        """Read an owner's memories, the newest first; ``tag`` (``thread:ID``): of that thread alone.
+
+        ``q``: those that matter for a question, the best first. ``after``: those that follow that one.
+        """
+        ...
+
+    async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
+        """Read the one a person means: by its id, or the first or last 6 or more signs of it."""
+        ...
+
+    async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
+        """Keep a fact. Tags are ``user:ID`` of the owner and ``thread:ID`` of one of their threads; none: the user's.
+
+        What says nothing or too much, and other tags, are ``InvalidInput``.
+        """
+        ...
+
+    async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
+        """Put other words in its place; the old ones are gone for good."""
+        ...
+
+    async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
+        """Remove it for good: no turn that was said before brings it back."""
+        ...
+
+    async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
+        """Read all of them, with what was true once."""
+        ...
+
+    async def audit(self, owner: Owner = LOCAL) -> tuple[Finding, ...]:
+        """Hold them against what was said, against each other, and against the time."""
+        ...
+
+
 class Imports(Protocol):
     """Conversations from elsewhere."""
 
@@ -230,6 +278,7 @@ class Client(Protocol):
     pins: PinnedFacts
     folds: Folds
     past: Past
+    memories: Memories
     imports: Imports
 
     async def __aenter__(self) -> Self:

@@ -15,12 +15,14 @@ from contextinfinity.client.contract import (
     Folds,
     How,
     Imports,
+    Memories,
     Past,
     PinnedFacts,
     Stamped,
     Threads,
     Where,
 )
+from contextinfinity.client.memories import LocalMemories
 from contextinfinity.client.references import LAST, fits, the_one
 from contextinfinity.client.values import (
     Conversation,
@@ -58,6 +60,7 @@ class LocalClient:
     pins: PinnedFacts
     folds: Folds
     past: Past
+    memories: Memories
     imports: Imports
 
     def __init__(self, engine: Engine) -> None:
@@ -67,6 +70,7 @@ class LocalClient:
         self.pins = LocalPins(engine)
         self.folds = LocalFolds(engine)
         self.past = LocalPast(engine)
+        self.memories = LocalMemories(engine)
         self.imports = LocalImports(engine)
 
     async def __aenter__(self) -> Self:

@@ -11,7 +11,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId
+from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, StateId, TurnId
+from contextinfinity.domain.memory import Memory, MemoryKind, MemoryOrigin
 from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnOutcome, Usage
@@ -72,6 +73,24 @@ class ShownBranch(Struct, frozen=True, kw_only=True):
     head_state: StateId
     state: int
     created_at: datetime
+
+
+class ShownMemory(Struct, frozen=True, kw_only=True):
+    """A memory: the fact, where it comes from, and how long it held. ``superseded_by`` names what made it untrue."""
+
+    id: MemoryId
+    content: str
+    tags: tuple[str, ...]
+    kind: MemoryKind
+    origin: MemoryOrigin
+    confidence: float
+    source_turn: TurnId | None
+    source_span: tuple[int, int] | None
+    created_at: datetime
+    valid_from: datetime | None
+    valid_to: datetime | None
+    last_placed_at: datetime | None
+    superseded_by: MemoryId | None
 
 
 class Pin(Struct, frozen=True, kw_only=True):
@@ -204,3 +223,8 @@ def shown_summary(state: State, branch_id: BranchId, *, before: State | None = N
         summary=state.summary,
         summary_before=was.summary,
     )
+
+
+def shown_memory(memory: Memory) -> ShownMemory:
+    """Give a memory as the doors show it."""
+    return ShownMemory(**{name: getattr(memory, name) for name in ShownMemory.__struct_fields__})

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from contextinfinity.domain.ids import is_id
+from contextinfinity.domain.memory import ANONYMOUS
+from contextinfinity.domain.session import Owner, Session
+from contextinfinity.engine.parts import Remembering
+from contextinfinity.engine.standing import known_from, nobodys, recall
+from contextinfinity.storage.contract import Store
+
 LONGEST_SNIPPET = 2000
 
 
@@ -13,6 +20,27 @@ class Memories(Protocol):
     async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
         """Give what matters for a question, one line a fact, at most ``LONGEST_SNIPPET`` characters; or nothing."""
         ...
+
+
+class LedgerMemories:
+    """``Memories`` of a ledger: the user's own, and those of the thread where it is one of theirs."""
+
+    def __init__(self, store: Store, remembering: Remembering | None = None) -> None:
+        self._store = store
+        self._remembering = remembering or Remembering()
+
+    async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
+        """Give what matters for a question first, then what always matters."""
+        owner = Owner(user_id=user_id or ANONYMOUS, org_id=org_id or "")
+        session = await self._session(thread_id, owner)
+        recalled = await recall(self._store.memories, self._remembering, session, session.active_branch, question)
+        return (await known_from(recalled, question, self._remembering.most)).text or None
+
+    async def _session(self, thread_id: str, owner: Owner) -> Session:
+        """Find the thread, if it is the owner's; else stand in for one that nobody has."""
+        session = await self._store.sessions.get(thread_id) if is_id(thread_id) else None
+        session = session or await self._store.sessions.find(owner, thread_id)
+        return session if session is not None and session.owner == owner else nobodys(owner)
 
 
 class NoMemories:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import ChunkId, TurnId
+from contextinfinity.domain.memory import Placed
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.route import Route
 
@@ -105,6 +106,8 @@ class Front(Struct, frozen=True, kw_only=True, omit_defaults=True):
     system: str
     pinned_facts: tuple[str, ...] = ()
     memories: str = ""
+    standing: tuple[Placed, ...] = ()
+    """The memories that are written there. A front that names them is kept without their text: it can be forgotten."""
     summary: str = ""
     tools: Json = None
     response_format: Json = None
@@ -129,6 +132,8 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gathered: tuple[int, int] | None = None
     """The earlier turns it was made from: the first and the last; ``shrunk`` says which of them gave way."""
     retrieved: tuple[Retrieved, ...] = ()
+    remembered: tuple[Placed, ...] = ()
+    """The memories that rode with the question; those of the front stand in that."""
     left_out: tuple[LeftOut, ...] = ()
     shrunk: Shrunk | None = None
     shrink_steps: tuple[str, ...] = ()

@@ -159,3 +159,5 @@ class Brought(Struct, frozen=True, kw_only=True):
     """Of chunks that were there before."""
     switched: bool = False
     """Whether the vectors of another embedder are searched from now on."""
+    memories: int = 0
+    """Drawn from turns again."""

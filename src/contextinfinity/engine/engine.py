@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.deletion import CleanupResult, Deleted
@@ -36,6 +37,9 @@ from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.prompt.budget import check_pins_limit
 from contextinfinity.storage.journal import parse_event_id
 from contextinfinity.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from contextinfinity.engine.memories import KeptMemories
 
 log = logging.getLogger(__name__)
 
@@ -279,7 +283,19 @@ class Engine(Lifecycle):
         from contextinfinity.engine.indexing import bring_in_step, look_over
 
         await look_over(self._parts)
-        return await bring_in_step(self._parts, anew=anew, progress=progress)
+        brought = await bring_in_step(self._parts, anew=anew, progress=progress)
+        if not anew or self.setup.remembering is None:
+            return brought
+        from contextinfinity.engine.remembering import remember_again  # its phrases take time to load
+
+        return replace(brought, memories=await remember_again(self._parts, self.setup.remembering, progress))
+
+    @property
+    def memories(self) -> KeptMemories:
+        """What is remembered of users: to be looked at, added to, edited and forgotten."""
+        from contextinfinity.engine.memories import KeptMemories
+
+        return KeptMemories(self.store, self.setup.remembering)
 
     # --- deleting ---
 

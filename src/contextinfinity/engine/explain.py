@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Front, Plan
 from contextinfinity.domain.prompt import ProviderRequest
@@ -22,7 +22,8 @@ from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import artifact_again
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.pictures import with_pictures
-from contextinfinity.engine.recall import NEAR
+from contextinfinity.engine.recall import NEAR, session_of
+from contextinfinity.engine.standing import written, written_out
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import lay_out
@@ -49,6 +50,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     body: Json
     matches: bool
     """Whether the body is what was sent, by its hash."""
+    memories: tuple[MemoryId, ...] = ()
+    """The memories that stood in it."""
     removed: tuple[str, ...] = ()
     """What it was made from and is gone."""
     shared_bytes: int = 0
@@ -83,14 +86,19 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
     front, form = await _kept(parts, plan.front), await _kept(parts, plan.form)
     if front is None or form is None:
         raise NotFound(f"What request {index} of turn {turn.id} was made from is no longer kept.")
-    removed: list[str] = []
+    owner = (await session_of(parts, turn)).owner
+    whole, removed, _ = await written_out(parts.store.memories, owner, loads(Front, front))
+    there = await parts.store.memories.read(owner, [each.id for each in plan.remembered])
+    remembered, gone = written(plan.remembered, there)
+    removed += gone
     sections = Sections(
-        front=loads(Front, front),
+        front=whole,
         turn_seq=turn.turn_seq,
         message=turn.user_message,
         turns=shown_turns(await _gathered(parts, turn, plan, removed), turn),
         artifacts=await _artifacts(parts, turn, plan, removed),
         contextualised=plan.contextualised,
+        remembered=remembered,
         rounds=rounds_before(steps, index),
     )
     how = msgspec.json.decode(form)
@@ -106,7 +114,7 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
         cache_key=turn.session_id,
         options=how["options"],
     )
-    written = written_again(how["form"], request)
+    request_again = written_again(how["form"], request)
     return Explained(
         thread_id=turn.session_id,
         branch_id=turn.branch_id,
@@ -118,8 +126,9 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
         plan=plan,
         system=prompt.system,
         messages=prompt.messages,
-        body=msgspec.json.decode(written.body),
-        matches=written.sha256 == plan.request_sha256,
+        body=msgspec.json.decode(request_again.body),
+        matches=request_again.sha256 == plan.request_sha256,
+        memories=tuple(each.id for each in (*whole.standing, *plan.remembered)),
         removed=tuple(removed),
     )
 

@@ -33,13 +33,20 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         if parts.setup.folds:
             await fold(parts, job.branch_id)
 
+    async def remember(job: Job) -> None:
+        """Keep what the user tells of themselves, and forget what they want forgotten."""
+        from contextinfinity.engine.remembering import remember_turn  # its phrases take time to load
+
+        if job.turn_id is not None and parts.setup.remembering is not None:
+            await remember_turn(parts, parts.setup.remembering, job.turn_id)
+
     async def nothing_yet(job: Job) -> None:
         """Finish at once: what this job is for comes with a later release."""
 
     return {
         "summarize_turn": summarize_turn,
         "index_turn": index,
-        "remember_turn": nothing_yet,
+        "remember_turn": remember,
         "fold_branch": fold_branch,
         "reconcile_stream": nothing_yet,
     }

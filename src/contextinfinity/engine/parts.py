@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -41,6 +41,7 @@ from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from contextinfinity.compaction.boundary import TopicBoundary
+    from contextinfinity.memory.values import Drawn
     from contextinfinity.rewriting.contract import FollowUp, Rewritten
 
 log = logging.getLogger(__name__)
@@ -287,6 +288,27 @@ class Rewriting:
     """Whether a message that may mean several things is answered by asking which."""
 
 
+async def draw_offline(message: str, said_at: datetime) -> Drawn:
+    """Draw memories from what a user said, without a model."""
+    from contextinfinity.memory.drawing import draw  # its phrases take time to load
+    from contextinfinity.retrieval.dates import told_of
+
+    return await asyncio.to_thread(draw, message, said_at, told_of)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembering:
+    """How facts are kept across conversations."""
+
+    draw: Callable[[str, datetime], Awaitable[Drawn]] = draw_offline
+    expiry: timedelta = timedelta(days=90)
+    """How long a memory lives after it was said or shown."""
+    most: int = 2000
+    """Characters that standing memories may take."""
+    other_branches: bool = False
+    """Whether what was learned on lines that were left is used."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """How an engine is set up beside its ledger and its models."""
@@ -295,6 +317,8 @@ class Setup:
     helpers: Helpers = field(default_factory=Helpers)
     ceilings: Ceilings = field(default_factory=Ceilings)
     redactor: Redactor | None = None
+    remembering: Remembering | None = None
+    """None: nothing is remembered across conversations."""
     rewriting: Rewriting | None = None
     """None: messages are taken as they are."""
     router: Router = field(default_factory=Router)

@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from contextinfinity.domain.memory import Placed
 from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.recall import Recalled
+from contextinfinity.engine.standing import chosen, for_now, placed, without_memories
+from contextinfinity.memory.snippet import Line, lines
 from contextinfinity.prompt.assemble import Frame
 from contextinfinity.prompt.fronts import choose_front
 from contextinfinity.prompt.layout import tools_json
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Artifact, Sections, shown_turns
 
-LONGEST_MEMORIES = 2000
 LONGEST_REWRITING = 300
 """A question made explicit that is longer, in characters, makes nothing clearer."""
 UNREAD = "[Older turns are kept, and not shown here.]"
@@ -43,6 +45,8 @@ class Prepared:
     front: str
     """The hash under which the front is kept."""
     reason: str | None
+    remembered: tuple[Placed, ...] = ()
+    """The memories that ride with the question."""
     missing: tuple[LeftOut, ...] = ()
 
 
@@ -51,8 +55,12 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     turn, recalled, explicit = running.turn, material.recalled, material.explicit
     await learn_from(parts, recalled.earlier, model)
     budget, measure, missing = parts.budget_of(model), Measure(model.counter), [*recalled.missing]
-    candidate = new_front(parts, recalled, turn, _standing(parts, recalled))
+    home = recalled.home  # a front outlasts one that answers a single message
+    standing = chosen(recalled.known, Measure(home.counter).text, parts.budget_of(home).memories)
+    candidate = new_front(parts, recalled, turn, standing)
     front, reason = choose_front(candidate, recalled.last, with_memories=running.asked.use_memory)
+    outdated = () if recalled.last is None or reason is not None else recalled.last.outdated
+    riding = () if recalled.known is None else for_now(recalled.known, front, recalled.earlier, outdated)
     sections = Sections(
         front=front,
         turn_seq=turn.turn_seq,
@@ -61,43 +69,28 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
         turns=shown_turns(recalled.earlier, turn),
         artifacts=the_best(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
         contextualised=explicit if explicit and len(explicit) <= LONGEST_REWRITING else None,
+        remembered=lines(riding),
     )
     abilities = model.provider.abilities(model.model_id)
     return Prepared(
         sections=sections,
         frame=Frame(budget=budget, abilities=abilities, redactor=parts.setup.redactor),
         measure=measure,
-        front=parts.texts.keep(dumps(front).decode()),
+        front=parts.texts.keep(dumps(without_memories(front)).decode()),
         reason=reason,
+        remembered=tuple(map(placed, riding)),
         missing=tuple(missing),
     )
 
 
-def _standing(parts: Parts, recalled: Recalled) -> str:
-    """Give the memories that fit the branch's model: a front outlasts one that answers a single message."""
-    home = recalled.home
-    return bounded(recalled.memories, Measure(home.counter), parts.budget_of(home).memories)
-
-
-def bounded(memories: str, measure: Measure, tokens: int) -> str:
-    """Keep whole lines of the standing memories, as far as their share goes."""
-    kept: list[str] = []
-    room = LONGEST_MEMORIES
-    for line in memories.splitlines():
-        room, tokens = room - len(line) - 1, tokens - measure.text(line) - 1
-        if room < 0 or tokens < 0:
-            break
-        kept.append(line)
-    return "\n".join(kept)
-
-
-def new_front(parts: Parts, recalled: Recalled, turn: Turn, memories: str) -> Front:
+def new_front(parts: Parts, recalled: Recalled, turn: Turn, standing: tuple[Line, ...]) -> Front:
     """Put together the front as it would be if it were new."""
     state = recalled.state
     return Front(
         system=recalled.system,
         pinned_facts=state.pinned_facts,
-        memories=memories,
+        memories=lines(standing),
+        standing=tuple(placed(line) for line in standing if line.id),
         summary=f"{state.summary}\n{UNREAD}".strip() if recalled.unread(turn) else state.summary,
         tools=tools_json(parts.setup.tools.specs),
     )

@@ -82,6 +82,7 @@ class Attempt:
         assembled = assemble(self.sections, self.prepared.frame, self.prepared.measure, limit=self.limit, reason=reason)
         left_out = (*self.prepared.missing, *assembled.plan.left_out)
         plan = replace(assembled.plan, front=self.prepared.front, left_out=left_out, route=kept(self.route))
+        plan = replace(plan, remembered=self.prepared.remembered)
         return replace(assembled, plan=plan)
 
 

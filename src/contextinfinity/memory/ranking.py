@@ -1,42 +1,23 @@
-"""Which memories are shown: what always matters, and what matters for a question.
+"""Which memories matter for a question.
 
-Relevance is the better of two: rare words that question and memory share, and how near their vectors lie. What always
-matters is the weightiest, then the newest.
+Relevance is the better of two: rare words that question and memory share, and how near their vectors lie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from math import exp
 
 from contextinfinity.domain.chunk import Embedding
-from contextinfinity.domain.ids import MemoryId
 from contextinfinity.domain.memory import Candidate, Memory, Recalled
 from contextinfinity.domain.vectors import unpacked, unpacked_rows
 
-LONGEST_SNIPPET = 2000
 MOST = 8
 """Memories that ride with one question."""
 LEAST = 0.42
 """Relevance under which a memory is not about the question; over what two texts of one person share anyhow."""
 _RARE = 14.0
 """The match at which words alone are nearly enough: two rare words."""
-
-
-def snippet(memories: Iterable[Memory], most: int = LONGEST_SNIPPET) -> tuple[Memory, ...]:
-    """Keep memories from the first on, as many as fit with a line each; none is cut."""
-    kept, room = [], most + 1
-    for memory in memories:
-        room -= len(memory.content) + 1
-        if room < 0:
-            break
-        kept.append(memory)
-    return tuple(kept)
-
-
-def lines(memories: Iterable[Memory]) -> str:
-    """Write memories, a line each."""
-    return "\n".join(memory.content for memory in memories)
 
 
 def ranked(recalled: Recalled, question: Embedding | None) -> list[tuple[float, Memory]]:
@@ -49,14 +30,6 @@ def ranked(recalled: Recalled, question: Embedding | None) -> list[tuple[float, 
     ]
     found = [(score, memory) for score, memory in scored if score >= LEAST]
     return sorted(found, key=lambda pair: (-pair[0], -pair[1].weight, pair[1].id))
-
-
-def for_question(
-    recalled: Recalled, question: Embedding | None, shown: Collection[MemoryId], most: int = LONGEST_SNIPPET
-) -> tuple[Memory, ...]:
-    """Choose what rides with a question: what is relevant and does not stand in the front anyway."""
-    chosen = [memory for _, memory in ranked(recalled, question) if memory.id not in shown]
-    return snippet(chosen[:MOST], most)
 
 
 def _nearness(candidates: Sequence[Candidate], question: Embedding | None) -> list[float]:

@@ -43,6 +43,7 @@ def cut(sections: Sections, shrunk: Shrunk) -> Sections:
         turns=tuple(shown for shown in turns if shown.turn_seq > shrunk.lines_to),
         artifacts=_artifacts(sections.artifacts, shrunk),
         message=message,
+        remembered=sections.remembered if shrunk.memories is None else "",
         rounds=tuple(rounds),
     )
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from contextinfinity.domain.ids import MemoryId
 from contextinfinity.domain.plan import Front, Plan
 
 SILENCE = timedelta(hours=1)
@@ -23,6 +24,10 @@ class Last(Struct, frozen=True, kw_only=True):
     plan: Plan
     silence: timedelta
     same_branch: bool = True
+    removed: bool = False
+    """Whether a person took something out of its memories, or changed it."""
+    outdated: tuple[MemoryId, ...] = ()
+    """Memories that make others untrue that stand in it."""
 
 
 def choose_front(candidate: Front, last: Last | None, *, with_memories: bool = True) -> tuple[Front, str | None]:
@@ -47,7 +52,8 @@ def _reason(candidate: Front, last: Last, with_memories: bool) -> str | None:
         "system": candidate.system != before.system,
         "tools": candidate.tools != before.tools,
         "format": candidate.response_format != before.response_format,
-        "memory": bool(candidate.memories) and were_left_out if with_memories else bool(before.memories),
+        "memory": last.removed
+        or (bool(candidate.memories) and were_left_out if with_memories else bool(before.memories)),
         "branch": not last.same_branch,
         "silence": last.silence > SILENCE,
     }

@@ -5,7 +5,7 @@
     3  standing memories                                                the same
     5  the summary of older turns, with a line for each turn left out   a user message and a constant answer
     6  every later turn, word for word, oldest first                    as it was said
-    7  artifacts for this question                                      the last user message
+    7  memories and artifacts for this question                         the last user message
     8  the user's own words, and their contextualised form              the same
        what this turn's earlier steps said and were told                after it, as it was said
 
@@ -80,7 +80,9 @@ def summary_pair(summary: str) -> tuple[Message, ...]:
 def current_message(sections: Sections) -> Message:
     """Write sections 7 and 8: results of tools first, then artifacts, then the words as they were said."""
     said = sections.message
-    before = "".join(f"{artifact_text(artifact)}\n" for artifact in sections.artifacts)
+    pieces = [memories_text(sections.remembered)] if sections.remembered else []
+    pieces += map(artifact_text, sections.artifacts)
+    before = "".join(f"{piece}\n" for piece in pieces)
     after = f"\n\n{CONTEXTUALISED}\n{sections.contextualised}" if sections.contextualised else ""
     if not before and not after:
         return said
@@ -95,6 +97,11 @@ def current_message(sections: Sections) -> Message:
             *((TextBlock(text=after),) if after else ()),
         ),
     )
+
+
+def memories_text(remembered: str) -> str:
+    """Wrap what is remembered of the user as a quotation."""
+    return f'<artifact of="memories">\n{quote(remembered)}\n</artifact>'
 
 
 def artifact_text(artifact: Artifact) -> str:

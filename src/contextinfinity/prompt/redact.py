@@ -139,6 +139,7 @@ def _each_text(sections: Sections, change: Change) -> Sections:
         message=texts.message(sections.message),
         contextualised=None if sections.contextualised is None else texts.text(sections.contextualised),
         rounds=tuple(map(texts.message, sections.rounds)),
+        remembered=texts.text(sections.remembered),  # last: texts of older requests keep their numbers
     )
 
 

@@ -56,6 +56,8 @@ class Sections(Struct, frozen=True, kw_only=True):
     turns: tuple[Shown, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     contextualised: str | None = None
+    remembered: str = ""
+    """What is remembered and matters for this question, a line a fact."""
     rounds: tuple[Message, ...] = ()
 
 

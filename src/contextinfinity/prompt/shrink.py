@@ -177,6 +177,7 @@ def _fewer_memories(sections: Sections, measure: Measure, shrunk: Shrunk) -> Ite
     memories = sections.front.memories
     if memories:
         yield (shrunk := replace(shrunk, memories=len(memories) // 2)), measure.text(memories)
+    if memories or sections.remembered:
         yield replace(shrunk, memories=0), 0
 
 

@@ -164,10 +164,14 @@ class Rewriter(Struct, frozen=True, kw_only=True):
 class Memory(Struct, frozen=True, kw_only=True):
     """What is remembered across conversations."""
 
+    enabled: Annotated[bool, Meta(description="Remember what users tell of themselves, and use it.")] = True
     model: Annotated[HelperModel, Meta(description="The model that draws memories from finished turns.")] = OFFLINE
     expiry_days: Annotated[
         int, Meta(ge=1, le=36_500, description="Days a memory lives after it was made or last placed in a prompt.")
     ] = 90
+    other_branches: Annotated[
+        bool, Meta(description="Use what was learned on branches that were left, also where nobody asked for it.")
+    ] = False
 
 
 class Retention(Struct, frozen=True, kw_only=True):

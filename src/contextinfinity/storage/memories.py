@@ -16,6 +16,7 @@ from contextinfinity.domain.memory import LONGEST_MEMORY, Memory, NewMemory, Rec
 from contextinfinity.domain.session import Lineage, Owner
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.rules import check_id
+from contextinfinity.text.keywords import terms
 
 
 class Memories(Protocol):
@@ -62,8 +63,11 @@ class Memories(Protocol):
         """Put other words in its place; the old ones are gone as if forgotten. ``NotFound`` where there is none."""
         ...
 
-    async def forget(self, owner: Owner, ids: Sequence[MemoryId]) -> int:
-        """Remove memories, and all that has the same words; tell how many are gone. Unknown ones count for nothing."""
+    async def forget(self, owner: Owner, ids: Sequence[MemoryId], *, at: datetime | None = None) -> int:
+        """Remove memories, and all that has the same words; tell how many are gone. Unknown ones count for nothing.
+
+        ``at``: what was said until then cannot bring them back; None: until now.
+        """
         ...
 
     async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
@@ -73,6 +77,11 @@ class Memories(Protocol):
     async def expire(self, owner: Owner, oldest: datetime) -> int:
         """Remove what was neither said nor shown since then; tell how many."""
         ...
+
+
+def words_of(content: str) -> set[str]:
+    """Give the words a memory is found by; all of them are about the user."""
+    return set(terms(content)) - {"user"}
 
 
 def check_memory(new: NewMemory) -> None:

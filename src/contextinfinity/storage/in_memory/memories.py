@@ -15,9 +15,8 @@ from contextinfinity.domain.memory import Candidate, Memory, NewMemory, Recall, 
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.in_memory.tables import Tables, check_text
-from contextinfinity.storage.memories import check_memory, sees
+from contextinfinity.storage.memories import check_memory, sees, words_of
 from contextinfinity.storage.rules import row_limit
-from contextinfinity.text.keywords import terms
 
 
 class Source(Struct, frozen=True):
@@ -106,7 +105,7 @@ class InMemoryMemories:
         """Find what may matter to a turn."""
         with self._tables.transaction() as tables:
             kept = [each for each in _of(tables, asked.owner) if _may_be_seen(tables, each, asked)]
-            words = {each.memory.id: set(terms(each.memory.content)) for each in kept}
+            words = {each.memory.id: words_of(each.memory.content) for each in kept}
             wanted = set(asked.terms)
             counts = {term: sum(term in known for known in words.values()) for term in wanted}
             found = []
@@ -133,13 +132,13 @@ class InMemoryMemories:
             kept.memory, kept.vector = replace(changed, valid_from=now()), new.vector
             return kept.shown()
 
-    async def forget(self, owner: Owner, ids: Sequence[MemoryId]) -> int:
+    async def forget(self, owner: Owner, ids: Sequence[MemoryId], *, at: datetime | None = None) -> int:
         """Remove memories, and all that has the same words."""
         with self._tables.transaction() as tables:
             contents = {each.memory.content for each in _of(tables, owner) if each.memory.id in ids}
             gone = [each.memory for each in _of(tables, owner) if each.memory.content in contents]
             for memory in gone:
-                tables.forgotten[owner, memory.content] = now()
+                tables.forgotten[owner, memory.content] = at or now()
                 del tables.memories[memory.id]
             return len(gone)
 

@@ -15,11 +15,10 @@ from contextinfinity.domain.memory import Memory, NewMemory, Recall, Recalled, c
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import NotFound
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.memories import check_memory
+from contextinfinity.storage.memories import check_memory, words_of
 from contextinfinity.storage.rules import row_limit
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import Row, many, maybe_unpack, one, pack, unpack
-from contextinfinity.text.keywords import terms
 
 SQL = sql_files.load(__package__, "memories.sql")
 LATEST = 2**62
@@ -94,29 +93,32 @@ class SqliteMemories:
         check_memory(new)
         return await self._database.write(lambda connection: _edit(connection, owner, memory_id, new))
 
-    async def forget(self, owner: Owner, ids: Sequence[MemoryId]) -> int:
+    async def forget(self, owner: Owner, ids: Sequence[MemoryId], *, at: datetime | None = None) -> int:
         """Remove memories, and all that has the same words."""
-        return await self._database.write(lambda connection: _forget(connection, owner, ids))
+        return await self._database.write(lambda connection: _forget(connection, owner, ids, at or now()))
 
     async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
         """Note that they stood in a prompt."""
 
-        def write(connection: apsw.Connection) -> None:
-            key = find_owner(connection, owner)
-            rows = [{"id": pack(each), "at": to_millis(at), "owner": key} for each in ids]
-            connection.executemany(SQL["mark_placed"], rows)
+        def find(connection: apsw.Connection) -> list[Row]:
+            values = {"owner": find_owner(connection, owner), "ids": _hexed(ids), "at": to_millis(at)}
+            return many(connection, SQL["select_unmarked"], values)
 
-        if ids:
-            await self._database.write(write)
+        if ids and (rows := await self._database.read(find)):
+            mark = [{"key": key, "at": to_millis(at)} for (key,) in rows]
+            await self._database.write(lambda connection: connection.executemany(SQL["mark_placed"], mark))
 
     async def expire(self, owner: Owner, oldest: datetime) -> int:
         """Remove what was neither said nor shown since then."""
 
-        def write(connection: apsw.Connection) -> int:
-            values = {"owner": find_owner(connection, owner), "oldest": to_millis(oldest)}
-            return len(many(connection, SQL["delete_expired"], values))
+        def asked(connection: apsw.Connection) -> dict[str, int | None]:
+            return {"owner": find_owner(connection, owner), "oldest": to_millis(oldest)}
 
-        return await self._database.write(write)
+        if not await self._database.read(lambda connection: many(connection, SQL["select_expired"], asked(connection))):
+            return 0
+        return await self._database.write(
+            lambda connection: len(many(connection, SQL["delete_expired"], asked(connection)))
+        )
 
 
 def find_owner(connection: apsw.Connection, owner: Owner) -> int | None:
@@ -163,7 +165,7 @@ def _keep(connection: apsw.Connection, owner: int, new: NewMemory, turn_id: Turn
     else:
         values = {"id": pack(new_id()), "owner": owner, "thread": thread, "content": new.content, "hash": digest}
         key = one(connection, SQL["insert_memory"], _columns(new) | values)[0]  # type: ignore[index]
-        connection.executemany(SQL["insert_word"], [(owner, term, key) for term in set(terms(new.content))])
+        connection.executemany(SQL["insert_word"], [(owner, term, key) for term in words_of(new.content)])
         _settle(connection, owner, new, key)
     if turn_id is not None:
         start, end = new.span or (0, 0)
@@ -218,15 +220,15 @@ def _edit(connection: apsw.Connection, owner: Owner, memory_id: MemoryId, new: N
     values = {"content": new.content, "hash": digest, "said_at": moment, "weight": new.weight, "key": place[0]}
     connection.execute(SQL["edit_memory"], values | _vector(new))
     connection.execute(SQL["delete_words"], (place[0],))
-    connection.executemany(SQL["insert_word"], [(key, term, place[0]) for term in set(terms(new.content))])
+    connection.executemany(SQL["insert_word"], [(key, term, place[0]) for term in words_of(new.content)])
     return _by_keys(connection, [place[0]])[0]
 
 
-def _forget(connection: apsw.Connection, owner: Owner, ids: Sequence[MemoryId]) -> int:
+def _forget(connection: apsw.Connection, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> int:
     key, gone = find_owner(connection, owner), 0
     values = {"owner": key, "ids": _hexed(ids)}
     for (digest,) in many(connection, SQL["select_hashes"], values):
-        connection.execute(SQL["forget_words"], (key, digest, to_millis(now())))
+        connection.execute(SQL["forget_words"], (key, digest, to_millis(at)))
         gone += len(many(connection, SQL["delete_memories"], (key, digest)))
     return gone
 

@@ -142,8 +142,16 @@ DELETE FROM memory WHERE key = ?
 
 -- name: mark_placed
 -- It stood in a prompt; noted to the hour.
-UPDATE memory SET last_placed_at = :at WHERE id = :id AND owner_key = :owner
-  AND coalesce(last_placed_at, 0) < :at - 3600000
+UPDATE memory SET last_placed_at = :at WHERE key = :key
+
+-- name: select_unmarked
+-- Those of some memories that were not placed in the hour before.
+SELECT m.key FROM json_each(:ids) AS k JOIN memory AS m ON m.id = unhex(k.value)
+WHERE m.owner_key = :owner AND coalesce(m.last_placed_at, 0) < :at - 3600000
+
+-- name: select_expired
+-- Whether something was neither said nor shown since then.
+SELECT 1 FROM memory WHERE owner_key = :owner AND max(valid_from, coalesce(last_placed_at, 0)) < :oldest LIMIT 1
 
 -- name: delete_expired
 -- Neither said nor shown since then.

@@ -1,0 +1,67 @@
+"""``Memories`` of an engine in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextinfinity.client.contract import LOCAL
+from contextinfinity.client.references import fits, the_one
+from contextinfinity.client.values import ShownMemory, shown_memory
+from contextinfinity.domain.ids import MemoryId, is_id
+from contextinfinity.domain.session import Owner
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.memories import HINT, shelf_of
+from contextinfinity.errors import NotFound
+from contextinfinity.memory.audit import Finding
+
+
+class LocalMemories:
+    """``Memories`` of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def list(
+        self,
+        owner: Owner = LOCAL,
+        *,
+        tag: str | None = None,
+        q: str | None = None,
+        limit: int = 50,
+        after: MemoryId | None = None,
+    ) -> tuple[ShownMemory, ...]:
+        """Read an owner's memories, or those that matter for a question."""
+        memories, thread = self._engine.memories, None if tag is None else shelf_of(owner, [tag])
+        if q is not None and q.strip():
+            found = await memories.find(owner, q, limit=limit)
+        else:
+            found = await memories.list(owner, thread=thread, limit=limit, after=after)
+        return tuple(map(shown_memory, found))
+
+    async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
+        """Read the one a person means."""
+        found = {memory.id: memory for memory in await self._engine.memories.everything(owner)}
+        if is_id(reference) and reference not in found:
+            raise NotFound(f"There is no memory {reference}.", hint=HINT)
+        fitting = [name for name in found if name == reference or fits(name, reference)]
+        return shown_memory(found[the_one("memory", reference, fitting, hint=HINT)])
+
+    async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
+        """Keep a fact."""
+        return shown_memory(await self._engine.memories.add(owner, content, thread=shelf_of(owner, tags)))
+
+    async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
+        """Put other words in its place."""
+        return shown_memory(await self._engine.memories.edit(owner, memory_id, content))
+
+    async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
+        """Remove it for good."""
+        await self._engine.memories.forget(owner, memory_id)
+
+    async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
+        """Read all of them."""
+        return tuple(map(shown_memory, await self._engine.memories.everything(owner)))
+
+    async def audit(self, owner: Owner = LOCAL) -> tuple[Finding, ...]:
+        """Hold them against what was said."""
+        return await self._engine.memories.audit(owner)

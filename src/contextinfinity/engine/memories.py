@@ -1,0 +1,115 @@
+"""What is remembered, for people: to be looked at, added to, edited, forgotten, and held against what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from contextinfinity.domain.ids import MemoryId, SessionId, is_id, now
+from contextinfinity.domain.memory import LONGEST_MEMORY, Memory, NewMemory
+from contextinfinity.domain.session import Owner
+from contextinfinity.engine.parts import Remembering
+from contextinfinity.engine.standing import known_from, nobodys, placed_texts, recall
+from contextinfinity.errors import InvalidInput, NotFound
+from contextinfinity.memory.audit import Finding, audit
+from contextinfinity.storage.contract import Store
+from contextinfinity.text.orders import neutral
+
+PAGE = 500
+WEIGHT = 7
+"""What a person wrote down themselves belongs into every prompt, as far as there is room."""
+HINT = "`cix memories list` shows those there are."
+
+
+class KeptMemories:
+    """The memories of a ledger. Whatever is not the owner's is not there."""
+
+    def __init__(self, store: Store, remembering: Remembering | None) -> None:
+        self._store = store
+        self._remembering = remembering or Remembering()
+
+    async def list(
+        self,
+        owner: Owner,
+        *,
+        thread: SessionId | None = None,
+        superseded: bool = False,
+        limit: int = 50,
+        after: MemoryId | None = None,
+    ) -> tuple[Memory, ...]:
+        """Read an owner's memories, the newest first."""
+        return await self._store.memories.list(owner, thread=thread, superseded=superseded, limit=limit, after=after)
+
+    async def everything(self, owner: Owner, *, superseded: bool = True) -> tuple[Memory, ...]:
+        """Read all of an owner's memories."""
+        found: tuple[Memory, ...] = ()
+        while page := await self.list(owner, superseded=superseded, limit=PAGE, after=found[-1].id if found else None):
+            found += page
+        return found
+
+    async def find(self, owner: Owner, question: str, *, limit: int = 50) -> tuple[Memory, ...]:
+        """Find memories by what they are about, the best first."""
+        nobody = nobodys(owner)
+        recalled = await recall(self._store.memories, self._remembering, nobody, nobody.active_branch, question)
+        known = await known_from(recalled, question, self._remembering.most)
+        return await self._store.memories.read(owner, [line.id for line in known.asked[:limit]])
+
+    async def add(self, owner: Owner, content: str, *, thread: SessionId | None = None) -> Memory:
+        """Keep a fact that a person writes down; with ``thread`` for that thread alone."""
+        if thread is not None:
+            await self._own(owner, thread)
+        return await self._store.memories.add(await _written(owner, content, thread))
+
+    async def edit(self, owner: Owner, memory_id: MemoryId, content: str) -> Memory:
+        """Put other words in a memory's place; the old ones are gone."""
+        return await self._store.memories.edit(owner, memory_id, await _written(owner, content, None))
+
+    async def forget(self, owner: Owner, memory_id: MemoryId) -> None:
+        """Remove a memory for good: no turn that was said before brings it back."""
+        if not is_id(memory_id) or not await self._store.memories.forget(owner, [memory_id]):
+            raise NotFound(f"There is no memory {memory_id}.", hint=HINT)
+
+    async def audit(self, owner: Owner) -> tuple[Finding, ...]:
+        """Hold an owner's memories against what was said, against each other, and against the time."""
+        memories = await self.everything(owner, superseded=False)
+        texts = {memory.id: await self._said(memory) for memory in memories}
+        moment = now()
+        oldest = moment - self._remembering.expiry + timedelta(days=1)
+        return tuple(audit(memories, lambda memory: texts[memory.id], at=moment, oldest=oldest))
+
+    async def _said(self, memory: Memory) -> str | None:
+        turn = None if memory.source_turn is None else await self._store.turns.get(memory.source_turn)
+        start, end = memory.source_span or (0, 0)
+        return None if turn is None else turn.user_message.rendered_text[start:end]
+
+    async def _own(self, owner: Owner, thread: SessionId) -> None:
+        session = await self._store.sessions.get(thread) if is_id(thread) else None
+        if session is None or session.owner != owner:
+            raise NotFound(f"There is no thread {thread}.", hint="`cix sessions` lists those there are.")
+
+
+async def _written(owner: Owner, content: str, thread: SessionId | None) -> NewMemory:
+    text = neutral(content)
+    if not text:
+        raise InvalidInput("There is nothing to remember.", hint="Say the fact in a sentence.")
+    if len(text) > LONGEST_MEMORY:
+        raise InvalidInput(
+            f"That is too long to remember: {len(text)} characters, {LONGEST_MEMORY} are the most.",
+            hint="Keep the fact, or pin it.",
+        )
+    (vector,) = await placed_texts([text])
+    return NewMemory(
+        owner=owner, content=text, said_at=now(), thread=thread, origin="person", weight=WEIGHT, vector=vector
+    )
+
+
+def shelf_of(owner: Owner, tags: Sequence[str]) -> SessionId | None:
+    """Read the tags of a memory: whose it is, and of which thread alone; ``InvalidInput`` for others."""
+    thread: SessionId | None = None
+    for tag in tags:
+        kind, _, name = tag.partition(":")
+        if kind == "thread" and name:
+            thread = name
+        elif tag != f"user:{owner.user_id}":
+            raise InvalidInput(f"{tag!r} is no tag of {owner.user_id}.", hint="There are user:ID and thread:ID.")
+    return thread

@@ -1,0 +1,141 @@
+"""Remembering a turn: what its user tells of themselves is kept, and what they want forgotten goes.
+
+It runs behind the answers and may be run twice. Only what the user said in a finished turn counts: nothing of the
+answer, of what was recalled, summarised or asked back. What a turn placed in its prompt is noted here as well, so that
+nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from contextinfinity.domain.ids import TurnId, now
+from contextinfinity.domain.memory import ANONYMOUS, Memory, NewMemory, Recall
+from contextinfinity.domain.plan import Front
+from contextinfinity.domain.search import HowFar
+from contextinfinity.domain.session import Session
+from contextinfinity.domain.turn import Turn, TurnOutcome
+from contextinfinity.domain.wire import loads
+from contextinfinity.engine.breath import Breath
+from contextinfinity.engine.parts import Parts, Remembering
+from contextinfinity.engine.standing import placed_texts
+from contextinfinity.memory.reconciling import meant, settled
+from contextinfinity.memory.values import Told, Unwanted
+from contextinfinity.storage.contract import Store
+from contextinfinity.text.keywords import terms
+from contextinfinity.text.orders import neutral
+
+FINISHED: frozenset[TurnOutcome] = frozenset({"completed", "incomplete", "paused", "cancelled"})
+"""Ends of a turn in which somebody was answered, or wanted to be: what failed may be said again."""
+PAGE = 64
+MOST_KNOWN = 10_000
+"""Memories among which those to be forgotten are looked for."""
+
+
+async def remember_turn(parts: Parts, remembering: Remembering, turn_id: TurnId) -> int:
+    """Remember what a turn tells; gives how many facts."""
+    turn = await parts.store.turns.get(turn_id)
+    session = None if turn is None else await parts.store.sessions.get(turn.session_id)
+    if turn is None or session is None:
+        return 0
+    await _note_placed(parts, session, turn)
+    kept = await _remember(parts.store, remembering, session, turn)
+    await parts.store.memories.expire(session.owner, now() - remembering.expiry)
+    return kept
+
+
+async def remember_again(parts: Parts, remembering: Remembering, progress: HowFar | None = None) -> int:
+    """Draw the memories of every turn again, oldest first; what was forgotten or edited stays so. Gives how many."""
+    store, kept, done, after, breath = parts.store, 0, 0, None, Breath(parts)
+    while page := await store.index.turns(after=after, limit=PAGE):
+        for turn in page:
+            session = await store.sessions.get(turn.session_id)
+            if session is not None:
+                kept += await _remember(store, remembering, session, turn)
+            await breath.take()
+        after, done = page[-1].id, done + len(page)
+        if progress is not None:
+            progress(done, done)
+    return kept
+
+
+async def _remember(store: Store, remembering: Remembering, session: Session, turn: Turn) -> int:
+    told, said_at = tuple[Told, ...](), await _said_at(store, turn)
+    if turn.outcome in FINISHED and said_at > now() - remembering.expiry:
+        drawn = await remembering.draw(turn.user_message.rendered_text, said_at)
+        if (drawn.told or drawn.unwanted) and not await _answers_a_question(store, turn):
+            told = drawn.told
+            for unwanted in drawn.unwanted:
+                await _forget(store, session, unwanted, said_at)
+    return len(await store.memories.draw(turn.id, await _new(store, session, told, said_at)))
+
+
+async def _said_at(store: Store, turn: Turn) -> datetime:
+    """Tell when it was said, also where that was elsewhere."""
+    origins = (await store.arrivals.origins([turn.id])).get(turn.id, ())
+    times = [one.created_at for one in origins if one.side == "user" and one.created_at is not None]
+    return min(times, default=turn.created_at)
+
+
+async def _answers_a_question(store: Store, turn: Turn) -> bool:
+    """Tell whether it answers what was asked back: that is about the question, not about the user."""
+    before = await store.turns.history(turn.branch_id, limit=1, before=turn.turn_seq)
+    return bool(before) and before[0].outcome == "clarification"
+
+
+async def _forget(store: Store, session: Session, unwanted: Unwanted, said_at: datetime) -> None:
+    known = await store.memories.list(session.owner, superseded=True, limit=MOST_KNOWN)
+    ids = [each.id for each in meant(unwanted, known) if (each.valid_from or each.created_at) <= said_at]
+    if ids:
+        await store.memories.forget(session.owner, ids, at=said_at)
+
+
+async def _new(store: Store, session: Session, told: Sequence[Told], said_at: datetime) -> list[NewMemory]:
+    if not told:
+        return []
+    known = await _near(store, session, told)
+    facts = [settled(fact, known) for fact in told]
+    vectors = await placed_texts([fact.content for fact in facts])
+    return [
+        NewMemory(
+            owner=session.owner,
+            content=neutral(fact.content),
+            said_at=said_at,
+            thread=session.id if fact.here or session.owner.user_id == ANONYMOUS else None,
+            kind=fact.kind,
+            about=fact.about,
+            replaces=fact.replaces,
+            origin=fact.origin,
+            confidence=fact.confidence,
+            weight=fact.weight,
+            span=(fact.start, fact.end),
+            valid_to=fact.valid_to,
+            vector=vector,
+        )
+        for fact, vector in zip(facts, vectors, strict=True)
+    ]
+
+
+async def _near(store: Store, session: Session, told: Sequence[Told]) -> list[Memory]:
+    """Read what is known in much the same words."""
+    words = {word for fact in told for word in terms(fact.content)} - {"user"}
+    asked = Recall(
+        owner=session.owner,
+        session_id=session.id,
+        branch_id=session.active_branch,
+        terms=tuple(words),
+        at=now(),
+        oldest=now() - timedelta(days=36_500),
+        other_branches=True,
+    )
+    return [each.memory for each in (await store.memories.recall(asked)).found]
+
+
+async def _note_placed(parts: Parts, session: Session, turn: Turn) -> None:
+    plan = await parts.store.turns.plan(turn.id)
+    if plan is None:
+        return
+    text = None if plan.front is None else await parts.texts.read(plan.front)
+    front = () if text is None else loads(Front, text).standing
+    await parts.store.memories.placed(session.owner, [each.id for each in (*front, *plan.remembered)], now())
