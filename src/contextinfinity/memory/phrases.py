@@ -171,7 +171,7 @@ ROWS: tuple[Row, ...] = (
         rf"|with) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?)| in [^,;:!?()\"]{{2,60}}?)?{END}",
         rf"{_AM}{_NOW}working as (?P<x>(?:an?|the) [^,;:!?()\"]{{2,60}}?)(?: (?:at|for"
         rf"|with) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?)| in [^,;:!?()\"]{{2,60}}?)?{END}",
-        rf"{_AM}{_NOW}(?P<x>an? {_JOB})(?= (?:at|for|in|from|by|with|based|and|who)\b|\s*[.,;!]|$)",
+        rf"{_AM}{_NOW}(?P<x>an? {_JOB})(?= (?:at|for|in|from|by|with|based|and|who|now|these|again|but)\b|\s*[.,;!]|$)",
         rf"\bi(?:'ve| have)? {_NOW}(?:became|become|got promoted to|been promoted to|was promoted to"
         rf"|started (?:working )?as"
         rf"|started a (?:new )?job as) (?P<x>(?:an? )?{_JOB})(?= (?:at|for|in|from|by|with|and|who|last|this)\b"
@@ -212,7 +212,7 @@ ROWS: tuple[Row, ...] = (
     _row("self", 8, "diet", "The user is no longer {x}", rf"{_AM}(?:no longer|not) {_DIET}(?: any ?more)?",
          rf"\bi(?:'ve| have)? (?:stopped|quit|given up) being {_DIET}"),
     _row(
-        "self", 8, "allergy:{k}", "The user is allergic to {x}", rf"{_AM}(?:\w+ )?allergic to {X}",
+        "self", 8, "allergy:{k}", "The user is allergic to {x}", rf"{_AM}(?!not |no longer )(?:\w+ )?allergic to {X}",
         r"\bi have (?:an?|this) (?:\w+ )?(?P<x>[\w-]{3,20}) allergy\b", rf"\bich bin allergisch gegen {X}",
         rf"\bje suis allergique (?:à|aux?) (?:la )?{X}",
         rf"\bsoy alérgic[oa] a(?:l| la| los)? {X}",

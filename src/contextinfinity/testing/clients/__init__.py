@@ -17,13 +17,16 @@ from __future__ import annotations
 from contextinfinity.testing.clients.branches import BranchPromises
 from contextinfinity.testing.clients.folds import FoldPromises
 from contextinfinity.testing.clients.imports import ImportPromises
+from contextinfinity.testing.clients.memories import MemoryPromises
 from contextinfinity.testing.clients.models import suite_settings
 from contextinfinity.testing.clients.pins import PinPromises
 from contextinfinity.testing.clients.talking import TalkPromises
 from contextinfinity.testing.clients.threads import ThreadPromises
 
 
-class ClientSuite(TalkPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises, ImportPromises):
+class ClientSuite(
+    TalkPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises, MemoryPromises, ImportPromises
+):
     """Every promise of the contract. Give it a ``client`` fixture on an empty ledger with ``suite_settings``."""
 
 
@@ -32,6 +35,7 @@ __all__ = [
     "ClientSuite",
     "FoldPromises",
     "ImportPromises",
+    "MemoryPromises",
     "PinPromises",
     "TalkPromises",
     "ThreadPromises",

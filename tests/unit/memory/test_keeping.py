@@ -1,0 +1,99 @@
+"""The same fact, what matters for a question, the snippet, and the audit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from contextinfinity.domain.memory import Candidate, Memory, Recalled
+from contextinfinity.domain.session import Owner
+from contextinfinity.memory.audit import audit, is_grounded
+from contextinfinity.memory.ranking import ranked
+from contextinfinity.memory.reconciling import alike, meant, settled
+from contextinfinity.memory.snippet import LONGEST, Line, besides, fitting, lines, within
+from contextinfinity.memory.values import Told, Unwanted
+from contextinfinity.testing.builders import embedding
+
+NOW = datetime(2026, 3, 4, tzinfo=UTC)
+
+
+def memory(content: str, number: int = 0, **more: object) -> Memory:
+    base = Memory(id=f"m{number}", owner=Owner(), content=content, tags=("user:local",), created_at=NOW)
+    return replace(base, **more)
+
+
+def test_facts_are_alike_by_their_words_unless_one_denies_the_other() -> None:
+    assert alike("The user likes long walks.", "The user likes a long walk.") == 1
+    assert alike("The user likes walks.", "The user does not like walks.") == 0
+    assert alike("The user likes walks.", "The user owns a boat.") < 0.5
+
+
+@pytest.mark.req("MEMORY-4")
+def test_a_fact_that_is_known_is_told_in_the_words_that_are_known() -> None:
+    known = memory("The user likes hiking in the high Alps.", about="like:alp high hik", kind="preference")
+    new = Told(content="The user likes hiking in high Alps today.", start=0, end=1, about="like:x", kind="preference")
+    assert settled(replace(new, content="The user likes the high Alps hiking."), [known]).content == known.content
+    assert settled(replace(new, about="eats:x"), [known]).content == new.content
+    opposite = replace(new, content="The user does not like hiking in the high Alps.")
+    assert settled(opposite, [known]) == opposite
+
+
+def test_what_is_to_be_forgotten_is_chosen_by_fact_then_by_words() -> None:
+    known = [memory("The user lives in Oslo.", 1), memory("The user likes Oslo fjords.", 2)]
+    assert meant(Unwanted(facts=("The user lives in Oslo.",), words=("oslo",)), known) == known[:1]
+    assert meant(Unwanted(words=("oslo", "fjord")), known) == known[1:]
+    assert meant(Unwanted(words=("oslo", "rum")), known) == meant(Unwanted(), known) == []
+    assert meant(Unwanted(everything=True), known) == known
+
+
+@pytest.mark.req("MEMORY-2")
+def test_relevance_is_the_better_of_words_and_vectors() -> None:
+    near, far = embedding("e", 1, 0, 0), embedding("e", 0, 1, 0)
+    recalled = Recalled(
+        found=(Candidate(memory=memory("by words", 1), match=20.0, vector=far),),
+        standing=(
+            Candidate(memory=memory("by meaning", 2), vector=near),
+            Candidate(memory=memory("of another embedder", 3), vector=embedding("other", 1, 0, 0)),
+            Candidate(memory=memory("about something else", 4), vector=far),
+        ),
+    )
+    assert [each.content for _, each in ranked(recalled, embedding("e", 1, 0.1, 0))] == ["by meaning", "by words"]
+    assert [each.content for _, each in ranked(recalled, None)] == ["by words"]
+
+
+@pytest.mark.req("MEMORY-2")
+def test_a_snippet_is_whole_lines_within_its_bounds() -> None:
+    some = [Line("x" * 99, f"m{number}") for number in range(30)]
+    assert len(lines(fitting(some))) == 1999
+    assert len(lines(fitting(some, 10_000))) <= LONGEST
+    assert fitting(some, 98) == ()
+    assert len(within(some, len, 350)) == 3
+    assert besides([Line("a", "1", "t"), Line("b", "2"), Line("c", "3"), Line("d")], {"2"}, {"t"}) == [Line("c", "3")]
+
+
+@pytest.mark.req("MEMORY-4")
+def test_a_fact_is_grounded_when_its_turn_says_all_of_it() -> None:
+    assert is_grounded("The user lives in Oslo.", "I moved to Oslo")
+    assert is_grounded("The user's flight to Rome: 2026-05-03.", "my flight to Rome is on May 3")
+    assert not is_grounded("The user lives in Oslo with a cat.", "I moved to Oslo")
+
+
+@pytest.mark.req("MEMORY-4")
+def test_an_audit_finds_what_is_ungrounded_double_or_over() -> None:
+    memories = [
+        memory("The user lives in Oslo.", 1, about="home"),
+        memory("The user owns a zeppelin.", 2, about="has:zeppelin"),
+        memory("The user likes long walks.", 3, about="like:a"),
+        memory("The user likes a long walk.", 4, about="like:b"),
+        memory("The user's flight: 2026-03-01.", 5, about="plan:flight", valid_to=NOW - timedelta(days=1)),
+        memory("A person wrote this.", 6, origin="person"),
+        memory("The user likes chess.", 7, created_at=NOW - timedelta(days=100)),
+        memory("The user likes rum.", 8),
+    ]
+    said = {"m1": "I live in Oslo", "m2": "I want a balloon", "m3": "long walks", "m4": "a long walk", "m7": "chess"}
+    said |= {"m5": "my flight is on March 1"}
+    found = audit(memories, lambda one: said.get(one.id), at=NOW, oldest=NOW - timedelta(days=90))
+    told = {(one.memory_id, one.trouble) for one in found}
+    assert told == {("m2", "ungrounded"), ("m4", "duplicate"), ("m5", "stale"), ("m7", "stale"), ("m8", "ungrounded")}

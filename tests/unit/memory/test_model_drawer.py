@@ -1,0 +1,59 @@
+"""A model that draws memories: only what rests on the user's own words counts."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from contextinfinity.domain.turn import Problem
+from contextinfinity.librarian.polarity import opposed
+from contextinfinity.memory.model import ModelDrawer
+from contextinfinity.providers.asking import Adviser
+from contextinfinity.providers.scripted import Reply, ScriptedProvider
+from contextinfinity.retrieval.dates import told_of
+
+AWAY = Problem(code="server", message="Away.")
+SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
+MESSAGE = "I live in Oslo. Weekends are for my allotment in Nittedal. I never touch gin. Does gin keep?"
+
+
+async def drawn(*claims: tuple[str, str], answer: Reply | str | None = None, message: str = MESSAGE) -> list[str]:
+    said = json.dumps({"memories": [{"fact": fact, "quote": quote, "kind": "self"} for fact, quote in claims]})
+    adviser = Adviser(provider=ScriptedProvider([said if answer is None else answer]), model_id="m", seconds=5)
+    found = await ModelDrawer(adviser, told_of, opposed).draw(message, SAID)
+    assert all(message[fact.start : fact.end].strip() for fact in found.told)
+    return [fact.content for fact in found.told]
+
+
+@pytest.mark.req("MEMORY-4", "CONFIG-2")
+async def test_what_a_model_finds_is_added_to_what_phrases_find() -> None:
+    found = await drawn(("The user has an allotment in Nittedal.", "my allotment in Nittedal"))
+    assert found == ["The user lives in Oslo.", "The user has an allotment in Nittedal."]
+
+
+@pytest.mark.req("MEMORY-4")
+@pytest.mark.parametrize(
+    ("fact", "quote"),
+    [
+        ("The user has a boat in Nittedal.", "my allotment in Nittedal"),  # names what nobody said
+        ("The user has an allotment in Nittedal.", "my allotment in Bergen"),  # no such words
+        ("The user touches gin.", "I never touch gin"),  # turned round
+        ("The user asks whether gin keeps.", "Does gin keep"),  # a question
+        ("The assistant is in Nittedal.", "Nittedal"),
+        ("The user lives in Oslo.", "I live in Oslo"),  # known by its phrase
+    ],
+)
+async def test_what_does_not_rest_on_a_quotation_is_dropped(fact: str, quote: str) -> None:
+    assert await drawn((fact, quote)) == ["The user lives in Oslo."]
+
+
+@pytest.mark.req("MEMORY-4")
+@pytest.mark.parametrize("answer", ["no JSON", '{"memories": 3}', "{}", Reply(error=AWAY)])
+async def test_a_model_that_fails_takes_nothing_away(answer: Reply | str) -> None:
+    assert await drawn(answer=answer) == ["The user lives in Oslo."]
+
+
+async def test_a_model_is_not_asked_about_what_nobody_states() -> None:
+    assert await drawn(answer=Reply(error=AWAY), message="Where is Oslo?") == []
