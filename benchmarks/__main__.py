@@ -23,6 +23,7 @@ from benchmarks import (
     importing,
     journal,
     many_writers,
+    memories,
     opening,
     prefix,
     recall,
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "recall": recall.run,
     "searching": searching.run,
     "rewriting": rewriting.run,
+    "memories": memories.run,
 }
 
 

@@ -28,6 +28,7 @@ from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.engine import folding, trial
+from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.lifecycle import Lifecycle
@@ -288,7 +289,8 @@ class Engine(Lifecycle):
             return brought
         from contextinfinity.engine.remembering import remember_again  # its phrases take time to load
 
-        return replace(brought, memories=await remember_again(self._parts, self.setup.remembering, progress))
+        pause = Breath(self._parts).take
+        return replace(brought, memories=await remember_again(self.store, self.setup.remembering, progress, pause))
 
     @property
     def memories(self) -> KeptMemories:

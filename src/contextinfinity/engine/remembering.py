@@ -7,8 +7,9 @@ nobody waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from contextinfinity.domain.ids import TurnId, now
 from contextinfinity.domain.memory import ANONYMOUS, Memory, NewMemory, Recall
@@ -17,7 +18,6 @@ from contextinfinity.domain.search import HowFar
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn, TurnOutcome
 from contextinfinity.domain.wire import loads
-from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.parts import Parts, Remembering
 from contextinfinity.engine.standing import placed_texts
 from contextinfinity.memory.reconciling import meant, settled
@@ -28,6 +28,8 @@ from contextinfinity.text.orders import neutral
 
 FINISHED: frozenset[TurnOutcome] = frozenset({"completed", "incomplete", "paused", "cancelled"})
 """Ends of a turn in which somebody was answered, or wanted to be: what failed may be said again."""
+Pause: TypeAlias = Callable[[], Awaitable[None]]
+"""Lets others go first."""
 PAGE = 64
 MOST_KNOWN = 10_000
 """Memories among which those to be forgotten are looked for."""
@@ -45,15 +47,18 @@ async def remember_turn(parts: Parts, remembering: Remembering, turn_id: TurnId)
     return kept
 
 
-async def remember_again(parts: Parts, remembering: Remembering, progress: HowFar | None = None) -> int:
+async def remember_again(
+    store: Store, remembering: Remembering, progress: HowFar | None = None, pause: Pause | None = None
+) -> int:
     """Draw the memories of every turn again, oldest first; what was forgotten or edited stays so. Gives how many."""
-    store, kept, done, after, breath = parts.store, 0, 0, None, Breath(parts)
+    kept, done, after = 0, 0, None
     while page := await store.index.turns(after=after, limit=PAGE):
         for turn in page:
             session = await store.sessions.get(turn.session_id)
             if session is not None:
                 kept += await _remember(store, remembering, session, turn)
-            await breath.take()
+            if pause is not None:
+                await pause()
         after, done = page[-1].id, done + len(page)
         if progress is not None:
             progress(done, done)

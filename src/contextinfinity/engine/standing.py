@@ -99,7 +99,8 @@ async def placed_texts(texts: Sequence[str]) -> list[Embedding]:
     """Place texts by the embedder that comes with us: it needs no network, and memories are placed by no other."""
     from contextinfinity.embedders.static import built_in
 
-    embedder = await asyncio.to_thread(built_in)
+    is_loaded = built_in.cache_info().currsize
+    embedder = built_in() if is_loaded else await asyncio.to_thread(built_in)
     rows = await embedder.embed(texts)
     return [Embedding(model=embedder.name, dim=embedder.dim, values=packed(row)) for row in rows]
 

@@ -25,9 +25,8 @@ _CODE = re.compile(
     r"[{}<>\\]|=>|==|\w\(\w*\)|;\s*$|^\s*(?:(?:def|class|import|from \w+ import|SELECT|INSERT)\b|\$|#|\|)"
 )
 _LOG = re.compile(
-    r"^(?:\[[^\]]{1,30}\]\s*)?(?![^:]{0,24}(?:note|ps\b|p\.s|fyi|btw|update|correction|edit|remember|mind|forget"
-    r"|important|also|fact))[\w .'-]{1,24}:\s",
-    re.I,
+    r"^(?:\[[^\]]{1,30}\]\s*)?(?!(?i:note|ps|p\.s|fyi|btw|update|correction|edit|remember|important|also|fact|reminder)\b)"
+    r"(?:[A-Z][\w.'-]{0,15}(?: [A-Z][\w.'-]{0,15}){0,2}|(?i:me|you|user|assistant|him|her|system|human)):\s"
 )
 """A line of a chat between others, or of a form."""
 _TASK = re.compile(

@@ -240,15 +240,17 @@ ROWS: tuple[Row, ...] = (
          never=rf"{_POINTING}|^(?:so|very|really|not|no longer|too|always|quite|pretty|a bit|over|in (?:a|two"
          rf"|three)|coming up|great|good|tight|probably|still|out)\b"),
     _row("self", 6, "my:{p}", "The user's {p} is called {x}",
-         rf"\bmy (?P<p>{_ONE})(?:'s name)?(?:'s| is)(?: called| named)? (?-i:{_NAME})(?=[.,;!]|$| and\b| who\b)",
-         rf"\bmy (?P<p>{_ONE}),? (?-i:{_NAME})(?:,| and i\b| who\b)"),
+         rf"\b(?:my|our) (?P<p>{_ONE})(?:'s name)?(?:'s| is)(?: called| named)? (?-i:{_NAME})(?=[.,;!]|$| and\b"
+         rf"| who\b)",
+         rf"\b(?:my|our) (?P<p>{_ONE}),? (?-i:{_NAME})(?:,| and i\b| who\b)"),
     _row("self", 5, "my:{p}:{k}", "The user has a {p} called {x}",
-         rf"\bmy (?:\w+ )?(?P<p>{_MANY})(?:'s name)?(?:'s| is) (?:called |named )?(?-i:{_NAME})(?=[.,;!]|$| and\b"
+         rf"\b(?:my|our) (?:\w+ )?(?P<p>{_MANY})(?:'s name)?(?:'s| is) (?:called |named )?(?-i:{_NAME})(?=[.,;!]|$"
+         rf"| and\b"
          rf"| who\b)",
          rf"\b(?:i|we) (?:have|got|adopted|own|'ve got) an? (?:[\w-]+ ){{0,2}}?(?P<p>{_MANY})(?:,)? (?:called "
          rf"|named |whose name is )(?-i:{_NAME})",
          rf"\b(?:i|we) (?:have|got|own)\b[^.;:!?]{{0,40}} and an? (?P<p>{_MANY}) (?:called |named )(?-i:{_NAME})",
-         rf"\bmy (?:\w+ )?(?P<p>{_MANY}),? (?-i:{_NAME})(?:,| and i\b| is\b| loves?\b| just\b| who\b)"),
+         rf"\b(?:my|our) (?:\w+ )?(?P<p>{_MANY}),? (?-i:{_NAME})(?:,| and i\b| is\b| loves?\b| just\b| who\b)"),
     _row("self", 5, "has:{k}", "The user has {n} {x}",
          r"\b(?:i|we)(?: have|'ve got| have got| own) (?:got )?(?P<n>an?|one|two|three|four|five|six|no"
          r"|\d{1,2}) (?:\w+ ){0,2}?"
@@ -269,7 +271,7 @@ ROWS: tuple[Row, ...] = (
          rf"|las )?{X}",
          never=_LIKED),
     _row("preference", 3, "like:{k}", "The user likes {x}",
-         rf"\bi {_VERY}(?:like|love|enjoy|adore|prefer) {X}",
+         rf"\b(?<!thing )(?<!things )(?<!what )(?<!that )(?<!people )i {_VERY}(?:like|love|enjoy|adore|prefer) {X}",
          rf"{_AM}{_VERY}(?:(?:a|such a) (?:big |huge |massive |real )*(?:fan of|lover of)|into|fond of|keen on"
          rf"|crazy about|passionate about|obsessed with|addicted to) {X}",
          rf"\bi(?:'ve| have) (?:come|grown|started|begun) to (?:like|love|enjoy) {X}", rf"\bi(?:'ve| have) always"

@@ -51,7 +51,9 @@ _DOING = re.compile(
     re.I,
 )
 _CANCELLED = re.compile(
-    rf"\b(?:my|our|the) {_WHAT} (?:is|was|has been|got|is being)(?: \w+)? (?:cancell?ed|called off|off)\b", re.I
+    rf"\b(?:my|our|the) {_WHAT} (?:is|was|has been|got|is being)(?: \w+)? (?:cancell?ed\b|called off\b|off(?=[.,;!]"
+    rf"|$))",
+    re.I,
 )
 _PAST = re.compile(r"\b(?:last|past|ago|yesterday|previous|since|(?:19|20)\d\d)\b", re.I)
 _WEEKDAY = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", re.I)

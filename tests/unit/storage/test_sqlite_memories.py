@@ -29,6 +29,11 @@ async def test_a_deleted_turn_takes_along_what_nobody_else_said(path: Path) -> N
 
     def delete(connection: apsw.Connection) -> None:
         connection.execute("INSERT INTO deletion VALUES (?, 'test', 0)", (pack(branch.session_id),))
+        for table in ("retrieval", "plan", "job"):
+            connection.execute(f"DELETE FROM {table} WHERE turn_id = ?", (pack(turn.id),))
+        steps = "SELECT id FROM step WHERE turn_id = ?"
+        connection.execute(f"DELETE FROM response WHERE step_id IN ({steps})", (pack(turn.id),))
+        connection.execute("DELETE FROM step WHERE turn_id = ?", (pack(turn.id),))
         connection.execute("DELETE FROM turn WHERE id = ?", (pack(turn.id),))
         connection.execute("DELETE FROM deletion")
 

@@ -1,0 +1,235 @@
+"""What is remembered of people who say much: repeated, said in other words, corrected, among ordinary talk.
+
+Twenty people tell of themselves now and then in a stream of talk. What is planted is known, so what was kept can be
+held against it. The phrasings of ``life.tsv`` marked "unseen" were written when the rules were finished. Wrong memories
+are counted in people's chats with each other (LoCoMo, read from ``$CONTEXTINFINITY_BENCH_DATA``): all that is drawn
+there was read once, and ``judged.txt`` has a verdict for its hash; what nobody has read is told apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.asked import LOCOMO, locomo
+from benchmarks.harness import Bench, Row, Series
+from benchmarks.planted import conversation
+from contextinfinity.domain.arrival import Arrival
+from contextinfinity.domain.ids import now
+from contextinfinity.domain.memory import Memory, NewMemory
+from contextinfinity.domain.message import say
+from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.engine.memories import KeptMemories
+from contextinfinity.engine.parts import Remembering
+from contextinfinity.engine.remembering import remember_again
+from contextinfinity.engine.standing import known_from, nobodys, placed_texts, recall
+from contextinfinity.memory.drawing import draw
+from contextinfinity.retrieval.dates import told_of
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import answer_turn, new_branch
+
+HERE = Path(__file__).parent
+PEOPLE = 20
+TOLD = 0.3
+"""The share of turns in which somebody tells of themselves."""
+SINGLE = {"home", "employer", "job", "partner", "colour", "language"}
+"""What can be true once: said otherwise, it is a correction."""
+VALUES = {
+    "home": "Oslo Bonn Lyon Porto Leeds Turin Ghent Malmo Krakow Bergen Sevilla Graz Basel Utrecht Aarhus Galway",
+    "employer": "Siemens Nokia Bosch Ikea Philips Spotify Airbus Lidl Zalando Ericsson Nestle Volvo Shell Bayer",
+    "job": "nurse,teacher,baker,plumber,pilot,lawyer,electrician,designer,translator,architect,chef,gardener",
+    "like": "chess,hiking,jazz,sushi,opera,pottery,rowing,crosswords,ramen,birdwatching,sailing,karaoke,knitting,tango",
+    "dislike": "cilantro,liver,horror films,spam calls,oysters,traffic jams,karate,polka,brunch,techno,golf,marzipan",
+    "allergy": "peanuts,shellfish,pollen,latex,wasps,soy,sesame,kiwi,celery,mustard",
+    "pet": "Rex Bello Luna Milo Nala Oscar Poppy Rocky Toby Waldo",
+    "partner": "Carla Igor Jana Pavel Ruth Stella Tomas Uma Viktor Wanda",
+    "colour": "green,blue,teal,purple,orange,grey,crimson,white",
+    "language": "German French Spanish Italian Dutch Polish Swedish",
+    "plan": "Rome Tokyo Lima Cairo Delhi Quito Hanoi Accra Dakar Tunis",
+    "note": "spare key,toolbox,red bicycle,sledge,old printer,tent,paint,ladder",
+}
+
+
+class Plant(NamedTuple):
+    """What somebody told of themselves, in which words, and whether those were known when the rules were made."""
+
+    what: str
+    value: str
+    words: str
+    known: bool
+
+
+async def run(bench: Bench) -> list[Row]:
+    """Measure a stream of turns, ordinary chat, and the time it takes to recall."""
+    tiny = bench.scale.blocks <= 2
+    with bench.scratch() as folder:
+        rows = await _stream(folder, turns=400 if tiny else 10_000)
+    rows += _chat()
+    with bench.scratch() as folder:
+        rows.append(await _recalled(folder, count=400 if tiny else 10_000))
+    return rows
+
+
+def _phrasings() -> list[tuple[bool, str, str]]:
+    lines = (HERE / "life.tsv").read_text("utf-8").splitlines()
+    return [(mark == "known", what, words) for mark, what, words in (line.split("\t") for line in lines)]
+
+
+def _life(chance: random.Random, turns: int) -> Iterator[Plant | str]:
+    """Tell of one life among ordinary talk; something is said again in other words, or otherwise."""
+    talk = (each.said[0].text for each in conversation(turns, 1_000_000, chance.randrange(1_000)))
+    phrasings, day = _phrasings(), now() + timedelta(days=30)
+    for _ in range(turns):
+        if chance.random() > TOLD:
+            yield next(talk)
+            continue
+        known, what, words = chance.choice(phrasings)
+        listed = VALUES[what]
+        value = chance.choice(listed.split(",") if "," in listed else listed.split())
+        article = "an" if value[0] in "aeio" else "a"
+        told = words.format(x=value, a=article, day=f"{(day + timedelta(days=chance.randrange(40))):%B %-d}")
+        yield Plant(what, value, told, known)
+
+
+async def _stream(folder: Path, turns: int) -> list[Row]:
+    store, chance, began = SqliteStore(folder / "ledger.db"), random.Random(11), now() - timedelta(days=40)
+    lives: dict[Owner, list[Plant]] = {}
+    for person in range(PEOPLE):
+        owner = Owner(user_id=f"person{person}")
+        told = [*_life(chance, turns // PEOPLE)]
+        lives[owner] = [each for each in told if isinstance(each, Plant)]
+        branch = await new_branch(store, NewSession(owner=owner))
+        await store.arrivals.add(branch.id, [*_arrivals(told, began)])
+    await remember_again(store, Remembering())
+    memories = KeptMemories(store, Remembering())
+    living = {owner: await memories.everything(owner, superseded=False) for owner in lives}
+    troubles = [one.trouble for owner in lives for one in await memories.audit(owner)]
+    await store.close()
+    return _figures(lives, living, troubles)
+
+
+def _arrivals(told: list[Plant | str], began: datetime) -> Iterator[Arrival]:
+    for place, each in enumerate(told):
+        words = each.words if isinstance(each, Plant) else each
+        at = began + timedelta(minutes=place)
+        yield Arrival(message=say("user", words), created_at=at, place=2 * place)
+        yield Arrival(message=say("assistant", "I live in a computer. Noted."), created_at=at, place=2 * place + 1)
+
+
+def _figures(
+    lives: dict[Owner, list[Plant]], living: dict[Owner, tuple[Memory, ...]], troubles: Sequence[str]
+) -> list[Row]:
+    count = sum(map(len, living.values()))
+    ungrounded, doubled = troubles.count("ungrounded"), 100 * troubles.count("duplicate") / max(1, count)
+    won = [_holds(living[owner], last) for owner, plants in lives.items() for last in _corrected(plants)]
+    shares = {known: _recall(lives, living, known) for known in (True, False)}
+    found, won_share = 100 * min(shares.values()), 100 * sum(won) / max(1, len(won))
+    return [
+        Row(what="memories that no turn says", figure="0", measured=f"{ungrounded} of {count}", reached=not ungrounded,
+            values={"ungrounded": ungrounded}),
+        Row(what="near-duplicates among memories", figure="≤ 0.5%", measured=f"{doubled:.2f}%", reached=doubled <= 0.5,
+            values={"percent": doubled}),
+        Row(what="corrections that win", figure="100%", measured=f"{won_share:.1f}% of {len(won)}", reached=all(won),
+            values={"percent": won_share}),
+        Row(what="planted facts that are known", figure="≥ 95%", reached=found >= 95, values={"percent": found},
+            measured=f"{100 * shares[True]:.1f}% in known phrasings, {100 * shares[False]:.1f}% in unseen ones"),
+    ]  # fmt: skip
+
+
+def _corrected(plants: list[Plant]) -> Iterator[Plant]:
+    """Give what was said last of each thing that was said otherwise before."""
+    for what in sorted(SINGLE):
+        said = [each for each in plants if each.what == what]
+        if len({each.value for each in said}) > 1:
+            yield said[-1]
+
+
+def _holds(memories: tuple[Memory, ...], plant: Plant) -> bool:
+    """Tell whether what was said last is known, and nothing else of the same thing."""
+    others = [value for value in VALUES[plant.what].replace(",", " ").split() if value != plant.value]
+    about = {"partner": "my:partner", "colour": "my:favourite colour", "language": "answers:language"}
+    told = [memory.content for memory in memories if memory.about in (plant.what, about.get(plant.what))]
+    told += [memory.content for memory in memories if plant.what == "colour" and memory.about == "my:favorite colour"]
+    return any(plant.value in content for content in told) and not any(
+        f" {value}." in content or f" {value} " in content for content in told for value in others
+    )
+
+
+def _recall(lives: dict[Owner, list[Plant]], living: dict[Owner, tuple[Memory, ...]], known: bool) -> float:
+    """Tell which share of what was told, and not taken back since, is known."""
+    hits = [
+        any(plant.value.split()[-1] in memory.content for memory in living[owner])
+        for owner, plants in lives.items()
+        for plant in _standing(plants)
+        if plant.known is known
+    ]
+    return sum(hits) / max(1, len(hits))
+
+
+def _standing(plants: list[Plant]) -> Iterator[Plant]:
+    """Give what was said and nothing said otherwise since."""
+    last: dict[str, Plant] = {}
+    for plant in plants:
+        key = plant.what if plant.what in SINGLE else f"{plant.what} {plant.value}"
+        last[key] = plant
+    yield from last.values()
+
+
+def _chat() -> list[Row]:
+    """Count what is drawn from people's chats, and what of it is wrong."""
+    what = "wrong memories in 1,000 turns of ordinary chat (LoCoMo)"
+    talks = locomo()
+    if not talks:
+        missing = f"not measured: there is no {LOCOMO.name} in {LOCOMO.parent}; set CONTEXTINFINITY_BENCH_DATA"
+        return [Row(what=what, measured=missing)]
+    judged = dict(line.split() for line in (HERE / "judged.txt").read_text("utf-8").splitlines())
+    took, verdicts = Series(), list[str]()
+    for said in (said for talk in talks for said in talk.said):
+        with took.timed():
+            drawn = draw(said.text, said.at, told_of)
+        verdicts += [judged.get(_mark(said.id, fact.content), "unread") for fact in drawn.told]
+    turns = len(took.seconds)
+    wrong, unread = (1000 * verdicts.count(verdict) / turns for verdict in ("wrong", "unread"))
+    beside = f"{wrong:.1f}, of {1000 * len(verdicts) / turns:.1f} drawn; {unread:.1f} nobody has judged"
+    return [
+        Row(what=what, measured=beside, values={"wrong": wrong, "unread": unread}),
+        Row(what="drawing from a message", measured=str(took), values={"p95_ms": took.p95}),
+    ]
+
+
+def _mark(message_id: str, content: str) -> str:
+    return hashlib.sha256(f"{message_id} {content}".encode()).hexdigest()[:12]
+
+
+async def _recalled(folder: Path, count: int) -> Row:
+    """Time what a request waits for: finding and ranking among many memories of one user."""
+    store, chance, owner = SqliteStore(folder / "ledger.db"), random.Random(5), Owner(user_id="ann")
+    branch = await new_branch(store, NewSession(owner=owner))
+    words = [word for values in VALUES.values() for word in values.replace(",", " ").split()]
+    facts = [f"The user likes {' '.join(chance.sample(words, 3))} number {number}." for number in range(count)]
+    vectors = await placed_texts(facts)
+    for start in range(0, count, 500):
+        turn = await answer_turn(store, branch.id, "hello")
+        new = [
+            NewMemory(owner=owner, content=fact, said_at=now(), about=f"like:{fact}", weight=3, vector=vector)
+            for fact, vector in zip(facts[start : start + 500], vectors[start : start + 500], strict=True)
+        ]
+        await store.memories.draw(turn.id, new)
+    series, session = Series(), nobodys(owner)
+    for _ in range(200):
+        question = f"What about {chance.choice(words)} and {chance.choice(words)} tonight?"
+        with series.timed():
+            found = await recall(store.memories, Remembering(), session, session.active_branch, question)
+            await known_from(found, question, 2000)
+    await store.close()
+    return Row(
+        what=f"recall among {count:,} memories of one user",
+        figure="p95 ≤ 5 ms",
+        measured=str(series),
+        reached=series.p95 <= 5,
+        values={"p50_ms": series.p50, "p95_ms": series.p95},
+    )
