@@ -153,7 +153,6 @@ def _holds(memories: tuple[Memory, ...], plant: Plant) -> bool:
     others = [value for value in VALUES[plant.what].replace(",", " ").split() if value != plant.value]
     about = {"partner": "my:partner", "colour": "my:favourite colour", "language": "answers:language"}
     told = [memory.content for memory in memories if memory.about in (plant.what, about.get(plant.what))]
-    told += [memory.content for memory in memories if plant.what == "colour" and memory.about == "my:favorite colour"]
     return any(plant.value in content for content in told) and not any(
         f" {value}." in content or f" {value} " in content for content in told for value in others
     )

@@ -39,6 +39,7 @@ NEVER_KEPT = {
     *("Lineage", "Stretch", "Backlog", "TakenOver", "Arrived"),  # worked out anew each time
     *("Scope", "Place", "WordHit", "WordHits", "NearHit", "Entry", "Namespace", "IndexState"),  # searched
     *("Hit", "Hits", "Brought", "Spoken", "Passage"),  # found, or put together for it
+    *("NewMemory", "Recall", "Recalled", "Candidate"),  # memories, asked for and found
     *("Prompt", "ToolSpec", "ProviderRequest", "TextDelta", "Retry", "Finished"),  # spoken between engine and provider
     *("Abilities", "Prices"),  # looked up
     "Health",  # asked for and told

@@ -24,7 +24,7 @@ from contextinfinity.domain.events import (
     TurnFailed,
     TurnStarted,
 )
-from contextinfinity.domain.memory import Memory
+from contextinfinity.domain.memory import Memory, Placed
 from contextinfinity.domain.message import (
     AssistantItem,
     ContentBlock,
@@ -344,6 +344,7 @@ parts = {
         fallbacks=(FALLBACK,),
         considered=(CONSIDERED,),
     ),
+    "placed": Placed(MEMORY, "ab" * 8),
     "fallback": FALLBACK,
     "asked_back": AskedBack(reference="he", at=MOMENT, attached=(CHUNK,)),
     "considered": CONSIDERED,

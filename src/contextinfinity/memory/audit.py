@@ -21,7 +21,9 @@ SourceOf: TypeAlias = Callable[[Memory], str | None]
 """Gives the words a memory was drawn from; None where they are gone."""
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?: to \d{4}-\d\d-\d\d)?")
-_OURS = "user said was cancelled called works as at not no longer they them their theirs themselves are have will would"
+_OURS = """
+user said was cancelled called works as at not no longer they them their theirs themselves are have will would favourite
+"""
 
 
 class Finding(Struct, frozen=True, kw_only=True):

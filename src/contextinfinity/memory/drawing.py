@@ -76,7 +76,7 @@ def _of(row: Row, match: re.Match[str]) -> Iterator[Told]:
         forms = {name: of_the_user(thing(value)) for name, value in named.items()}
         forms["x"] = _cased(of_the_user(part), row)
         forms["n"] = named.get("n", "").lower()
-        forms["p"] = named.get("p", "").lower()
+        forms["p"] = named.get("p", "").lower().replace("favorite", "favourite")
         forms["k"] = key_of(part)
         if not forms["k"]:
             continue

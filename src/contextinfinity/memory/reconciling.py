@@ -24,13 +24,13 @@ def alike(one: str, other: str) -> float:
 
 
 def settled(told: Told, known: Iterable[Memory]) -> Told:
-    """Give a fact in the words in which it is known, where it is: so that it is kept once."""
+    """Name a fact as one is named that says much the same: so the newer takes the older's place."""
     sort = told.about.partition(":")[0]
     for memory in known:
         if memory.about.partition(":")[0] != sort or memory.kind != told.kind or told.kind == "plan":
             continue
         if memory.about != told.about and alike(told.content, memory.content) >= ALIKE:
-            return replace(told, content=memory.content, about=memory.about)
+            return replace(told, about=memory.about)
     return told
 
 

@@ -31,11 +31,11 @@ def test_facts_are_alike_by_their_words_unless_one_denies_the_other() -> None:
 
 
 @pytest.mark.req("MEMORY-4")
-def test_a_fact_that_is_known_is_told_in_the_words_that_are_known() -> None:
+def test_a_fact_that_is_known_in_other_words_takes_its_place() -> None:
     known = memory("The user likes hiking in the high Alps.", about="like:alp high hik", kind="preference")
     new = Told(content="The user likes hiking in high Alps today.", start=0, end=1, about="like:x", kind="preference")
-    assert settled(replace(new, content="The user likes the high Alps hiking."), [known]).content == known.content
-    assert settled(replace(new, about="eats:x"), [known]).content == new.content
+    assert settled(replace(new, content="The user likes the high Alps hiking."), [known]).about == known.about
+    assert settled(replace(new, about="eats:x"), [known]).about == "eats:x"
     opposite = replace(new, content="The user does not like hiking in the high Alps.")
     assert settled(opposite, [known]) == opposite
 

@@ -57,7 +57,7 @@ DELETE FROM memory_word WHERE memory_key = ?
 -- name: select_rivals
 -- What else is said to be true of the same thing.
 SELECT m.key, m.id, m.about, m.valid_from FROM json_each(:abouts) AS k
-JOIN memory AS m ON m.owner_key = :owner AND m.about = k.value AND m.superseded_by IS NULL AND m.about <> ''
+CROSS JOIN memory AS m INDEXED BY memory_by_about ON m.owner_key = :owner AND m.about = k.value AND m.superseded_by IS NULL AND m.about <> ''
 WHERE m.thread = :thread AND m.hash <> :hash
 
 -- name: supersede
@@ -79,12 +79,13 @@ DELETE FROM memory_source WHERE memory_key = ? AND turn_id = ?
 
 -- name: select_memories
 -- Memories by their ids.
-SELECT o.org_id, o.user_id, m.* FROM json_each(:ids) AS k JOIN memory AS m ON m.id = unhex(k.value)
-JOIN memory_owner AS o ON o.key = m.owner_key WHERE m.owner_key = :owner ORDER BY k.key
+SELECT o.org_id, o.user_id, m.* FROM json_each(:ids) AS k
+CROSS JOIN memory AS m ON m.id = unhex(k.value) JOIN memory_owner AS o ON o.key = m.owner_key
+WHERE +m.owner_key = :owner ORDER BY k.key
 
 -- name: select_memories_by_key
 -- Memories by their keys, as far as a turn may have them.
-SELECT o.org_id, o.user_id, m.* FROM json_each(:keys) AS k JOIN memory AS m ON m.key = k.value
+SELECT o.org_id, o.user_id, m.* FROM json_each(:keys) AS k CROSS JOIN memory AS m NOT INDEXED ON m.key = k.value
 JOIN memory_owner AS o ON o.key = m.owner_key
 WHERE m.owner_key = :owner AND m.thread IN (x'', :thread) AND m.superseded_by IS NULL
   AND (m.valid_to IS NULL OR m.valid_to > :at) AND max(m.valid_from, coalesce(m.last_placed_at, 0)) >= :oldest
@@ -92,7 +93,7 @@ ORDER BY k.key
 
 -- name: select_standing
 -- What matters most on a shelf.
-SELECT o.org_id, o.user_id, m.* FROM memory AS m JOIN memory_owner AS o ON o.key = m.owner_key
+SELECT o.org_id, o.user_id, m.* FROM memory AS m INDEXED BY memory_standing JOIN memory_owner AS o ON o.key = m.owner_key
 WHERE m.owner_key = :owner AND m.thread = :thread AND m.superseded_by IS NULL
   AND (m.valid_to IS NULL OR m.valid_to > :at) AND max(m.valid_from, coalesce(m.last_placed_at, 0)) >= :oldest
 ORDER BY m.weight DESC, m.valid_from DESC LIMIT :limit
@@ -130,7 +131,7 @@ UPDATE memory SET content = :content, hash = :hash, origin = 'person', confidenc
 
 -- name: select_hashes
 -- The words of some memories.
-SELECT m.hash FROM json_each(:ids) AS k JOIN memory AS m ON m.id = unhex(k.value) WHERE m.owner_key = :owner
+SELECT m.hash FROM json_each(:ids) AS k CROSS JOIN memory AS m ON m.id = unhex(k.value) WHERE +m.owner_key = :owner
 
 -- name: delete_memories
 -- All that has those words.
@@ -146,8 +147,8 @@ UPDATE memory SET last_placed_at = :at WHERE key = :key
 
 -- name: select_unmarked
 -- Those of some memories that were not placed in the hour before.
-SELECT m.key FROM json_each(:ids) AS k JOIN memory AS m ON m.id = unhex(k.value)
-WHERE m.owner_key = :owner AND coalesce(m.last_placed_at, 0) < :at - 3600000
+SELECT m.key FROM json_each(:ids) AS k CROSS JOIN memory AS m ON m.id = unhex(k.value)
+WHERE +m.owner_key = :owner AND coalesce(m.last_placed_at, 0) < :at - 3600000
 
 -- name: select_expired
 -- Whether something was neither said nor shown since then.

@@ -72,10 +72,7 @@ CREATE TABLE fold_candidate (           -- a fold that could be committed, one a
 ) STRICT;
 
 CREATE TABLE forgotten (                -- what no turn from before may bring back
-  owner_key INTEGER NOT NULL,
-  hash BLOB NOT NULL,
-  forgotten_at INTEGER NOT NULL,
-  PRIMARY KEY (owner_key, hash)
+  owner_key INTEGER NOT NULL, hash BLOB NOT NULL, forgotten_at INTEGER NOT NULL, PRIMARY KEY (owner_key, hash)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE hex_byte (                 -- SQLite before 3.41 cannot read hexadecimal by itself
@@ -139,36 +136,25 @@ CREATE TABLE memory (
   weight INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   valid_from INTEGER NOT NULL,          -- when it was last said
-  valid_to INTEGER,
-  last_placed_at INTEGER,
+  valid_to INTEGER, last_placed_at INTEGER,
   superseded_by BLOB,                   -- memory.id
   namespace TEXT,                       -- who made the vector
   vector BLOB
 ) STRICT;
 
 CREATE TABLE memory_owner (             -- a user in an organisation
-  key INTEGER PRIMARY KEY,
-  org_id TEXT NOT NULL,
-  user_id TEXT NOT NULL,
-  UNIQUE (org_id, user_id)
+  key INTEGER PRIMARY KEY, org_id TEXT NOT NULL, user_id TEXT NOT NULL, UNIQUE (org_id, user_id)
 ) STRICT;
 
 CREATE TABLE memory_source (            -- a turn that said it, and where
   memory_key INTEGER NOT NULL,
-  turn_id BLOB NOT NULL,
-  session_id BLOB NOT NULL,
-  branch_id BLOB NOT NULL,
-  turn_seq INTEGER NOT NULL,
-  start INTEGER NOT NULL,
-  end INTEGER NOT NULL,
-  said_at INTEGER NOT NULL,
+  turn_id BLOB NOT NULL, session_id BLOB NOT NULL, branch_id BLOB NOT NULL, turn_seq INTEGER NOT NULL,
+  start INTEGER NOT NULL, end INTEGER NOT NULL, said_at INTEGER NOT NULL,
   PRIMARY KEY (memory_key, turn_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE memory_word (              -- as ``text.keywords`` knows words
-  owner_key INTEGER NOT NULL,
-  term TEXT NOT NULL,
-  memory_key INTEGER NOT NULL,
+  owner_key INTEGER NOT NULL, term TEXT NOT NULL, memory_key INTEGER NOT NULL,
   PRIMARY KEY (owner_key, term, memory_key)
 ) STRICT, WITHOUT ROWID;
 
