@@ -17,6 +17,7 @@ from contextinfinity.engine.parts import Remembering, Setup
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.providers.scripted import Reply
+from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.testing.builders import asked_back, exchange
 from tests.scenarios.desk import Desk
 
@@ -112,6 +113,8 @@ async def test_what_is_forgotten_leaves_snippet_index_and_replay(tmp_path: Path)
         explained = await desk.engine.explain(turn)
         assert (explained.removed, explained.matches) == ((f"memory {leeds.id}",), False)
         assert "Leeds" not in "\n".join(explained.system)
+        kept = connect(str(desk.path)).execute("SELECT count(*) FROM text WHERE body LIKE '%lives in Leeds%'").get
+        assert kept == 0, "no front keeps the text of a memory"
         after = await desk.ask("Where do I live?")
         assert (await desk.plan(after)).epoch_reason == "memory"
         assert "Leeds" not in front(desk)

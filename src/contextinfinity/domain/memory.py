@@ -81,7 +81,8 @@ class Recall(Struct, frozen=True, kw_only=True):
     """What was neither said nor shown since then has expired."""
     other_branches: bool = False
     """Whether what was learned on lines that were left counts too."""
-    most: int = 64
+    most: int = 48
+    """How many always matter at most; half as many are found by words."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True):

@@ -114,7 +114,7 @@ class InMemoryMemories:
                 found.append(Candidate(memory=each.shown(), match=match, vector=each.vector))
             best = sorted((each for each in found if each.match), key=lambda each: -each.match)
             found.sort(key=lambda each: (each.memory.weight, each.memory.valid_from, each.memory.id), reverse=True)
-            return Recalled(found=tuple(best[: asked.most]), standing=tuple(found[: 2 * asked.most]))
+            return Recalled(found=tuple(best[: asked.most // 2]), standing=tuple(found[: 2 * asked.most]))
 
     async def edit(self, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
         """Put other words in its place."""

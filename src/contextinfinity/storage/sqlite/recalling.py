@@ -38,7 +38,7 @@ def recall(connection: apsw.Connection, asked: Recall) -> Recalled:
         "limit": asked.most,
     }
     matches = _matches(connection, owner, asked)
-    keys = json.dumps(sorted(matches, key=lambda key: (-matches[key], -key))[: asked.most])
+    keys = json.dumps(sorted(matches, key=lambda key: (-matches[key], -key))[: asked.most // 2])
     found = many(connection, SQL["select_memories_by_key"], values | {"keys": keys})
     shelves = [
         many(connection, SQL["select_standing"], values | {"thread": shelf}) for shelf in (values["thread"], b"")
