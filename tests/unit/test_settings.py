@@ -310,7 +310,7 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
         ("[budget]\ntop_k = 1", "config.toml:2: budget.top_k is not a setting; did you mean retrieval.top_k?"),
         (
             "[memory]\nzzz = 1",
-            "config.toml:2: memory.zzz is not a setting; [memory] takes model, expiry_days.",
+            "config.toml:2: memory.zzz is not a setting; [memory] takes enabled, model, expiry_days, other_branches.",
         ),
         ('[general]\ndata_dir = "a\\u0000b"', 'config.toml:2: general.data_dir is "a\\u0000b"; it must be a path.'),
         (
