@@ -24,7 +24,7 @@ from contextinfinity.embedders.weights import TOKENIZER, WEIGHTS, installed
 from contextinfinity.providers.local.weights import MINILM, are_there
 from contextinfinity.settings import ModelSettings, Retrieval, Settings
 from contextinfinity.testing.vendors import FakeVendors
-from contextinfinity.wiring import embedder_of
+from contextinfinity.wiring.embedding import embedder_of
 
 SHORT, HUNDRED = 60, 390
 """Characters of a short text, and of one of 100 tokens."""

@@ -14,7 +14,7 @@ from contextinfinity.embedders.static import StaticEmbedder, built_in
 from contextinfinity.settings import ModelSettings, Retrieval, Settings
 from contextinfinity.testing.embedders import EmbedderSuite
 from contextinfinity.testing.vendors import FakeVendors
-from contextinfinity.wiring import embedder_of
+from contextinfinity.wiring.embedding import embedder_of
 
 
 class TestStatic(EmbedderSuite):

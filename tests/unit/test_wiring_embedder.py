@@ -11,7 +11,7 @@ import pytest
 from contextinfinity.errors import ProviderError, SettingsError
 from contextinfinity.settings import General, ModelSettings, Retrieval, Settings
 from contextinfinity.testing.vendors import FakeVendors
-from contextinfinity.wiring import embedder_of
+from contextinfinity.wiring.embedding import embedder_of
 
 OWN = "http://localhost:11434/v1"
 
