@@ -85,7 +85,7 @@ class _quiet:  # noqa: N801 - used like a function
 
 
 def _rows(before: Series, through: Series, first: Series, later: Series, rate: float) -> list[Row]:
-    added = later.p95 - before.p50
+    added = max(0.0, later.p95 - before.p50)
     return [
         Row(
             what="a message while the ledger is away, beside one while it is there",

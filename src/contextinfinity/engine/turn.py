@@ -94,7 +94,11 @@ async def take_place(parts: Parts, running: Running) -> bool:
 
 
 async def stop(parts: Parts, running: Running) -> None:
-    """End a turn that a person stopped before anything was answered."""
+    """End a turn that a person stopped before anything was answered: while it waited, or was being understood."""
+    if running.turn.phase is Phase.CONTEXT_PREPARED:
+        end = TurnEnd(outcome="cancelled")
+        running.move(await insist(lambda: parts.store.turns.finalise(running.turn.id, parts.worker, end)))
+        return
     end = TurnEnd(outcome="cancelled", error=Problem(code="cancelled", message="Stopped before it was answered."))
     running.move(await parts.store.turns.fail(running.turn.id, parts.worker, end))
 
