@@ -126,7 +126,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(cix: Cix) -> None:
         chat.type(CTRL_C)
         chat.until("[stopped]")
         chat.until(chat.waits)
-        assert chat.say("And now?").startswith("Still here.")
+        assert chat.say("Are you there?").startswith("Still here.")
         chat.type("half a line")
         chat.until("half a line")
         chat.type(CTRL_C)

@@ -101,7 +101,7 @@ def test_a_chunk_is_attached_to_a_question(cix: Cix, tmp_path: Path) -> None:
 def test_the_index_is_completed_and_made_anew(cix: Cix, tmp_path: Path) -> None:
     imported(cix, tmp_path)
     before = cix.json("search", "boat")
-    assert cix.json("reindex") == {"turns": 0, "vectors": 0, "switched": False}
+    assert cix.json("reindex") == {"turns": 0, "vectors": 0, "switched": False, "memories": 0}
     assert "Nothing is missing" in cix("reindex").stderr
     assert cix.json("rebuild")["turns"] == 2
     assert cix.json("search", "boat") == before
