@@ -3,9 +3,18 @@
     ContextInfinityError
     ├── SettingsError          config.toml or the environment says something we cannot follow
     ├── InvalidInput           the caller's values break a rule: text that is no text, a name too long
+    │   ├── TooLarge           more than a server takes
+    │   ├── TooSlow            a request that took too long to arrive
+    │   └── WrongForm          a request in a form that a server does not read
+    ├── AccessDenied           who asks may not
+    │   ├── TokenNeeded        no token, or none that counts
+    │   └── NotYours           the token stands for somebody else
     ├── NotFound               no session, branch, turn or state of that id
     ├── Refused                well formed, but not possible as things stand
     │   ├── AlreadyExists      that id or external id is taken
+    │   ├── KeyReused          that key named another request before
+    │   ├── TooMany            more requests or streams at once than a user may have
+    │   ├── Ending             the server is about to end
     │   ├── QueueFull          too many messages wait on this branch
     │   ├── BranchBusy         another turn of this branch is being answered
     │   ├── WrongPhase         the turn's phase does not allow this step
@@ -14,6 +23,7 @@
     │   ├── WorkerLost         this worker was declared dead while it slept
     │   ├── HeadMoved          the branch head is no longer the state the caller built on
     │   └── OutOfOrder         an earlier turn of the branch has to be committed first
+    ├── ServerAway             a server cannot be reached, or is none of ours
     ├── ProviderError          a model could not answer; ``kind`` says how it failed
     └── LedgerError            the store itself cannot go on
         ├── LedgerBusy         another process held the write lock for too long
@@ -60,6 +70,46 @@ class InvalidInput(ContextInfinityError):
     code = "invalid_input"
 
 
+class TooLarge(InvalidInput):
+    """A request or a message is larger than the server takes."""
+
+    code = "too_large"
+    default_hint = "Send less at a time, or raise the limit under [server]."
+
+
+class TooSlow(InvalidInput):
+    """A request took too long to arrive."""
+
+    code = "too_slow"
+    default_hint = "Send it again, whole and at once."
+
+
+class WrongForm(InvalidInput):
+    """A request comes in a form that the server does not read."""
+
+    code = "wrong_form"
+
+
+class AccessDenied(ContextInfinityError):
+    """Who asks may not."""
+
+    code = "access_denied"
+
+
+class TokenNeeded(AccessDenied):
+    """There is no token with the request, or none that counts."""
+
+    code = "token_needed"
+    default_hint = "Send the header `Authorization: Bearer TOKEN`; `cix token create` makes one."
+
+
+class NotYours(AccessDenied):
+    """The token stands for another user or organisation."""
+
+    code = "not_yours"
+    default_hint = "A token of scope app may act for other users of its organisation."
+
+
 class NotFound(ContextInfinityError):
     """There is nothing of that id."""
 
@@ -76,6 +126,31 @@ class AlreadyExists(Refused):
     """That id or external id is taken."""
 
     code = "already_exists"
+
+
+class KeyReused(Refused):
+    """That key named another request before."""
+
+    code = "key_reused"
+    default_hint = "Take a new key for each request; the same one only to send the same request again."
+
+
+class TooMany(Refused):
+    """More requests or streams at once than one user may have; ``retry_after``: seconds to wait."""
+
+    code = "too_many"
+    default_hint = "Wait a moment, or raise the limit under [server]."
+
+    def __init__(self, message: str, *, retry_after: float = 1.0, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class Ending(Refused):
+    """The server is about to end, and the answer is not there yet."""
+
+    code = "ending"
+    default_hint = "Ask again in a moment; with the same Idempotency-Key nothing is said twice."
 
 
 class QueueFull(Refused):
@@ -136,6 +211,13 @@ class OutOfOrder(Refused):
     """An earlier turn of the branch has to be committed first."""
 
     code = "out_of_order"
+
+
+class ServerAway(ContextInfinityError):
+    """A server cannot be reached, or what answers there is none of ours."""
+
+    code = "server_away"
+    default_hint = "Start it with `cix serve`, or check the address after --server."
 
 
 class ProviderError(ContextInfinityError):

@@ -49,6 +49,8 @@ QUERIES = (
     "index.sql",
     "work.sql",
     "deletions.sql",
+    "requests.sql",
+    "tokens.sql",
 )
 
 

@@ -44,6 +44,7 @@ NEVER_KEPT = {
     *("Abilities", "Prices"),  # looked up
     "Health",  # asked for and told
     *("Removed", "Deleted", "CleanupResult"),  # what deleting came to
+    *("Token", "NewToken", "Once"),  # kept in columns
     *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens
 }
 NEW_KINDS = st.sampled_from(["hologram", "smell", "", "Text", "tool-use"])

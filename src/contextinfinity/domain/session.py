@@ -26,8 +26,18 @@ class Owner(Struct, frozen=True, kw_only=True):
     org_id: str = ""
 
 
+class Once(Struct, frozen=True, kw_only=True):
+    """A request that may come again and is done once: what its caller calls it, and what it asks for.
+
+    Both are SHA-256 in hex. ``key`` is of the caller and the name together: two callers never share one.
+    """
+
+    key: str
+    asked: str
+
+
 class NewSession(Struct, frozen=True, kw_only=True):
-    """What is asked for when a session is made."""
+    """What is asked for when a session is made. ``once``: the same request never makes a second one."""
 
     owner: Owner = Owner()
     id: SessionId | None = None
@@ -38,6 +48,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
     ttl_hours: float | None = None
     branch_id: BranchId | None = None
     """The id of its first branch, where that was given out before the session could be made."""
+    once: Once | None = None
 
 
 class Session(Struct, frozen=True, kw_only=True):

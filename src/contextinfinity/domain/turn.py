@@ -19,6 +19,7 @@ from msgspec import Struct
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json, Message, TextBlock, ToolOutputItem, TranscriptItem, blocks_of
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Once
 
 
 class Phase(StrEnum):
@@ -125,7 +126,8 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     """A message to be accepted.
 
     ``queue_limit``: refuse when that many already wait on the branch. ``begin``: when nothing stands before it, it
-    is ContextPrepared at once, in the same transaction: one flush less before the model is asked.
+    is ContextPrepared at once, in the same transaction: one flush less before the model is asked. ``once``: the same
+    request never makes a second turn.
     """
 
     branch_id: BranchId
@@ -136,6 +138,7 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     metadata: Json = None
     queue_limit: int | None = None
     begin: bool = False
+    once: Once | None = None
 
 
 class NewStep(Struct, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.memories import Memories
+from contextinfinity.storage.tokens import Tokens
 from contextinfinity.storage.vectors import Vectors
 
 
@@ -47,7 +48,8 @@ class Sessions(Protocol):
     async def create(self, new: NewSession) -> Session:
         """Make a session with one branch and its root state.
 
-        A given ``id`` is kept; an ``external_id`` is unique within its owner (``AlreadyExists``).
+        A given ``id`` is kept; an ``external_id`` is unique within its owner (``AlreadyExists``). With ``once`` a
+        request that comes again is given the session it made; ``KeyReused`` when it asks for something else.
         """
         ...
 
@@ -112,7 +114,8 @@ class Turns(Protocol):
 
         ``QueueFull`` when ``queue_limit`` turns already wait in Accepted, before anything is written. With ``begin``
         it goes on to ContextPrepared in the same transaction, unless it has to wait. ``WorkerLost`` for an owner that
-        was declared dead.
+        was declared dead. With ``once`` a request that comes again is given the turn it made, wherever that stands
+        now; ``KeyReused`` when the key named a request for something else.
         """
         ...
 
@@ -380,6 +383,7 @@ class Store(Protocol):
     contents: Contents
     jobs: Jobs
     workers: Workers
+    tokens: Tokens
     landings: Landings
     deletions: Deletions
 

@@ -35,6 +35,7 @@ from contextinfinity.domain.state import FoldCandidate, FoldCase, State, StateDr
 from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.vectors import HEAD, dim_of
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
+from contextinfinity.storage.requests import check_once
 
 LONGEST_NAME = 128
 STEPLESS = frozenset({"clarification", "cancelled"})
@@ -73,21 +74,24 @@ def check_new_session(new: NewSession) -> None:
     """Refuse a session whose names break the rules."""
     check_id(new.id)
     check_id(new.branch_id)
-    _check_name("user_id", new.owner.user_id, least=1)
-    _check_name("org_id", new.owner.org_id, least=0)
+    check_name("user_id", new.owner.user_id, least=1)
+    check_name("org_id", new.owner.org_id, least=0)
     if new.external_id is not None:
-        _check_name("external_id", new.external_id, least=1)
-    _check_one_of("kind", new.kind, _KINDS)
+        check_name("external_id", new.external_id, least=1)
+    check_one_of("kind", new.kind, _KINDS)
+    check_once(new.once)
     if new.ttl_hours is not None and not 0 < new.ttl_hours <= LARGEST_COUNT:
         raise InvalidInput(f"ttl_hours is {new.ttl_hours}; it has to be a finite number over 0, at most 2**53.")
 
 
-def _check_name(field: str, value: str, *, least: int) -> None:
+def check_name(field: str, value: str, *, least: int) -> None:
+    """Refuse a name that is too short or too long."""
     if not least <= len(value) <= LONGEST_NAME:
         raise InvalidInput(f"{field} has {len(value)} characters; it may have {least} to {LONGEST_NAME}.")
 
 
-def _check_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
+def check_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a word that is none of those."""
     if value not in allowed:
         raise InvalidInput(f"{field} is {value!r}; it may be {' or '.join(allowed)}.")
 
@@ -103,6 +107,7 @@ def check_new_turn(new: NewTurn) -> None:
     check_id(new.retry_of)
     check_message(new.message)
     check_json(new.metadata, "metadata")
+    check_once(new.once)
 
 
 def check_exchanges(exchanges: Sequence[Exchange]) -> None:
@@ -146,7 +151,7 @@ def check_step_end(end: StepEnd) -> None:
 def check_message(message: Message | None) -> None:
     """Refuse a message of an unknown role, or one that holds what JSON cannot say; none at all is fine."""
     if message is not None:
-        _check_one_of("role", message.role, _ROLES)
+        check_one_of("role", message.role, _ROLES)
         _check_blocks(message.blocks, 1)
 
 
@@ -225,7 +230,7 @@ def _named(value: object) -> str:
 
 def check_draft(draft: StateDraft) -> None:
     """Refuse a state with an unknown reason, or a count that is none."""
-    _check_one_of("reason", draft.reason, _REASONS)
+    check_one_of("reason", draft.reason, _REASONS)
     if draft.token_count_est is not None:
         _check_count("token_count_est", draft.token_count_est)
 
@@ -237,7 +242,7 @@ def _check_count(field: str, count: int) -> None:
 
 def check_candidate(candidate: FoldCandidate) -> None:
     """Refuse a candidate of no known case, with counts that are none, or that does not go on from its summary."""
-    _check_one_of("case", candidate.case, _CASES)
+    check_one_of("case", candidate.case, _CASES)
     _check_count("tokens_before", candidate.tokens_before)
     _check_count("tokens_after", candidate.tokens_after)
     if _SHA256.fullmatch(candidate.base_summary) is None:
@@ -330,7 +335,7 @@ def check_span(start: int, end: int, text: str | None) -> None:
 
 def check_namespace(name: str, dim: int, known: int | None) -> None:
     """Refuse vectors that cannot be kept together: of no name, of no size, or of another size than is known."""
-    _check_name("A namespace's name", name, least=1)
+    check_name("A namespace's name", name, least=1)
     if not 0 < dim <= LARGEST_VECTOR:
         raise InvalidInput(f"A vector of {name} has {dim} numbers; it may have 1 to {LARGEST_VECTOR}.")
     if known not in (None, dim):

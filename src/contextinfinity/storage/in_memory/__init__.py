@@ -22,12 +22,14 @@ from contextinfinity.storage.in_memory.memories import InMemoryMemories
 from contextinfinity.storage.in_memory.sessions import InMemorySessions
 from contextinfinity.storage.in_memory.states import InMemoryStates
 from contextinfinity.storage.in_memory.tables import Tables
+from contextinfinity.storage.in_memory.tokens import InMemoryTokens
 from contextinfinity.storage.in_memory.turns import InMemoryTurns
 from contextinfinity.storage.in_memory.vectors import InMemoryVectors
 from contextinfinity.storage.in_memory.workers import InMemoryWorkers
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.memories import Memories
+from contextinfinity.storage.tokens import Tokens
 from contextinfinity.storage.vectors import Vectors
 
 
@@ -46,6 +48,7 @@ class InMemoryStore:
     contents: Contents
     jobs: Jobs
     workers: Workers
+    tokens: Tokens
     landings: Landings
     deletions: Deletions
 
@@ -63,6 +66,7 @@ class InMemoryStore:
         self.contents = InMemoryContents(self._tables)
         self.jobs = InMemoryJobs(self._tables)
         self.workers = InMemoryWorkers(self._tables)
+        self.tokens = InMemoryTokens(self._tables)
         self.landings = InMemoryLandings(self._tables)
         self.deletions = InMemoryDeletions(self._tables)
 

@@ -151,6 +151,7 @@ def _shown(turn: Turn) -> set[str]:
 
 def _remove_session(tables: Tables, session_id: SessionId) -> None:
     session = tables.sessions.pop(session_id)
+    tables.forget_requests(session_id)
     if session.external_id is not None:
         del tables.by_external_id[session.owner, session.external_id]
     for branch in tables.branches_of.pop(session_id):

@@ -9,6 +9,7 @@ from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.errors import AlreadyExists, NotFound
 from contextinfinity.storage.in_memory.tables import Tables, check_text
+from contextinfinity.storage.requests import check_same_request
 from contextinfinity.storage.rules import check_new_session, row_limit
 
 
@@ -23,11 +24,18 @@ class InMemorySessions:
         check_new_session(new)
         check_text(new)
         with self._tables.transaction() as tables:
+            if new.once is not None and new.once.key in tables.session_requests:
+                asked, made = tables.session_requests[new.once.key]
+                check_same_request(new.once, asked)
+                return tables.sessions[made]
             if new.id in tables.sessions:
                 return _made_already(tables.sessions[new.id], new)
             if new.external_id is not None and (new.owner, new.external_id) in tables.by_external_id:
                 raise AlreadyExists(f"{new.owner.user_id!r} already has a session {new.external_id!r}.")
-            return _begin(tables, new)
+            session = _begin(tables, new)
+            if new.once is not None:
+                tables.session_requests[new.once.key] = (new.once.asked, session.id)
+            return session
 
     async def get(self, session_id: SessionId) -> Session | None:
         """Read one."""

@@ -23,6 +23,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Place
 from contextinfinity.domain.session import Branch, Lineage, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State
+from contextinfinity.domain.token import Token
 from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
 from contextinfinity.domain.work import Job, JobType, Worker
 from contextinfinity.errors import LedgerClosed, NotFound
@@ -49,6 +50,8 @@ class Tables:
         self.unsettled_of: dict[BranchId, dict[TurnId, None]] = {}
         self.origins_of: dict[TurnId, list[Origin]] = {}
         self.origins_of_session: dict[SessionId, list[Origin]] = {}
+        self.requests: dict[str, tuple[str, TurnId]] = {}
+        self.session_requests: dict[str, tuple[str, SessionId]] = {}
         self.steps: dict[StepId, Step] = {}
         self.steps_of: dict[TurnId, list[StepId]] = {}
         self.questions: dict[TurnId, Plan] = {}
@@ -72,6 +75,7 @@ class Tables:
         self.jobs_again: set[int] = set()
         self.dead_workers: set[WorkerId] = set()
         self.last_deleted: dict[SessionId, int] = {}
+        self.tokens: dict[str, Token] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -160,6 +164,11 @@ class Tables:
             self.turns_of[branch.id] = []
             self.unsettled_of[branch.id] = {}
         self.branches[branch.id] = branch
+
+    def forget_requests(self, session_id: SessionId) -> None:
+        """Let go of the keys of a session that is deleted."""
+        self.session_requests = {k: made for k, made in self.session_requests.items() if made[1] != session_id}
+        self.requests = {k: made for k, made in self.requests.items() if made[1] in self.turns}
 
     def put_turn(self, turn: Turn) -> None:
         """Add a turn at the end of its branch, or replace it by its next form; what it says is found from then on."""

@@ -35,6 +35,7 @@ from contextinfinity.storage.in_memory.contents import check_blobs
 from contextinfinity.storage.in_memory.jobs import enqueue, refuse_dead
 from contextinfinity.storage.in_memory.states import append, next_state
 from contextinfinity.storage.in_memory.tables import Tables, check_text, waiting
+from contextinfinity.storage.requests import check_same_request
 from contextinfinity.storage.rules import (
     can_be_answered,
     check_exchanges,
@@ -65,6 +66,10 @@ class InMemoryTurns:
         check_text(new)
         with self._tables.transaction() as tables:
             branch = tables.branch(new.branch_id)
+            if new.once is not None and new.once.key in tables.requests:
+                asked, made = tables.requests[new.once.key]
+                check_same_request(new.once, asked)
+                return tables.turns[made]
             if new.id in tables.turns:
                 return _accepted_already(tables.turns[new.id], new)
             refuse_dead(tables, new.owner)
@@ -73,6 +78,8 @@ class InMemoryTurns:
             turn = accepted_turn(branch, new)
             append_turns(tables, branch, (turn,))
             tables.blobs_shown |= shown
+            if new.once is not None:
+                tables.requests[new.once.key] = (new.once.asked, turn.id)
             if new.begin and blocker(tables, turn) is None:
                 turn = replace(turn, phase=Phase.CONTEXT_PREPARED)
                 tables.put_turn(turn)

@@ -13,6 +13,7 @@ from contextinfinity.storage.rules import row_limit
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.keywords import session_token
 from contextinfinity.storage.sqlite.removing import Doomed, forget_in_states, remove_turns
+from contextinfinity.storage.sqlite.requests import forget_requests
 from contextinfinity.storage.sqlite.rows import many, must, one, pack, unpack
 from contextinfinity.storage.sqlite.sweeping import sweep
 
@@ -117,6 +118,7 @@ def _go_on(connection: apsw.Connection, session_id: bytes, limit: int) -> Remove
     steps = remove_turns(connection, session_id, turns, whole=True) if turns else ()
     if len(turns) == limit or not _remove_states(connection, session_id, limit):
         return Removed(turns=len(turns), steps=steps, more=True)
+    forget_requests(connection, session_id)
     for statement in ("loosen_system", "delete_branches", "delete_session"):
         connection.execute(SQL[statement], (session_id,))
     connection.execute(SQL["bury_session"], {"session_id": session_id, "now": to_millis(now())})

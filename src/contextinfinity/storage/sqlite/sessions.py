@@ -16,10 +16,26 @@ from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, S
 from contextinfinity.domain.state import SCHEMA_VERSION
 from contextinfinity.errors import AlreadyExists, NotFound
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.rules import LAST_PLACE, check_new_session, check_place, check_rollback, row_limit
+from contextinfinity.storage.rules import (
+    LAST_PLACE,
+    check_new_session,
+    check_place,
+    check_rollback,
+    row_limit,
+)
 from contextinfinity.storage.sqlite.content import keep_text
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.rows import many, maybe_pack, must, one, pack, to_branch, to_session, unpack
+from contextinfinity.storage.sqlite.requests import made_before, note_request
+from contextinfinity.storage.sqlite.rows import (
+    many,
+    maybe_pack,
+    must,
+    one,
+    pack,
+    to_branch,
+    to_session,
+    unpack,
+)
 from contextinfinity.storage.sqlite.states import insert_state, newest_state, numbered_state
 
 SQL = sql_files.load(__package__, "sessions.sql")
@@ -163,6 +179,8 @@ def _activate(connection: apsw.Connection, session_id: SessionId, branch_id: Bra
 
 
 def _create(connection: apsw.Connection, new: NewSession) -> Session:
+    if (made := made_before(connection, new.once)) is not None:
+        return _existing(connection, unpack(made[0]))
     if new.id is not None and (there := find_session(connection, new.id)) is not None:
         if (there.owner, there.external_id, there.kind) == (new.owner, new.external_id, new.kind):
             return there
@@ -188,6 +206,7 @@ def _create(connection: apsw.Connection, new: NewSession) -> Session:
             "now": moment,
         },
     )
+    note_request(connection, new.once, pack(session_id), None)
     _insert_root(connection, session_id, branch_id, state_id)
     _insert_branch(connection, branch_id, session_id, None, 0, (pack(state_id), 0), "main")
     if new.id is not None:

@@ -24,9 +24,11 @@ from contextinfinity.storage.sqlite.landing import SqliteLandings
 from contextinfinity.storage.sqlite.memories import SqliteMemories
 from contextinfinity.storage.sqlite.sessions import SqliteBranches, SqliteSessions
 from contextinfinity.storage.sqlite.states import SqliteStates
+from contextinfinity.storage.sqlite.tokens import SqliteTokens
 from contextinfinity.storage.sqlite.turns import SqliteTurns
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
 from contextinfinity.storage.sqlite.workers import SqliteWorkers
+from contextinfinity.storage.tokens import Tokens
 from contextinfinity.storage.vectors import Vectors
 from contextinfinity.storage.worker_locks import WorkerLocks
 
@@ -52,6 +54,7 @@ class SqliteStore:
     workers: Workers
     landings: Landings
     deletions: Deletions
+    tokens: Tokens
 
     def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
         self.database = Database(path, vfs=vfs, patience=patience)
@@ -67,6 +70,7 @@ class SqliteStore:
         self.contents = SqliteContents(self.database)
         self.jobs = SqliteJobs(self.database)
         self.deletions = SqliteDeletions(self.database)
+        self.tokens = SqliteTokens(self.database)
         self._locks = WorkerLocks(path.parent / "workers")
         self.workers = SqliteWorkers(self.database, self._locks)
         self.landings = SqliteLandings(self.database)

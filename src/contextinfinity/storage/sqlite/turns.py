@@ -43,6 +43,7 @@ from contextinfinity.storage.sqlite.content import MessageColumns, insert_messag
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.jobs import enqueue, refuse_dead
 from contextinfinity.storage.sqlite.recording import log, record
+from contextinfinity.storage.sqlite.requests import made_before, note_request
 from contextinfinity.storage.sqlite.rows import (
     Row,
     inputs_column,
@@ -191,6 +192,8 @@ def _rounds(connection: apsw.Connection, turn_id: TurnId) -> tuple[TranscriptIte
 
 
 def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) -> Turn:
+    if (made := made_before(connection, new.once)) is not None and made[1] is not None:
+        return existing_turn(connection, unpack(made[1]))
     if new.id is not None and (there := find_turn(connection, new.id)) is not None:
         if (there.branch_id, there.user_message) == (new.branch_id, new.message):
             return there
@@ -237,6 +240,7 @@ def insert_turn(connection: apsw.Connection, new: NewTurn, message: MessageColum
         },
     )
     connection.execute(SESSION_SQL["touch_session"], {"id": session_id, "now": to_millis(moment)})
+    note_request(connection, new.once, session_id, pack(turn.id))
     return turn
 
 

@@ -44,6 +44,7 @@ class Standby:
         self.index = ledger.index
         self.vectors = ledger.vectors
         self.memories = ledger.memories
+        self.tokens = ledger.tokens
         self.landings = ledger.landings
         self.deletions = ledger.deletions
 

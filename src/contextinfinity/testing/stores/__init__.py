@@ -37,6 +37,7 @@ from contextinfinity.testing.stores.refusals import RefusalSuite
 from contextinfinity.testing.stores.rollbacks import RollbackSuite
 from contextinfinity.testing.stores.sessions import SessionSuite
 from contextinfinity.testing.stores.states import StateSuite
+from contextinfinity.testing.stores.tokens import RequestSuite, TokenSuite
 from contextinfinity.testing.stores.turns import TurnSuite
 from contextinfinity.testing.stores.vectors import NamespaceSuite, VectorSuite
 from contextinfinity.testing.stores.work import WorkSuite
@@ -67,6 +68,8 @@ class StoreSuite(
     ContentSuite,
     ExpirySuite,
     DeletionSuite,
+    TokenSuite,
+    RequestSuite,
     RefusalSuite,
     ConcurrencySuite,
     ClosingSuite,
@@ -96,10 +99,12 @@ __all__ = [
     "PinSuite",
     "RecordSuite",
     "RefusalSuite",
+    "RequestSuite",
     "RollbackSuite",
     "SessionSuite",
     "StateSuite",
     "StoreSuite",
+    "TokenSuite",
     "TurnSuite",
     "VectorSuite",
     "WorkSuite",

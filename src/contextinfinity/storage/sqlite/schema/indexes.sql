@@ -20,6 +20,7 @@ CREATE INDEX memory_word_by_memory ON memory_word (memory_key);
 CREATE UNIQUE INDEX one_current_namespace ON namespace (state) WHERE state = 'current';
 CREATE INDEX origin_by_mark ON origin (mark) WHERE mark IS NOT NULL;
 CREATE INDEX origin_by_place ON origin (session_id, place);
+CREATE INDEX request_by_session ON request (session_id);
 CREATE UNIQUE INDEX session_by_external_id ON session (org_id, user_id, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX session_by_owner ON session (org_id, user_id, updated_at, id);
 CREATE INDEX session_by_system ON session (system) WHERE system IS NOT NULL;
@@ -29,6 +30,7 @@ CREATE UNIQUE INDEX state_by_branch ON state (branch_id, state_seq);
 CREATE INDEX state_by_fold ON state (branch_id, state_seq, covers_turn_seq, reason)
 WHERE reason IN ('fold', 'unfold', 'delete');
 CREATE UNIQUE INDEX step_by_turn ON step (turn_id, step_index);
+CREATE UNIQUE INDEX token_by_id ON token (id);
 CREATE INDEX tombstone_by_session ON tombstone (session_id, kind, seq);
 CREATE UNIQUE INDEX one_open_turn ON turn (branch_id) WHERE phase IN ('ContextPrepared', 'Responding');
 CREATE INDEX turn_by_answer ON turn (answer) WHERE answer IS NOT NULL;

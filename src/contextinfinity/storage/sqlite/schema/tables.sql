@@ -204,6 +204,12 @@ CREATE TABLE recut (                    -- turns whose chunks are made anew, whi
   turn_id BLOB PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE request (                  -- a request that may come again, and what it made: a session, or a turn in it
+  key BLOB PRIMARY KEY CHECK (length(key) = 32),
+  asked BLOB NOT NULL CHECK (length(asked) = 32),
+  session_id BLOB NOT NULL, turn_id BLOB
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE response (                 -- raw replies, compressed; may be pruned without touching the transcript
   step_id BLOB PRIMARY KEY REFERENCES step (id),
   session_id BLOB NOT NULL,
@@ -289,6 +295,15 @@ CREATE TABLE text (                     -- texts that many rows share: summaries
   body TEXT NOT NULL,
   kept_at INTEGER NOT NULL              -- when somebody last wanted it: what is young is never collected
 ) STRICT;
+
+CREATE TABLE token (                    -- what it says is nowhere, only its hash
+  sha256 BLOB PRIMARY KEY CHECK (length(sha256) = 32),
+  id BLOB NOT NULL CHECK (length(id) = 16),
+  org_id TEXT NOT NULL, user_id TEXT NOT NULL,
+  scope TEXT NOT NULL CHECK (scope IN ('user', 'app')),
+  created_at INTEGER NOT NULL,
+  revoked_at INTEGER                    -- NULL: it counts
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tombstone (                -- what once stood there
   id BLOB PRIMARY KEY,

@@ -205,6 +205,9 @@ BEGIN SELECT raise(ABORT, 'immutable: a plan is deleted only with a deletion of 
 CREATE TRIGGER recut_turn_is_read_anew AFTER DELETE ON recut
 BEGIN UPDATE word_state SET epoch = epoch + 1 WHERE one = 1; END;
 
+CREATE TRIGGER request_is_immutable BEFORE UPDATE ON request
+BEGIN SELECT raise(ABORT, 'immutable: a key names one request for ever'); END;
+
 CREATE TRIGGER response_is_immutable BEFORE UPDATE ON response
 BEGIN SELECT raise(ABORT, 'immutable: a raw reply may be pruned, never changed'); END;
 
@@ -266,6 +269,9 @@ BEGIN SELECT raise(ABORT, 'immutable: a shared text never changes'); END;
 CREATE TRIGGER text_is_kept_once BEFORE INSERT ON text
 WHEN EXISTS (SELECT 1 FROM text WHERE hash = NEW.hash) OR EXISTS (SELECT 1 FROM text WHERE key = NEW.key)
 BEGIN SELECT raise(ABORT, 'immutable: that text is there already'); END;
+
+CREATE TRIGGER token_stays BEFORE DELETE ON token
+BEGIN SELECT raise(ABORT, 'a token is revoked, never removed: without any, a server would be open to all'); END;
 
 CREATE TRIGGER tombstone_stays BEFORE DELETE ON tombstone
 BEGIN SELECT raise(ABORT, 'immutable: that something was deleted is never forgotten'); END;
