@@ -16,13 +16,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, Unpack
 
-from contextinfinity.client.values import Conversation, Pins, ShownBranch, ShownFold, ShownMemory, ShownThread
+from contextinfinity.client.values import (
+    Committed,
+    Conversation,
+    Health,
+    MadeToken,
+    Pins,
+    ShownBranch,
+    ShownFold,
+    ShownMemory,
+    ShownThread,
+    TurnAccount,
+)
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.token import Token, TokenId, TokenScope
 from contextinfinity.engine.engine import Content, How, Where
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.watch import Stamped
@@ -34,6 +46,7 @@ __all__ = [
     "Client",
     "Content",
     "Conversations",
+    "Explained",
     "Folds",
     "How",
     "Imports",
@@ -42,6 +55,7 @@ __all__ = [
     "PinnedFacts",
     "Stamped",
     "Threads",
+    "Tokens",
     "Where",
 ]
 
@@ -78,6 +92,10 @@ class Conversations(Protocol):
         """Read the newest ``limit`` turns a branch sees (those under turn_seq ``before``), oldest first."""
         ...
 
+    async def turn(self, turn_id: TurnId) -> TurnAccount:
+        """Read one turn with the requests it took."""
+        ...
+
     async def explain(
         self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
     ) -> Explained:
@@ -96,8 +114,8 @@ class Conversations(Protocol):
 class Threads(Protocol):
     """Conversations as wholes, and their branches."""
 
-    async def create(self, new: NewSession) -> ShownThread:
-        """Make an empty one."""
+    async def create(self, new: NewSession, *, key: str | None = None) -> ShownThread:
+        """Make an empty one; a request that comes again under its ``key`` gives the one it made."""
         ...
 
     async def list(
@@ -154,6 +172,10 @@ class Threads(Protocol):
         self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> ShownBranch:
         """Go back to a turn or a state on a new branch and make it the active one; the old one stays."""
+        ...
+
+    async def commit(self, thread_id: str, *, branch_id: BranchId | None = None, seconds: float = 10.0) -> Committed:
+        """Have the answers that wait committed now; wait for that long, and tell how many still do."""
         ...
 
 
@@ -270,6 +292,30 @@ class Imports(Protocol):
         ...
 
 
+class Tokens(Protocol):
+    """Who may use a server."""
+
+    async def create(self, owner: Owner, *, scope: TokenScope = "user") -> MadeToken:
+        """Make one; its words are shown this once and kept as a hash."""
+        ...
+
+    async def list(self) -> tuple[Token, ...]:
+        """Read those there ever were, the oldest first."""
+        ...
+
+    async def revoke(self, token_id: TokenId) -> Token:
+        """Let one count no more, at once and everywhere. ``NotFound`` for an unknown one."""
+        ...
+
+    async def of(self, text: str) -> Token | None:
+        """Tell whose token that is; None for words that count for nothing."""
+        ...
+
+    async def needed(self) -> bool:
+        """Tell whether there ever was one: from then on nobody may come without."""
+        ...
+
+
 class Client(Protocol):
     """All of it. Use it with ``async with``, or close it yourself."""
 
@@ -280,6 +326,11 @@ class Client(Protocol):
     past: Past
     memories: Memories
     imports: Imports
+    tokens: Tokens
+
+    async def health(self) -> Health:
+        """Tell how the engine does; never an error."""
+        ...
 
     async def __aenter__(self) -> Self:
         """Begin."""

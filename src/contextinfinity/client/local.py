@@ -8,6 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
 from contextinfinity.client.contract import (
     LOCAL,
     Content,
@@ -20,22 +23,28 @@ from contextinfinity.client.contract import (
     PinnedFacts,
     Stamped,
     Threads,
+    Tokens,
     Where,
 )
 from contextinfinity.client.memories import LocalMemories
 from contextinfinity.client.references import LAST, fits, the_one
+from contextinfinity.client.tokens import LocalTokens, health_of
 from contextinfinity.client.values import (
+    Committed,
     Conversation,
+    Health,
     Pins,
     ShownBranch,
     ShownFold,
     ShownThread,
+    TurnAccount,
     shown_branch,
     shown_fold,
     shown_pins,
     shown_summary,
     shown_thread,
     shown_turn,
+    turn_account,
 )
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
@@ -45,6 +54,8 @@ from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
+from contextinfinity.engine.once import for_session, once_of
+from contextinfinity.engine.pending import commit_pending
 from contextinfinity.errors import NotFound
 from contextinfinity.exchange.values import Format, Imported, Progress
 
@@ -62,6 +73,7 @@ class LocalClient:
     past: Past
     memories: Memories
     imports: Imports
+    tokens: Tokens
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -72,6 +84,7 @@ class LocalClient:
         self.past = LocalPast(engine)
         self.memories = LocalMemories(engine)
         self.imports = LocalImports(engine)
+        self.tokens = LocalTokens(engine)
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
@@ -81,6 +94,10 @@ class LocalClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def health(self) -> Health:
+        """Tell how the engine does."""
+        return await health_of(self._engine)
 
     async def close(self, *, answer_seconds: float = 5.0) -> None:
         """Let running answers go on for that long, mark the others, and close the engine."""
@@ -118,6 +135,13 @@ class LocalConversations:
         turns = await self._engine.store.turns.history(branch, limit=limit, before=before)
         return Conversation(thread_id=session.id, branch_id=branch, turns=tuple(map(shown_turn, turns)))
 
+    async def turn(self, turn_id: TurnId) -> TurnAccount:
+        """Read one turn with the requests it took."""
+        turn = await self._engine.store.turns.get(turn_id)
+        if turn is None:
+            raise NotFound(f"There is no turn {turn_id}.")
+        return turn_account(turn, await self._engine.store.turns.steps(turn_id))
+
     async def explain(
         self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
     ) -> Explained:
@@ -141,8 +165,10 @@ class LocalThreads:
         self._engine = engine
         self._store = engine.store
 
-    async def create(self, new: NewSession) -> ShownThread:
+    async def create(self, new: NewSession, *, key: str | None = None) -> ShownThread:
         """Make an empty one."""
+        if key is not None:
+            new = replace(new, once=for_session(once_of(new.owner, key, to_builtins(new))))
         return await self._shown(await self._store.sessions.create(new))
 
     async def list(
@@ -213,6 +239,16 @@ class LocalThreads:
         """Go back on a new branch and make it the active one."""
         branch = await self._engine.rollback(thread_id, to=to, state=state, branch_id=branch_id)
         return shown_branch(branch, branch.id)
+
+    async def commit(self, thread_id: str, *, branch_id: BranchId | None = None, seconds: float = 10.0) -> Committed:
+        """Have the answers that wait committed now."""
+        session = await self._engine.session(thread_id)
+        branch = await self._engine.branch_of(session, branch_id)
+        left = await commit_pending(self._store, self._engine.afterwards, branch, seconds=seconds)
+        now = await self._branch(branch)
+        return Committed(
+            thread_id=session.id, branch_id=branch, state=now.head_seq, head_state=now.head_state, pending=left
+        )
 
     async def _shown(self, session: Session) -> ShownThread:
         newest = await self._store.turns.history(session.active_branch, limit=1)

@@ -15,7 +15,9 @@ from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, StateId, T
 from contextinfinity.domain.memory import Memory, MemoryKind, MemoryOrigin
 from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
-from contextinfinity.domain.turn import Phase, Problem, Turn, TurnOutcome, Usage
+from contextinfinity.domain.token import TokenId, TokenScope
+from contextinfinity.domain.turn import Phase, Problem, Step, StepOutcome, Turn, TurnOutcome, Usage
+from contextinfinity.domain.work import Backlog
 from contextinfinity.engine.folding import Fold
 
 
@@ -35,6 +37,27 @@ class ShownTurn(Struct, frozen=True, kw_only=True):
     error: Problem | None
     user: str
     assistant: str
+
+
+class ShownStep(Struct, frozen=True, kw_only=True):
+    """One request to a model; ``outcome`` is None while it runs. Bytes: shown, and forced onto the disk."""
+
+    step_index: int
+    provider: str
+    model: str
+    outcome: StepOutcome | None
+    usage: Usage
+    displayed_bytes: int
+    durable_bytes: int
+    started_at: datetime
+    ended_at: datetime | None
+
+
+class TurnAccount(ShownTurn, frozen=True, kw_only=True):
+    """A turn with the requests it took. ``degraded``: it cannot be found by its meaning yet."""
+
+    steps: tuple[ShownStep, ...]
+    degraded: bool
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -93,6 +116,16 @@ class ShownMemory(Struct, frozen=True, kw_only=True):
     superseded_by: MemoryId | None
 
 
+class Committed(Struct, frozen=True, kw_only=True):
+    """How far a branch is committed: the number of its head state, its last turn, and how many answers still wait."""
+
+    thread_id: SessionId
+    branch_id: BranchId
+    state: int
+    head_state: StateId
+    pending: int
+
+
 class Pin(Struct, frozen=True, kw_only=True):
     """A pinned fact and the number it goes by now."""
 
@@ -129,6 +162,45 @@ class ShownFold(Struct, frozen=True, kw_only=True):
     boundary_reason: str = ""
     leaves: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
+
+
+class MadeToken(Struct, frozen=True, kw_only=True):
+    """A token, in its own words: they are shown this once."""
+
+    id: TokenId
+    user: str
+    org: str
+    scope: TokenScope
+    token: str
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """How an engine does. ``degraded``: it answers, and something is missing; ``unready``: its ledger does not."""
+
+    status: Literal["ready", "degraded", "unready"]
+    reasons: tuple[str, ...]
+    backlog: Backlog
+
+
+def turn_account(turn: Turn, steps: Sequence[Step]) -> TurnAccount:
+    """Show a turn with its requests."""
+    shown = shown_turn(turn)
+    fields = {name: getattr(shown, name) for name in shown.__struct_fields__}
+    return TurnAccount(**fields, steps=tuple(map(_shown_step, steps)), degraded=turn.degraded)
+
+
+def _shown_step(step: Step) -> ShownStep:
+    return ShownStep(
+        step_index=step.step_index,
+        provider=step.provider,
+        model=step.model_id,
+        outcome=step.outcome,
+        usage=step.usage,
+        displayed_bytes=step.displayed_bytes,
+        durable_bytes=step.durable_bytes,
+        started_at=step.started_at,
+        ended_at=step.ended_at,
+    )
 
 
 def shown_turn(turn: Turn) -> ShownTurn:

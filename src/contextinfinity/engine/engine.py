@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, to_builtins
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import ChunkSide, ChunkType
@@ -24,7 +24,7 @@ from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.route import Route
 from contextinfinity.domain.search import Brought, Hits, HowFar, Scope
-from contextinfinity.domain.session import Branch, NewSession, Owner, Session
+from contextinfinity.domain.session import Branch, NewSession, Once, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.engine import folding, trial
@@ -32,6 +32,7 @@ from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.lifecycle import Lifecycle
+from contextinfinity.engine.once import for_session, once_of
 from contextinfinity.engine.parts import Asked, Models
 from contextinfinity.engine.watch import Stamped, finished, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
@@ -53,7 +54,10 @@ MOST_HITS = 10
 
 
 class How(TypedDict, total=False):
-    """How a message is to be sent, beyond what it says and where: what ``send`` and ``ask`` take by name."""
+    """How a message is to be sent, beyond what it says and where: what ``send`` and ``ask`` take by name.
+
+    ``key``: the caller's own name of the request. One that comes again under its key joins the turn it made.
+    """
 
     user_id: str | None
     org_id: str | None
@@ -64,6 +68,7 @@ class How(TypedDict, total=False):
     may_ask_back: bool
     attach: tuple[ChunkId, ...]
     retry_of: TurnId | None
+    key: str | None
 
 
 class Where(TypedDict, total=False):
@@ -96,6 +101,7 @@ class _Sending(Struct, frozen=True, kw_only=True):
     may_ask_back: bool = True
     attach: tuple[ChunkId, ...] = ()
     retry_of: TurnId | None = None
+    key: str | None = None
 
     @property
     def owner(self) -> Owner:
@@ -148,13 +154,15 @@ class Engine(Lifecycle):
     async def accept(self, thread_id: str, content: Content, **how: Unpack[How]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
         sending = _checked(self.models, content, how)
-        session, found = await _thread(self, thread_id, sending.owner)
+        once = _once(thread_id, content, sending)
+        session, found = await _thread(self, thread_id, sending.owner, once)
         new = NewTurn(
             branch_id=await self.branch_of(session, sending.branch_id),
             message=_message(content),
             retry_of=sending.retry_of,
             queue_limit=QUEUE_LIMIT,
             begin=True,
+            once=once,
         )
         turn = await self.take_on(new, _asked(sending))
         there, place, loaded = "found" if found else "created", turn.branch_id, turn.turn_seq - 1
@@ -368,10 +376,18 @@ def _says_something(content: Content) -> bool:
     return any(not isinstance(block, TextBlock) or block.text.strip() for block in content)
 
 
-async def _thread(engine: Engine, thread_id: str, owner: Owner) -> tuple[Session, bool]:
+def _once(thread_id: str, content: Content, sending: _Sending) -> Once | None:
+    if sending.key is None:
+        return None
+    asked = {"thread_id": thread_id, "content": content, "how": to_builtins(sending)}
+    return once_of(sending.owner, sending.key, asked)
+
+
+async def _thread(engine: Engine, thread_id: str, owner: Owner, once: Once | None) -> tuple[Session, bool]:
     """Find a thread or make it; tell whether it was there."""
     if thread_id == "new":
-        return await engine.store.sessions.create(NewSession(owner=owner)), False
+        new = NewSession(owner=owner, once=None if once is None else for_session(once))
+        return await engine.store.sessions.create(new), False
     try:
         return await engine.session(thread_id, owner), True
     except NotFound:

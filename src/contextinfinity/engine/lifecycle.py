@@ -15,7 +15,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.turn import NewTurn, Turn
+from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.afterwards import Afterwards
 from contextinfinity.engine.cleanup import Cleaner
 from contextinfinity.engine.handlers import handlers
@@ -133,8 +133,14 @@ class Lifecycle:
                 self.presence.lost.set()
                 await asyncio.sleep(self._parts.look_seconds)
             else:
-                self._begin(turn, asked)
+                if self._is_to_be_begun(turn):
+                    self._begin(turn, asked)
                 return turn
+
+    def _is_to_be_begun(self, turn: Turn) -> bool:
+        """Tell a new turn from one that its request made before, which is answered here or elsewhere, or is over."""
+        is_waiting = turn.phase in (Phase.ACCEPTED, Phase.CONTEXT_PREPARED)
+        return is_waiting and turn.owner == self._parts.worker and turn.id not in self._running
 
     def _accepted(self, done: asyncio.Task[Turn]) -> None:
         self._accepting.discard(done)

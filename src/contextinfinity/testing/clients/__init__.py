@@ -20,14 +20,18 @@ from contextinfinity.testing.clients.imports import ImportPromises
 from contextinfinity.testing.clients.memories import MemoryPromises
 from contextinfinity.testing.clients.models import suite_settings
 from contextinfinity.testing.clients.pins import PinPromises
+from contextinfinity.testing.clients.requests import RequestPromises
 from contextinfinity.testing.clients.talking import TalkPromises
 from contextinfinity.testing.clients.threads import ThreadPromises
+from contextinfinity.testing.clients.tokens import TokenPromises
 
 
-class ClientSuite(
-    TalkPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises, MemoryPromises, ImportPromises
-):
-    """Every promise of the contract. Give it a ``client`` fixture on an empty ledger with ``suite_settings``."""
+class ClientSuite(TalkPromises, RequestPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises):
+    """Every promise of the contract that any client keeps, wherever its engine is.
+
+    ``MemoryPromises``, ``ImportPromises`` and ``TokenPromises`` are for clients of an engine of their own. Give it
+    a ``client`` fixture on an empty ledger with ``suite_settings``.
+    """
 
 
 __all__ = [
@@ -37,7 +41,9 @@ __all__ = [
     "ImportPromises",
     "MemoryPromises",
     "PinPromises",
+    "RequestPromises",
     "TalkPromises",
     "ThreadPromises",
+    "TokenPromises",
     "suite_settings",
 ]

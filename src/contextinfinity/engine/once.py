@@ -1,0 +1,33 @@
+"""Requests that may come again: a caller names one with a key, and however often it comes, it is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import msgspec
+
+from contextinfinity.domain.session import Once, Owner
+from contextinfinity.domain.wire import unicode_only
+from contextinfinity.errors import InvalidInput
+
+LONGEST_KEY = 255
+
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+def once_of(owner: Owner, key: str, asked: Mapping[str, object]) -> Once:
+    """Name a request by its caller and the caller's key, and hash what it asks for."""
+    if not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
+        raise InvalidInput(f"A key has 1 to {LONGEST_KEY} visible characters.")
+    return Once(key=_hash((owner, key)), asked=_hash(asked))
+
+
+def for_session(once: Once) -> Once:
+    """Name the part of such a request that makes a session."""
+    return Once(key=_hash(("session", once.key)), asked=once.asked)
+
+
+def _hash(value: object) -> str:
+    with unicode_only():
+        return sha256(_canonical.encode(value)).hexdigest()

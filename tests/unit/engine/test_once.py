@@ -1,0 +1,40 @@
+"""A request that comes again: whoever takes it, it is answered by one engine only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.domain.session import Owner
+from contextinfinity.engine.once import for_session, once_of
+from contextinfinity.errors import InvalidInput
+from contextinfinity.testing.clients import suite_settings
+from contextinfinity.testing.clients.models import HANGS
+from contextinfinity.wiring import open_engine
+
+
+@pytest.mark.req("API-2")
+async def test_another_process_does_not_ask_the_model_for_a_request_it_did_not_take(tmp_path: Path) -> None:
+    settings = suite_settings(tmp_path)
+    async with open_engine(settings) as one, open_engine(settings) as two:
+        first, _ = await one.accept("new", "Hello", model=HANGS, key="k")
+        for engine in (two, one):
+            again, _ = await engine.accept("new", "Hello", model=HANGS, key="k")
+            assert again.id == first.id
+        assert (len(one.tasks), len(two.tasks)) == (1, 0)
+        await two.cancel(first.id)
+
+
+def test_a_key_is_of_its_caller_and_a_request_of_its_key() -> None:
+    ann, bob = Owner(user_id="ann"), Owner(user_id="bob")
+    assert once_of(ann, "k", {"a": 1, "b": 2}) == once_of(ann, "k", {"b": 2, "a": 1})
+    assert once_of(ann, "k", {}).key != once_of(bob, "k", {}).key
+    assert once_of(ann, "k", {"a": 1}).asked != once_of(ann, "k", {"a": 2}).asked
+    assert for_session(once_of(ann, "k", {})).key != once_of(ann, "k", {}).key
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "\x7f"])
+def test_a_key_that_cannot_be_shown_is_refused(key: str) -> None:
+    with pytest.raises(InvalidInput):
+        once_of(Owner(), key, {})
