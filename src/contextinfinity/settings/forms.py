@@ -23,13 +23,15 @@ SQLITE = "sqlite:///"
 Tokens = Annotated[int, Meta(ge=0, le=1_000_000)]
 Table = Annotated[dict[str, Any], Meta(extra={"form": "a table", "hidden": True})]
 Tables = Annotated[tuple[dict[str, Any], ...], Meta(extra={"form": "a list of tables", "hidden": True})]
+Text = Annotated[str, Meta(min_length=1, extra={"form": "a text that is not empty"})]
+Names = Annotated[tuple[Text, ...], Meta(extra={"form": "a list of names"})]
 Patterns = Annotated[tuple[str, ...], Meta(extra={"form": "a list of regular expressions"})]
 EntryPoint = Annotated[
     str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", extra={"form": 'a function, written as "module:function"'})
 ]
 Price = Annotated[float, Meta(ge=0, le=1_000_000)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Hours = Annotated[float, Meta(gt=0, le=87_600)]
-Text = Annotated[str, Meta(min_length=1, extra={"form": "a text that is not empty"})]
 FilePath = Annotated[str, Meta(pattern=r"^[^\x00]+$", extra={"form": "a path", "path": True})]
 EnvironmentName = Annotated[
     str,

@@ -35,6 +35,7 @@ from contextinfinity.settings.forms import (
     WebUrl,
 )
 from contextinfinity.settings.rules import Preferences, Rules
+from contextinfinity.settings.server import Server
 
 
 class General(Struct, frozen=True, kw_only=True):
@@ -210,13 +211,6 @@ class Storage(Struct, frozen=True, kw_only=True):
     redis_url: Annotated[RedisUrl, Meta(description="The Redis server, where one is used.")] = (
         "redis://localhost:6379/0"
     )
-
-
-class Server(Struct, frozen=True, kw_only=True):
-    """Where `cix serve` listens."""
-
-    host: Annotated[Text, Meta(description="The address; any other than loopback demands a token.")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535, description="The port; 0 takes a free one.")] = 8765
 
 
 class Router(Struct, frozen=True, kw_only=True):
