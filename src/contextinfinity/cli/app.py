@@ -25,7 +25,9 @@ from contextinfinity.cli.memories import forget, memories, remember
 from contextinfinity.cli.model import model
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.search import rebuild, reindex, search
+from contextinfinity.cli.serve import serve
 from contextinfinity.cli.sessions import sessions, show
+from contextinfinity.cli.token import token
 from contextinfinity.errors import ContextInfinityError
 
 # Plain help: drawing it with rich would take longer than all the rest.
@@ -37,10 +39,11 @@ LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)
 app.command("import")(import_)
-for command in (delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
+for command in (serve, delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
     app.command()(command)
 app.add_typer(model)
 app.add_typer(memories)
+app.add_typer(token)
 
 
 def run() -> None:

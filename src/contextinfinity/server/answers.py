@@ -1,0 +1,164 @@
+"""What routes answer: values of the client as JSON, and what the OpenAPI document says of it."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+from fastapi import Request
+from msgspec import Struct
+from starlette.responses import Response
+
+from contextinfinity.client.contract import Explained
+from contextinfinity.client.values import (
+    Committed,
+    Pins,
+    ShownBranch,
+    ShownFold,
+    ShownThread,
+    TurnAccount,
+)
+from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn
+from contextinfinity.domain.search import Hits
+from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
+from contextinfinity.server import problems, streams
+from contextinfinity.server.bodies import BODIES, JSON
+
+REFERENCE = "#/components/schemas/{name}"
+
+
+class MadeThread(Struct, frozen=True, kw_only=True):
+    """A thread that was made."""
+
+    thread_id: str
+    branch_id: str
+
+
+class ThreadPage(Struct, frozen=True, kw_only=True):
+    """Threads, the one spoken in last first; ``next`` is the ``after`` of the page that follows, if there is one."""
+
+    threads: tuple[ShownThread, ...]
+    next: str | None
+
+
+class ShownMessage(Struct, frozen=True, kw_only=True):
+    """One side of a turn. An answer that is not there yet, or never came, has no words; ``outcome`` says why."""
+
+    role: str
+    content: str
+    turn_id: str
+    turn_seq: int
+    branch_id: str
+    created_at: Any
+    phase: Phase
+    outcome: TurnOutcome | None
+    model: str | None = None
+    usage: Usage | None = None
+    error: Problem | None = None
+
+
+class MessagePage(Struct, frozen=True, kw_only=True):
+    """Messages, oldest first; ``before`` is what leads to the page of those before them, if there are any."""
+
+    thread_id: str
+    branch_id: str
+    messages: tuple[ShownMessage, ...]
+    before: str | None
+
+
+class Branches(Struct, frozen=True, kw_only=True):
+    """The branches of a thread, the oldest first."""
+
+    thread_id: str
+    branches: tuple[ShownBranch, ...]
+
+
+class ModelNames(Struct, frozen=True, kw_only=True):
+    """The models that can be asked for, the one that answers by itself first."""
+
+    models: tuple[str, ...]
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """How the server does."""
+
+    status: str
+    reasons: tuple[str, ...]
+    version: str
+
+
+ANSWERS = (
+    *(MadeThread, ThreadPage, ShownThread, MessagePage, FinishedTurn, TurnAccount, Explained, Branches, ShownBranch),
+    *(Pins, ShownFold, Committed, Hits, ModelNames, State),
+)
+
+ALWAYS = (400, 401, 403, 422, 429, 431, 503)
+"""What any route that knows its caller may answer besides."""
+WITH_BODY = (408, 413, 415)
+MEANINGS = {
+    400: "The request is for another host, or makes no sense.",
+    401: "A token is needed.",
+    403: "The token stands for somebody else.",
+    404: "There is no such thing, or it is somebody else's.",
+    408: "The request took too long to arrive.",
+    409: "Not possible as things stand.",
+    413: "Too large.",
+    415: "Not sent as JSON.",
+    422: "A value breaks a rule.",
+    429: "Too many requests or streams at once.",
+    431: "The headers are too large.",
+    503: "The ledger or a model cannot go on, or the server is ending.",
+}
+
+
+def answer(value: object, status: int = 200) -> Response:
+    """Write a value."""
+    return Response(msgspec.json.encode(value), status, media_type=JSON)
+
+
+def note(request: Request, **fields: object) -> None:
+    """Have the request's line in the log say something more."""
+    request.scope["state"]["noted"].update(fields)
+
+
+def gives(kind: type[Struct], *others: int) -> dict[int | str, Any]:
+    """Describe what a route answers: a value, or a problem of one of these statuses."""
+    schema = {"$ref": REFERENCE.format(name=kind.__name__)}
+    told: dict[int | str, Any] = {200: {"description": summary_of(kind), "content": {JSON: {"schema": schema}}}}
+    return told | refusals(*ALWAYS, *others)
+
+
+def gives_events(*others: int) -> dict[int | str, Any]:
+    """Describe a route that answers with a stream."""
+    names = [str(kind.__struct_config__.tag) for kind in (*get_args(Event), *get_args(CompactionEvent))]
+    fields = {"event": {"type": "string", "enum": names}, "data": {"type": "string", "description": "JSON"}}
+    fields |= {"id": {"type": "string"}, "retry": {"type": "integer"}}
+    schema = {"type": "object", "properties": fields, "description": "One event."}
+    told: dict[int | str, Any] = {
+        200: {"description": "What happens, as it happens.", "content": {streams.MEDIA_TYPE: {"schema": schema}}}
+    }
+    return told | refusals(*ALWAYS, *others)
+
+
+def refusals(*statuses: int) -> dict[int | str, Any]:
+    """Describe problem documents of these statuses."""
+    content = {problems.MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="ProblemDocument")}}}
+    return {status: {"description": MEANINGS[status], "content": content} for status in sorted(set(statuses))}
+
+
+def takes(kind: type[Struct], *, required: bool = True) -> dict[str, Any]:
+    """Describe the body of a route."""
+    schema = {"$ref": REFERENCE.format(name=kind.__name__)}
+    return {"requestBody": {"required": required, "content": {JSON: {"schema": schema}}}}
+
+
+def summary_of(kind: type[Struct]) -> str:
+    """Give the first sentence of what a type says of itself."""
+    return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+
+
+def schemas() -> dict[str, Any]:
+    """Give the schemas of everything that is taken and answered, by name."""
+    kinds = (*BODIES, *ANSWERS)
+    _, components = msgspec.json.schema_components((*kinds, problems.ProblemDocument), ref_template=REFERENCE)
+    return components

@@ -1,0 +1,86 @@
+"""The application that uvicorn runs: the routes, what stands before them, and the life of the client behind them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.telemetry import TelemetryConfig
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from contextinfinity.errors import ContextInfinityError
+from contextinfinity.server import answers, finding, lines, operations, problems, talking, threads
+from contextinfinity.server.door import Door, OpenClient
+from contextinfinity.server.guard import Guard
+from contextinfinity.server.metrics import Figures
+from contextinfinity.settings import Settings
+
+TITLE = "ContextInfinity"
+DESCRIPTION = """Endless, durable conversations over HTTP. Errors are problem documents (RFC 9457) with a hint."""
+
+
+# Whatever the environment says: nothing is told to anybody but through /metrics and the log.
+NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+
+
+def make_app(settings: Settings, open_client: OpenClient, *, shared_figures: bool = False) -> FastAPI:
+    """Put the application together; its client is opened when it starts."""
+    figures = Figures(shared=shared_figures)
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        async with open_client(settings) as client:
+            app.state.door = Door(client=client, server=settings.server, figures=figures)
+            yield
+
+    app = FastAPI(
+        title=TITLE,
+        description=DESCRIPTION,
+        version=version("contextinfinity"),
+        lifespan=life,
+        telemetry=NO_TELEMETRY,
+        redirect_slashes=False,
+        docs_url=None,  # those pages load scripts from strangers
+        redoc_url=None,
+    )
+    routers = [module.routes for module in (threads, talking, lines, finding, operations)]
+    for router in routers:
+        app.include_router(router)
+    app.state.flat_routes = [route for router in routers for route in router.routes]
+    app.add_exception_handler(ContextInfinityError, problems.tell)
+    app.add_exception_handler(RequestValidationError, problems.tell_parameters)
+    app.add_exception_handler(HTTPException, problems.tell_routing)
+    app.add_exception_handler(Exception, problems.tell_unforeseen)
+    if settings.server.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.server.cors_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+        )
+    app.add_middleware(Guard, server=settings.server, figures=figures)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """Give the OpenAPI document, with the schemas of our own values."""
+    if app.openapi_schema is None:
+        document = FastAPI.openapi(app)
+        components = document.setdefault("components", {})
+        components["schemas"] = answers.schemas()
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{}, {"token": []}]  # needed from the first token on
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,134 @@
+"""What stands before the routes: the host a request is for, its size, the time it may take, and its line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from time import perf_counter
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from contextinfinity.domain.ids import new_id
+from contextinfinity.errors import ContextInfinityError, TooLarge, TooSlow
+from contextinfinity.server import problems
+from contextinfinity.server.metrics import Figures
+from contextinfinity.settings import Server
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Guard:
+    """Refuses what no route should see, and measures the rest."""
+
+    def __init__(self, app: ASGIApp, *, server: Server, figures: Figures) -> None:
+        self._app = app
+        self._server = server
+        self._figures = figures
+        self._hosts = self._known_hosts()
+
+    def _known_hosts(self) -> frozenset[str] | None:
+        """Name the hosts a request may be for; None: any, because elsewhere a token is what counts."""
+        named = frozenset(name.lower() for name in self._server.allowed_hosts)
+        if is_loopback(self._server.host):
+            return named | LOOPBACK | {self._server.host}
+        return named | {self._server.host} if named else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, count it, and write its line."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, request_id, status = perf_counter(), new_id(), 500
+        noted: dict[str, Any] = {}
+        scope.setdefault("state", {}).update(noted=noted, begun=begun)
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"x-request-id", request_id.encode()),
+                    (b"x-content-type-options", b"nosniff"),
+                ]
+            await send(message)
+
+        try:
+            await self._let_in(scope, receive, answer)
+        finally:
+            self._note(scope, status, perf_counter() - begun, {"request_id": request_id, **noted})
+
+    async def _let_in(self, scope: Scope, receive: Receive, answer: Send) -> None:
+        headers = Headers(scope=scope)
+        host = _name_of(headers.get("host", ""))
+        if self._hosts is not None and host not in self._hosts:
+            refusal = problems.plain_problem(
+                400, "wrong_host", "The request is for another host.", "Name it under server.allowed_hosts."
+            )
+            await problems.response(refusal)(scope, receive, answer)
+            return
+        if sum(len(name) + len(value) for name, value in headers.raw) > self._server.max_header_bytes:
+            most = self._server.max_header_bytes
+            refusal = problems.plain_problem(431, "headers_too_large", f"The headers take more than {most} bytes.")
+            await problems.response(refusal)(scope, receive, answer)
+            return
+        declared = headers.get("content-length", "")
+        if declared.isdecimal() and len(declared) < 20 and int(declared) > self._server.max_body_bytes:
+            refusal = problems.problem_of(self._too_large())
+            await problems.response(refusal, {"connection": "close"})(scope, receive, answer)
+            return
+        await self._app(scope, self._measured(receive), answer)
+
+    def _too_large(self) -> ContextInfinityError:
+        return TooLarge(f"The request has more than {self._server.max_body_bytes} bytes.")
+
+    def _measured(self, receive: Receive) -> Receive:
+        """Count the bytes of a body as they come, and the time they take."""
+        size, is_whole = 0, False
+        deadline = asyncio.get_running_loop().time() + self._server.body_seconds
+
+        async def receive_measured() -> Message:
+            nonlocal size, is_whole
+            if is_whole:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise TooSlow(f"The request did not arrive within {self._server.body_seconds:g} seconds.") from None
+            size += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+            if size > self._server.max_body_bytes:
+                raise self._too_large()
+            return message
+
+        return receive_measured
+
+    def _note(self, scope: Scope, status: int, seconds: float, noted: dict[str, Any]) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        method = scope["method"] if route != "none" else "any"  # what is no route of ours must not fill the figures
+        self._figures.requests.labels(route, method, status).inc()
+        self._figures.seconds.labels(route).observe(seconds)
+        if (first := noted.pop("first_seconds", None)) is not None:
+            self._figures.first_event.observe(first)
+        fields = {"method": scope["method"], "route": route, "status": status, "ms": round(seconds * 1000, 2), **noted}
+        log.info("%s %s %d", scope["method"], route, status, extra={"fields": fields})
+
+
+def _name_of(host: str) -> str:
+    """Give the name in a Host header, without its port."""
+    name, _, port = host.rpartition(":")
+    return (name if name and port.isdecimal() else host).lower()

@@ -1,0 +1,76 @@
+"""Figures for Prometheus: what the routes see, what the rest of the process counts, what the ledger says.
+
+With several workers each keeps its figures in files of one folder, and any of them adds all up (prometheus-client's
+way: the folder is named in the environment before it is imported). Nothing leaves the machine unless it is fetched.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from contextinfinity.client.values import Health
+from contextinfinity.domain.events import FinishedTurn
+from contextinfinity.telemetry.counters import counters
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+NAME = "contextinfinity"
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Figures:
+    """The figures of one process."""
+
+    def __init__(self, *, shared: bool = False) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second line for each, which nobody reads
+        self._registry = CollectorRegistry()
+        self._shared = shared
+        self._mirrored: dict[str, int] = {}
+        self.requests = self._counter("requests", "Requests answered.", "route", "method", "status")
+        self.seconds = self._histogram("request_seconds", "Time to the last byte of an answer.", "route")
+        self.first_event = self._histogram("first_event_seconds", "Time to the first event of a stream.")
+        self.streams = self._gauge("streams", "Streams that are open.", "livesum")
+        self.turns = self._counter("turns", "Turns that ended while somebody listened, by outcome.", "outcome", "model")
+        self.tokens = self._counter("tokens", "Tokens as the providers count them.", "kind", "model")
+        self.cost = self._counter("cost_dollars", "What providers charged, where prices are known.", "model")
+        self.happened = self._counter("happened", "What happened behind the answers.", "what")
+        self.jobs = self._gauge("jobs", "Jobs in the ledger.", "mostrecent", "state")
+        self.ready = self._gauge("ready", "1: ready, 0.5: degraded, 0: the ledger does not answer.", "min")
+
+    def turn(self, turn: FinishedTurn) -> None:
+        """Count a turn that has ended."""
+        self.turns.labels(turn.outcome, turn.model).inc()
+        usage = turn.usage
+        for kind in ("input", "output", "cached"):
+            self.tokens.labels(kind, turn.model).inc(getattr(usage, f"{kind}_tokens"))
+        if usage.cost is not None:
+            self.cost.labels(turn.model).inc(usage.cost)
+
+    def mirror(self) -> None:
+        """Take over what the process counted since the last time."""
+        for what, times in counters().items():
+            self.happened.labels(what).inc(times - self._mirrored.get(what, 0))
+            self._mirrored[what] = times
+
+    def text(self, health: Health) -> bytes:
+        """Write them down, with what the ledger says now."""
+        self.mirror()
+        backlog = health.backlog
+        for state, many in (("queued", backlog.queued), ("running", backlog.running), ("failed", backlog.failed)):
+            self.jobs.labels(state).set(many)
+        self.ready.set({"ready": 1.0, "degraded": 0.5, "unready": 0.0}[health.status])
+        if not self._shared:
+            return generate_latest(self._registry)
+        everybody = CollectorRegistry()
+        MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
+        return generate_latest(everybody)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"{NAME}_{name}", meaning, labels, registry=self._registry)
+
+    def _histogram(self, name: str, meaning: str, *labels: str) -> Histogram:
+        return Histogram(f"{NAME}_{name}", meaning, labels, buckets=SECONDS, registry=self._registry)
+
+    def _gauge(self, name: str, meaning: str, mode: str, *labels: str) -> Gauge:
+        return Gauge(f"{NAME}_{name}", meaning, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]

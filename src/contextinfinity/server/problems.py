@@ -1,0 +1,147 @@
+"""What a caller is told when something goes wrong: RFC 9457 problem documents, from one table of our errors.
+
+``type`` names the error for programs, ``title`` says what kind of thing it is, ``detail`` what happened and ``hint``
+what to do about it. Nothing of the inside is shown: what we did not foresee is a 500 that says so, and the log has it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from msgspec import Struct
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+
+from contextinfinity.errors import (
+    AccessDenied,
+    ContextInfinityError,
+    Ending,
+    InvalidInput,
+    KeyReused,
+    LedgerError,
+    NotFound,
+    NotYours,
+    ProviderError,
+    QueueFull,
+    Refused,
+    ServerAway,
+    SettingsError,
+    TokenNeeded,
+    TooLarge,
+    TooMany,
+    TooSlow,
+    WrongForm,
+)
+
+MEDIA_TYPE = "application/problem+json"
+TYPE = "urn:contextinfinity:error:"
+
+TABLE: dict[type[ContextInfinityError], tuple[int, str]] = {
+    InvalidInput: (422, "A value breaks a rule"),
+    TooLarge: (413, "Too large"),
+    TooSlow: (408, "Too slow"),
+    WrongForm: (415, "A form that is not read here"),
+    TokenNeeded: (401, "A token is needed"),
+    NotYours: (403, "Not yours"),
+    AccessDenied: (403, "Not allowed"),
+    NotFound: (404, "Not found"),
+    KeyReused: (422, "A key for two requests"),
+    TooMany: (429, "Too many at once"),
+    Ending: (503, "The server is ending"),
+    Refused: (409, "Not possible as things stand"),
+    ServerAway: (503, "A server is away"),
+    ProviderError: (503, "A model could not answer"),
+    SettingsError: (503, "The settings cannot be followed"),
+    LedgerError: (503, "The ledger cannot go on"),
+    ContextInfinityError: (500, "Something went wrong"),
+}
+"""By error; a kind that is not listed counts as what it is a kind of."""
+
+TITLES = {400: "A request that makes no sense", 404: "Not found", 405: "Not a method of this path", 431: "Too large"}
+
+
+class ProblemDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A problem document."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str = ""
+    running: str | None = None
+    """The turn that others wait for, where a queue is full."""
+
+
+def problem_of(error: ContextInfinityError) -> ProblemDocument:
+    """Describe an error of ours."""
+    status, title = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    running = error.running if isinstance(error, QueueFull) else None
+    return ProblemDocument(
+        type=TYPE + error.code,
+        title=title,
+        status=status,
+        detail=error.message,
+        code=error.code,
+        hint=error.hint,
+        running=running,
+    )
+
+
+def plain_problem(status: int, code: str, detail: str, hint: str = "") -> ProblemDocument:
+    """Describe what is no error of ours: an unknown path, a host that is not ours."""
+    title = TITLES.get(status, "Refused")
+    return ProblemDocument(type=TYPE + code, title=title, status=status, detail=detail, code=code, hint=hint)
+
+
+def response(problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
+    """Write a problem document."""
+    return Response(msgspec.json.encode(problem), problem.status, headers, MEDIA_TYPE)
+
+
+async def tell(request: Request, error: Exception) -> Response:
+    """Answer with what an error of ours says."""
+    assert isinstance(error, ContextInfinityError)  # noqa: S101  registered for these only
+    headers = {}
+    if isinstance(error, TokenNeeded):
+        headers["www-authenticate"] = "Bearer"
+    if isinstance(error, TooLarge | TooSlow):
+        headers["connection"] = "close"  # the rest of the request is not read
+    if isinstance(error, TooMany):
+        headers["retry-after"] = str(math.ceil(error.retry_after))
+    return response(problem_of(error), headers)
+
+
+async def tell_parameters(request: Request, error: Exception) -> Response:
+    """Answer a path or a query that breaks a rule; what was sent is not repeated."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101  registered for these only
+    said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
+    return response(problem_of(InvalidInput(f"{'; '.join(said)}.", hint="The parameters are in /openapi.json.")))
+
+
+async def tell_routing(request: Request, error: Exception) -> Response:
+    """Answer a path or method that there is not."""
+    assert isinstance(error, HTTPException)  # noqa: S101  registered for these only
+    said = {404: "There is no such path.", 405: f"This path takes no {request.method}."}
+    detail = said.get(error.status_code, str(error.detail))
+    code = {404: "no_such_path", 405: "no_such_method"}.get(error.status_code, "bad_request")
+    headers = {"allow": ", ".join(_methods(request))} if error.status_code == 405 else {}
+    return response(plain_problem(error.status_code, code, detail, "The routes are in /openapi.json."), headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """Name the methods that a path takes, on whichever route."""
+    fitting = [route for route in request.app.state.flat_routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in fitting for method in route.methods})
+
+
+async def tell_unforeseen(request: Request, error: Exception) -> Response:
+    """Answer what nobody foresaw, without a word of the inside."""
+    unforeseen = ContextInfinityError(
+        "Something went wrong that nobody foresaw.", hint="What it was stands in the server's log, under this time."
+    )
+    return response(problem_of(unforeseen))

@@ -1,0 +1,161 @@
+"""The page of the manual that lists every route, made from the application itself.
+
+python -m contextinfinity.server.reference > docs/reference/http.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from contextinfinity.client.contract import Client
+from contextinfinity.server.app import make_app
+from contextinfinity.server.bodies import JSON
+from contextinfinity.server.problems import TABLE
+from contextinfinity.settings import Settings
+
+_OPENING = """\
+# HTTP
+
+<!-- Made by `python -m contextinfinity.server.reference`; change the routes, not this page. -->
+
+`cix serve` answers at `http://127.0.0.1:8765`; its OpenAPI document is at `/openapi.json`. What it takes and gives is
+JSON. Limits stand under [`[server]`](configuration.md) and count for each worker.
+
+## Callers
+
+Until the first token is made, a server on this machine takes every caller as the user `local`, or as the `user_id` the
+request names, and ignores keys. From the first token on (`cix token create`) every request needs one that counts, as
+`Authorization: Bearer TOKEN` or `X-Api-Key: TOKEN`, but for `/healthz` and `/openapi.json`. A token acts for its user;
+one of scope `app` for any user of its organisation, whom the request names as `user_id`. `X-Org-Id` has to be the
+token's. A thread of somebody else looks like one that is not there: 404.
+
+## Threads
+
+A `thread_id` is one of our ids, or a name of your own (1 to 128 visible characters, no slashes), which counts for its
+owner only. Talking to `new`, or to a name that is not used yet, makes the thread; nothing else does.
+
+## Requests that come again
+
+A request with the header `Idempotency-Key` (1 to 255 characters) is done once, however often it comes, also after a
+restart and through another worker: a message joins the turn it made the first time, `POST /threads` gives the thread it
+made. The same key with another message is refused. Keys count for each user by themselves. `fork` and `rollback` make a
+branch whenever they are asked; the other routes can be repeated at will.
+
+## Streams
+
+`text/event-stream`. The first event is `turn`, sent once the message is durable; the last is `done`, the finished turn,
+sent once the answer is. Between them come `step` (a model is asked), `delta` (`{text}`), `durability`
+(`{displayed, durable}`, in bytes), `tool`, `retry`, `clarification` (`{question, candidates}`) and `error`
+(`{code, message, hint}`; `done` follows). A comment comes when there is nothing to say. The turn goes on when nobody
+listens. A stream that ends without `done` was cut, by the network or because the server ended: go on at
+`GET /threads/{thread_id}/turns/{turn_id}/stream` with the last id you heard as `Last-Event-ID`; without one it begins
+anew. Any number may listen, in any worker, up to an hour after the end; later there is `done` with the whole text.
+
+## Pages
+
+`GET /threads` gives `next`, to be sent as `after`; messages give `before`, to be sent as `before`. null: that was all.
+
+## Problems
+
+What goes wrong is answered as `application/problem+json` (RFC 9457): `type`, `title`, `status`, `detail`, a `code` of
+the [list of errors](errors.md), and a `hint` that says what to do. An answer of a model that failed is none of these:
+it is a finished turn with outcome `failed`, and status 200.
+
+| status | when |
+| --- | --- |
+"""
+
+
+def reference() -> str:
+    """Give the page, in Markdown."""
+    document = make_app(Settings(), _no_client).openapi()
+    return _OPENING + "\n".join([*_statuses(), "", *_routes(document), *_schemas(document)])
+
+
+def _no_client(settings: Settings) -> Client:
+    raise NotImplementedError  # only the description is wanted
+
+
+def _statuses() -> Iterator[str]:
+    for status in sorted({status for status, _ in TABLE.values()}):
+        kinds = [kind for kind, (its, _) in TABLE.items() if its == status]
+        yield f"| {status} | {', '.join(f'`{kind.code}`' for kind in kinds)} |"
+
+
+def _routes(document: dict[str, Any]) -> Iterator[str]:
+    yield "## Routes\n"
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"### {method.upper()} {path}\n"
+            yield f"{operation['description']}\n"
+            yield from _parameters(operation)
+            yield from _body(operation)
+            yield f"{_answers(operation)}\n"
+
+
+def _parameters(operation: dict[str, Any]) -> Iterator[str]:
+    parameters = [one for one in operation.get("parameters", ()) if one["in"] != "path"]
+    if not parameters:
+        return
+    yield "| parameter | in | meaning |"
+    yield "| --- | --- | --- |"
+    for one in parameters:
+        needed = " (needed)" if one.get("required") else ""
+        yield f"| `{one['name']}` | {one['in']} | {one.get('description', '').replace('``', '`')}{needed} |"
+    yield ""
+
+
+def _body(operation: dict[str, Any]) -> Iterator[str]:
+    if (body := operation.get("requestBody")) is not None:
+        needed = "" if body.get("required") else ", which may be left out"
+        yield f"Takes {_linked(body['content'][JSON]['schema'])}{needed}."
+
+
+def _answers(operation: dict[str, Any]) -> str:
+    responses = operation["responses"]
+    content = responses["200"]["content"]
+    media, what = next(iter(content.items()))
+    given = _linked(what["schema"]) if media == JSON else f"`{media}`"
+    others = ", ".join(status for status in sorted(responses) if status != "200")
+    return f"Gives {given}; otherwise {others}."
+
+
+def _linked(schema: dict[str, Any]) -> str:
+    name = schema["$ref"].rpartition("/")[2]
+    return f"[{name}](#{name.lower()})"
+
+
+def _schemas(document: dict[str, Any]) -> Iterator[str]:
+    yield "## Values\n"
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        if "properties" not in schema:
+            continue
+        yield f"### {name}\n"
+        if description := schema.get("description"):
+            yield f"{' '.join(description.replace('``', '`').split())}\n"
+        yield "| field | form |"
+        yield "| --- | --- |"
+        for field, form in schema["properties"].items():
+            yield f"| `{field}` | {_form(form)} |"
+        yield ""
+
+
+def _form(schema: dict[str, Any]) -> str:
+    """Write what a field may be, in a few words."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return " or ".join(map(_form, schema[several]))
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        inner = schema.get("items") or {}
+        return f"list of {_form(inner)}" if inner else "list"
+    return str(schema.get("type", "anything")) if "format" not in schema else str(schema["format"])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,208 @@
+"""Running the server: one process, or several that share the listening socket.
+
+The parent of several does nothing but watch: a worker that dies is replaced, and when the parent is told to end, it
+tells them and waits. A process that is told to end takes no new connections, gives what runs its time, lets the rest
+go, and closes its engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from multiprocessing import connection, get_context
+from multiprocessing.process import BaseProcess
+from types import FrameType
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from contextinfinity.client.contract import Client
+from contextinfinity.errors import Refused, SettingsError
+from contextinfinity.server.app import make_app
+from contextinfinity.server.door import Door, OpenClient
+from contextinfinity.server.guard import is_loopback
+from contextinfinity.server.logs import log_as_json
+from contextinfinity.server.metrics import FOLDER_VARIABLE
+from contextinfinity.settings import Settings
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 5
+"""How long a connection without a request is kept for the next one."""
+LAST_SECONDS = 5
+"""How long, after all patience, uvicorn waits for what does not end by itself."""
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+class PatientProtocol(H11Protocol):
+    """Closes a connection whose request does not arrive in time, however slowly it drips."""
+
+    header_seconds = 10.0
+    _clock: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; wait on while the headers of a request are not whole."""
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._wait()
+        else:
+            self._stop()
+            self.scope["state"]["abort"] = self.transport.abort
+
+    def _wait(self) -> None:
+        if self._clock is None:
+            self._clock = self.loop.call_later(self.header_seconds, self.transport.close)
+
+    def _stop(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+
+class Worker(uvicorn.Server):
+    """One process of the server."""
+
+    def __init__(self, settings: Settings, open_client: OpenClient) -> None:
+        server = settings.server
+        self._app = make_app(settings, open_client, shared_figures=FOLDER_VARIABLE in os.environ)
+        protocol = type("Protocol", (PatientProtocol,), {"header_seconds": server.header_seconds})
+        config = uvicorn.Config(
+            self._app,
+            http=protocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=math.ceil(min(KEEP_ALIVE_SECONDS, server.header_seconds)),
+            h11_max_incomplete_event_size=server.max_header_bytes,
+            timeout_graceful_shutdown=round(server.shutdown_seconds) + LAST_SECONDS,
+        )
+        super().__init__(config)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Do as a signal says."""
+        super().handle_exit(sig, frame)
+        self.end()
+
+    def end(self) -> None:
+        """Take no new connections, and give what runs its time."""
+        self.should_exit = True
+        door: Door | None = getattr(self._app.state, "door", None)
+        if door is not None:
+            door.end_soon()
+
+
+def serve(settings: Settings, open_client: OpenClient, *, tell: Callable[[str], None]) -> None:
+    """Serve until told to end; ``tell`` is given the address once connections are taken."""
+    server = settings.server
+    if not is_loopback(server.host) and not asyncio.run(_has_token(open_client(settings))):
+        raise Refused(
+            f"{server.host} can be reached by others, and there is no token yet.",
+            hint="Make one with `cix token create --user NAME`, or serve on 127.0.0.1.",
+        )
+    with listening(server.host, server.port) as sock:
+        tell(address_of(server.host, sock))
+        if server.workers == 1:
+            _work(settings, open_client, sock)
+        else:
+            _watch(settings, open_client, sock)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Open the socket that all workers share."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # Without the protocol asyncio does not see that it is TCP, and every answer waits 40 ms for an acknowledgement.
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(place)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        raise SettingsError(
+            f"The server cannot listen on {host}, port {port}: {error.strerror}.", hint="Choose another with --port."
+        ) from error
+    sock.set_inheritable(True)
+    return sock
+
+
+def address_of(host: str, sock: socket.socket) -> str:
+    """Write where the server is found."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
+
+
+async def _has_token(client: Client) -> bool:
+    async with client:
+        return await client.tokens.needed()
+
+
+def _work(settings: Settings, open_client: OpenClient, sock: socket.socket) -> None:
+    """Be a worker until told to end."""
+    log_as_json()
+    # uvicorn sends the signal once more when it has ended, to whoever listened before: to this, which is then the end.
+    for number in ENDING:
+        signal.signal(number, _leave)
+    worker = Worker(settings, open_client)
+    worker.run(sockets=[sock])
+    if not worker.started:
+        raise SystemExit(1)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket) -> None:
+    """Keep as many workers as were asked for, until told to end."""
+    spawn, ended = get_context("spawn"), False
+    folder = os.environ[FOLDER_VARIABLE] = tempfile.mkdtemp(prefix="cix-figures-")
+    waking, wake = socket.socketpair()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal ended
+        ended = True
+        wake.send(b"!")
+
+    def start() -> BaseProcess:
+        worker = spawn.Process(target=_work, args=(settings, open_client, sock))
+        worker.start()
+        return worker
+
+    before = {number: signal.signal(number, end) for number in ENDING}
+    workers = [start() for _ in range(settings.server.workers)]
+    try:
+        while not ended:
+            connection.wait([waking, *(worker.sentinel for worker in workers)])
+            workers = [worker if worker.is_alive() or ended else _replaced(worker, start) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replaced(dead: BaseProcess, start: Callable[[], BaseProcess]) -> BaseProcess:
+    """Give a new worker for one that died; one that could not even start ends all, with what it said."""
+    if dead.exitcode == 1:
+        raise SystemExit(1)
+    return start()

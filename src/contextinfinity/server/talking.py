@@ -1,0 +1,208 @@
+"""Routes: what is said, and what was."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from time import perf_counter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from starlette.responses import Response
+
+from contextinfinity.client.contract import Explained, Stamped
+from contextinfinity.client.values import Conversation, ShownTurn, TurnAccount
+from contextinfinity.domain.events import FinishedTurn, TurnStarted
+from contextinfinity.domain.session import Owner
+from contextinfinity.errors import Refused
+from contextinfinity.server.answers import (
+    WITH_BODY,
+    MessagePage,
+    ShownMessage,
+    answer,
+    gives,
+    gives_events,
+    note,
+    takes,
+)
+from contextinfinity.server.bodies import NewMessage, body_of, content_of
+from contextinfinity.server.callers import ANY, Asking, Found, FoundTurn, place_of, turn_of
+from contextinfinity.server.door import Door, door_of
+from contextinfinity.server.streams import EventStream, frames, last
+from contextinfinity.server.threads import Key, Limit
+
+routes = APIRouter(tags=["messages"], default_response_class=Response)
+
+Said = Annotated[NewMessage, Depends(body_of(NewMessage))]
+ThreadOrNew = Annotated[
+    str, Path(description="A thread; `new` makes one, and so does an id of your own that is not used yet.")
+]
+BranchWanted = Annotated[str | None, Query(description="A branch other than the active one.")]
+TALKING = (*WITH_BODY, 404, 409)
+
+
+@routes.get("/threads/{thread_id}/messages", responses=gives(MessagePage, 404))
+async def read_messages(
+    request: Request,
+    thread: Found,
+    limit: Limit = 50,
+    before: Annotated[
+        str | None,
+        Query(pattern=r"^[0-9]{1,15}a?$", description="A turn_seq, or the ``before`` of a page: what stands earlier."),
+    ] = None,
+    branch_id: BranchWanted = None,
+) -> Response:
+    """Read what was said, the newest page first, each page oldest first."""
+    place, half = (None, False) if before is None else (int(before.rstrip("a")), before.endswith("a"))
+    conversations = door_of(request).client.conversations
+    shown = await conversations.show(
+        thread.thread_id,
+        branch_id=branch_id,
+        limit=limit // 2 + 2,
+        before=place + 1 if half and place is not None else place,
+    )
+    return answer(_page(shown, limit, without_last=half))
+
+
+@routes.post("/threads/{thread_id}/messages", responses=gives(FinishedTurn, *TALKING), openapi_extra=takes(NewMessage))
+async def say(request: Request, thread_id: ThreadOrNew, caller: Asking, body: Said, key: Key = None) -> Response:
+    """Say something and wait for the whole answer; one that failed is an answer too, with outcome failed."""
+    door = door_of(request)
+    owner = caller.owner(body.user_id)
+    events = _sent(door, await place_of(request, caller, thread_id, owner), body, owner, key)
+    _note_start(request, await anext(events))
+    return answer(await last(door, events))
+
+
+@routes.post("/threads/{thread_id}/messages/stream", responses=gives_events(*TALKING), openapi_extra=takes(NewMessage))
+async def say_and_listen(
+    request: Request, thread_id: ThreadOrNew, caller: Asking, body: Said, key: Key = None
+) -> Response:
+    """Say something and hear the answer as it comes; it goes on when nobody listens any more."""
+    door = door_of(request)
+    owner = caller.owner(body.user_id)
+    place = await place_of(request, caller, thread_id, owner)
+    close = door.streams.take(owner)
+    try:
+        events = _sent(door, place, body, owner, key)
+        first = await anext(events)  # before the status is sent: a refusal is a status
+    except BaseException:
+        close()
+        raise
+    _note_start(request, first)
+    return EventStream(frames(door, first, events), close=close, stall_seconds=door.server.stall_seconds)
+
+
+@routes.get("/threads/{thread_id}/turns/{turn_id}", responses=gives(TurnAccount, 404))
+async def get_turn(turn: FoundTurn) -> Response:
+    """Read a turn: its phase, its outcome, the requests it took."""
+    return answer(turn)
+
+
+@routes.get("/threads/{thread_id}/turns/{turn_id}/stream", responses=gives_events(404))
+async def listen(
+    request: Request,
+    turn: FoundTurn,
+    caller: Asking,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", description="The id of the last event that was heard.")
+    ] = None,
+) -> Response:
+    """Join a turn, running or over, from its beginning or after an event."""
+    door = door_of(request)
+    events = door.client.conversations.watch(turn.turn_id, after=last_event_id or None)
+    close = door.streams.take(caller.owner())
+    note(request, thread_id=turn.thread_id, turn_id=turn.turn_id, branch_id=turn.branch_id)
+    return EventStream(frames(door, None, events), close=close, stall_seconds=door.server.stall_seconds)
+
+
+@routes.get("/threads/{thread_id}/turns/{turn_id}/context", responses=gives(Explained, 404, 409))
+async def get_context(
+    request: Request,
+    turn: FoundTurn,
+    caller: Asking,
+    step: Annotated[int | None, Query(ge=0, le=1_000_000, description="Which request; none: the last.")] = None,
+    compare: Annotated[str | None, Query(description="A turn to hold it against; none: the request before.")] = None,
+) -> Response:
+    """Read what the model saw: the stored plan, and the exact messages written again from it."""
+    conversations = door_of(request).client.conversations
+    if not turn.steps and turn.outcome is None:
+        raise Refused("The model has not been asked yet.", hint="Ask again when the turn has begun.")
+    if not turn.steps and turn.outcome == "clarification":
+        return answer({"plan": await conversations.context(turn.turn_id), "messages": []})
+    if compare is not None:
+        await turn_of(request, caller, ANY, compare)
+    return answer(await conversations.explain(turn.turn_id, step_index=step, compare=compare))
+
+
+@routes.post("/threads/{thread_id}/turns/{turn_id}/cancel", responses=gives(FinishedTurn, 404))
+async def cancel(request: Request, turn: FoundTurn) -> Response:
+    """Stop a turn and wait for its end; what was shown is kept."""
+    return answer(await door_of(request).client.conversations.cancel(turn.turn_id))
+
+
+def _sent(door: Door, thread_id: str, body: NewMessage, owner: Owner, key: str | None) -> AsyncIterator[Stamped]:
+    return door.client.conversations.send(
+        thread_id,
+        content_of(body, door.server.max_message_chars),
+        user_id=owner.user_id,
+        org_id=owner.org_id,
+        branch_id=body.branch_id,
+        model=body.model,
+        use_memory=body.use_memory,
+        use_query_rewriter=body.use_query_rewriter,
+        may_ask_back=body.may_ask_back,
+        retry_of=body.retry_of,
+        attach=body.attach,
+        key=key,
+    )
+
+
+def _note_start(request: Request, first: Stamped) -> None:
+    """Write down where a message went."""
+    event = first.event
+    if isinstance(event, TurnStarted):
+        names = ("thread_id", "branch_id", "turn_id", "turn_seq", "found", "turns_loaded")
+        begun = perf_counter() - request.scope["state"]["begun"]
+        note(request, first_seconds=begun, **{name: getattr(event, name) for name in names})
+
+
+def _page(shown: Conversation, limit: int, *, without_last: bool) -> MessagePage:
+    """Give the newest messages of some turns; ``without_last``: the answer of the last one was on the page before."""
+    pairs = [message for turn in shown.turns for message in _sides(turn)]
+    if without_last and pairs:
+        pairs.pop()
+    page = pairs[-limit:]
+    cut = len(pairs) > limit
+    first = page[0] if page else None
+    place = None if first is None else f"{first.turn_seq}{'a' if first.role == 'assistant' else ''}"
+    more = cut or (first is not None and first.turn_seq > 1)
+    return MessagePage(
+        thread_id=shown.thread_id, branch_id=shown.branch_id, messages=tuple(page), before=place if more else None
+    )
+
+
+def _sides(turn: ShownTurn) -> tuple[ShownMessage, ShownMessage]:
+    asked = ShownMessage(
+        role="user",
+        content=turn.user,
+        turn_id=turn.turn_id,
+        turn_seq=turn.turn_seq,
+        branch_id=turn.branch_id,
+        created_at=turn.created_at,
+        phase=turn.phase,
+        outcome=turn.outcome,
+    )
+    told = ShownMessage(
+        role="assistant",
+        content=turn.assistant,
+        turn_id=turn.turn_id,
+        turn_seq=turn.turn_seq,
+        branch_id=turn.branch_id,
+        created_at=turn.created_at,
+        phase=turn.phase,
+        outcome=turn.outcome,
+        model=turn.model,
+        usage=turn.usage,
+        error=turn.error,
+    )
+    return asked, told
