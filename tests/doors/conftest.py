@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.doors.cix import Cix
+from tests.doors.server import Server
 
 
 @pytest.fixture
@@ -18,3 +20,11 @@ def cix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cix:
     made = Cix(tmp_path)
     made.echo()
     return made
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that all tests of a run share, without tokens."""
+    made = Server(tmp_path_factory.mktemp("server"))
+    yield made
+    made.stop()

@@ -1,0 +1,176 @@
+"""A real server process, as tests use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+
+CONFIG = """\
+[general]
+default_model = "echo"
+[models.echo]
+provider = "scripted"
+[models.hangs]
+provider = "scripted"
+path = "hangs.json"
+[models.fails]
+provider = "scripted"
+path = "fails.json"
+[models.floods]
+provider = "scripted"
+path = "floods.json"
+"""
+SHOWN = ("one", " two", " three")
+SCRIPTS: dict[str, list[dict[str, Any]]] = {
+    "hangs": [{"pieces": SHOWN, "hang": True}],
+    "floods": [{"pieces": ["x" * 12_000] * 500}],
+    "fails": [{"error": {"code": "quota", "message": "Out of credit.", "hint": "Wait."}}],
+}
+
+
+class Event(NamedTuple):
+    """A server-sent event; a comment has no name."""
+
+    name: str
+    data: Any
+    id: str | None
+
+
+class Server:
+    """A server on one data folder; it can be killed and started again."""
+
+    def __init__(self, folder: Path, settings: str = "", *arguments: str) -> None:
+        self.folder = folder
+        self._arguments = arguments
+        (folder / "config.toml").write_text(CONFIG + settings, encoding="utf-8")
+        for name, replies in SCRIPTS.items():
+            (folder / f"{name}.json").write_text(json.dumps(replies), encoding="utf-8")
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
+        command = [sys.executable, "-m", "contextinfinity", "serve", "--port", "0", "--json"]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, *self._arguments, "--data-dir", str(self.folder)],
+                env=inherited,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, (self.folder / "log").read_text()
+        self.url: str = json.loads(line)["url"]
+        self.http = httpx2.Client(base_url=self.url, timeout=30, trust_env=False)
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        """Have it end, and give its exit code."""
+        self.http.close()
+        self.process.send_signal(how)
+        code = self.process.wait(timeout=60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    def restart(self, how: int = signal.SIGKILL) -> None:
+        """End it, by force unless told otherwise, and start it again."""
+        self.stop(how)
+        self.start()
+
+    def log(self) -> list[dict[str, Any]]:
+        """Read what it logged: every line is an object."""
+        return [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+
+    def post(self, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+        """Send JSON."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.http.post(path, json={} if body is None else body, headers=named)
+
+    def ask(self, content: str, thread: str = "new", **more: Any) -> dict[str, Any]:
+        """Say something and give the finished turn."""
+        answer = self.post(f"/threads/{thread}/messages", {"content": content, **more})
+        assert answer.status_code == 200, answer.text
+        turn: dict[str, Any] = answer.json()
+        return turn
+
+    def said(self, thread: str) -> list[str]:
+        """Read what was asked in a thread."""
+        messages = self.http.get(f"/threads/{thread}/messages", params={"limit": 500}).json()["messages"]
+        return [message["content"] for message in messages if message["role"] == "user"]
+
+    @contextmanager
+    def stream(self, content: str, thread: str = "new", **more: Any) -> Iterator[Iterator[Event]]:
+        """Say something and listen."""
+        body = {"content": content, **more}
+        with self.http.stream("POST", f"/threads/{thread}/messages/stream", json=body) as answer:
+            assert answer.status_code == 200, answer.read()
+            yield events(answer)
+
+    def resume(self, turn: dict[str, Any], after: str | None = None) -> list[Event]:
+        """Listen to a turn from a place on, to its end."""
+        headers = {} if after is None else {"Last-Event-ID": after}
+        path = f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/stream"
+        with self.http.stream("GET", path, headers=headers) as answer:
+            assert answer.status_code == 200, answer.read()
+            return [event for event in events(answer) if event.name]
+
+    def hanging(self) -> tuple[dict[str, Any], str]:
+        """Have a turn run that does not end; give its start and the id of the last event."""
+        turn: dict[str, Any] = {}
+        text, last = "", ""
+        with self.stream("go on", model="hangs") as heard:
+            for event in heard:
+                turn = event.data if event.name == "turn" else turn
+                last = event.id or last
+                text += event.data["text"] if event.name == "delta" else ""
+                if text == "".join(SHOWN):
+                    return turn, last
+        raise AssertionError("it ended")
+
+
+def events(answer: httpx2.Response) -> Iterator[Event]:
+    """Read a stream as the standard says."""
+    name, data, event_id, is_comment = "", "", None, False
+    for line in answer.iter_lines():
+        if not line:
+            if name or is_comment:
+                yield Event(name, json.loads(data) if data else None, event_id)
+            name, data, event_id, is_comment = "", "", None, False
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match field:
+            case "":
+                is_comment = True
+            case "event":
+                name = value
+            case "data":
+                data += value
+            case "id":
+                event_id = value
+
+
+def words(heard: list[Event]) -> str:
+    """Put the pieces of an answer together."""
+    return "".join(event.data["text"] for event in heard if event.name == "delta")
+
+
+def problem(answer: httpx2.Response, status: int) -> dict[str, Any]:
+    """Read a problem document, and see that it is a whole one."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told: dict[str, Any] = answer.json()
+    assert told["status"] == status
+    assert {"type", "title", "detail", "code"} <= set(told)
+    assert "Traceback" not in answer.text
+    return told

@@ -1,0 +1,208 @@
+"""Who may open what: tokens, and two users who try each other's ids on every route."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from contextinfinity.server.app import make_app
+from contextinfinity.settings import Settings
+from contextinfinity.wiring import open_client
+from tests.doors.cix import Cix
+from tests.doors.server import Server, problem
+
+OPEN = {("GET", "/healthz")}
+"""Routes that anybody may call."""
+OWN = {
+    *(("POST", "/threads"), ("GET", "/threads"), ("GET", "/search"), ("GET", "/metrics"), ("GET", "/models")),
+    ("GET", "/compactions"),
+}
+"""Routes that name no thread: what they give is the caller's own."""
+FOREIGN: dict[tuple[str, str], Any] = {
+    ("GET", "/threads/{thread_id}"): None,
+    ("PATCH", "/threads/{thread_id}"): {"title": "mine"},
+    ("GET", "/threads/{thread_id}/messages"): None,
+    ("POST", "/threads/{thread_id}/messages"): {"content": "hello"},
+    ("POST", "/threads/{thread_id}/messages/stream"): {"content": "hello"},
+    ("GET", "/threads/{thread_id}/turns/{turn_id}"): None,
+    ("GET", "/threads/{thread_id}/turns/{turn_id}/stream"): None,
+    ("GET", "/threads/{thread_id}/turns/{turn_id}/context"): None,
+    ("POST", "/threads/{thread_id}/turns/{turn_id}/cancel"): {},
+    ("GET", "/threads/{thread_id}/branches"): None,
+    ("POST", "/threads/{thread_id}/branches"): {"active": "{branch_id}"},
+    ("POST", "/threads/{thread_id}/fork"): {"at": 1},
+    ("POST", "/threads/{thread_id}/rollback"): {"to": 0},
+    ("GET", "/threads/{thread_id}/pins"): None,
+    ("POST", "/threads/{thread_id}/pins"): {"fact": "mine"},
+    ("DELETE", "/threads/{thread_id}/pins"): None,
+    ("POST", "/threads/{thread_id}/fold"): {},
+    ("POST", "/threads/{thread_id}/unfold"): {},
+    ("POST", "/threads/{thread_id}/commit"): {},
+}
+"""Routes that name a thread, each with a body that would do for one's own."""
+
+
+class Guarded:
+    """A server with tokens of four callers, and a thread of Ann's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = Server(folder)
+        self.cix = Cix(folder)
+        self.ann = self.make("ann")
+        self.bob = self.make("bob")
+        self.elsewhere = self.make("ann", "--org", "acme")
+        self.app = self.make("shop", "--scope", "app")
+        self.turn = self.call(self.ann, "POST", "/threads/lobby/messages", {"content": "My cat is called Tom."}).json()
+        self.call(self.ann, "POST", f"/threads/{self.turn['thread_id']}/pins", {"fact": "A fact of Ann's."})
+
+    def make(self, user: str, *more: str) -> str:
+        """Make a token."""
+        token: str = self.cix.json("token", "create", "--user", user, *more)["token"]
+        return token
+
+    def call(self, token: str | None, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+        """Send a request with a token."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            named["Authorization"] = f"Bearer {token}"
+        return self.server.http.request(method, path, json=body, headers=named)
+
+    def path(self, route: str) -> str:
+        """Fill a route with Ann's ids."""
+        filled = route.format(**self.turn)
+        return f"{filled}?n=1" if route.endswith("/pins") else filled
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    made = Guarded(tmp_path_factory.mktemp("guarded"))
+    yield made
+    made.server.stop()
+
+
+def routes() -> set[tuple[str, str]]:
+    """Every route there is, off the document that callers read."""
+    paths = make_app(Settings(), open_client).openapi()["paths"]
+    return {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+
+@pytest.mark.req("SAFE-5")
+def test_every_route_is_in_the_table_of_who_may_call_it() -> None:
+    assert routes() == OPEN | OWN | set(FOREIGN)
+    assert {route for route in routes() if "{" in route[1]} == set(FOREIGN)
+
+
+@pytest.mark.req("SAFE-5", "API-1")
+@pytest.mark.parametrize(("method", "route"), FOREIGN)
+def test_a_thread_of_somebody_else_looks_like_one_that_is_not_there(guarded: Guarded, method: str, route: str) -> None:
+    body = json.loads(json.dumps(FOREIGN[method, route]).replace("{branch_id}", guarded.turn["branch_id"]))
+    path = guarded.path(route)
+    unknown = path.replace(guarded.turn["thread_id"], "01a1e11a-d2de-7000-b5c4-2ef1e259c4c0")
+    for stranger in (guarded.bob, guarded.elsewhere):
+        if "{turn_id}" in route:
+            anywhere = path.replace(guarded.turn["thread_id"], "-")
+            problem(guarded.call(stranger, method, anywhere, body), 404)
+        told = problem(guarded.call(stranger, method, path, body), 404)
+        as_unknown = problem(guarded.call(stranger, method, unknown, body), 404)
+        assert {**told, "detail": ""} == {**as_unknown, "detail": ""}
+        assert told["detail"].replace(guarded.turn["thread_id"], "X") == as_unknown["detail"].replace(
+            "01a1e11a-d2de-7000-b5c4-2ef1e259c4c0", "X"
+        )
+    seen = guarded.call(guarded.ann, "GET", f"/threads/{guarded.turn['thread_id']}").json()
+    assert (seen["title"], seen["turns"], seen["branch_id"]) == (None, 1, guarded.turn["branch_id"])
+    pins = guarded.call(guarded.ann, "GET", f"/threads/{guarded.turn['thread_id']}/pins").json()["pins"]
+    assert [pin["fact"] for pin in pins] == ["A fact of Ann's."]
+
+
+@pytest.mark.req("SAFE-5")
+@pytest.mark.parametrize(("method", "route"), sorted(OWN | set(FOREIGN)))
+def test_from_the_first_token_on_nobody_comes_in_without(guarded: Guarded, method: str, route: str) -> None:
+    path = guarded.path(route)
+    body = {"content": "x"} if method == "POST" else None
+    for token in (None, "cix_nonsense", guarded.ann[:-1]):
+        answer = guarded.call(token, method, path, body)
+        assert problem(answer, 401)["code"] == "token_needed"
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.req("SAFE-5")
+def test_the_same_name_of_a_thread_is_another_thread_for_another_user(guarded: Guarded) -> None:
+    problem(guarded.call(guarded.bob, "GET", "/threads/lobby"), 404)
+    made = guarded.call(guarded.bob, "POST", "/threads/lobby/messages", {"content": "hello"}).json()
+    assert (made["turn_seq"], made["thread_id"] == guarded.turn["thread_id"]) == (1, False)
+
+
+@pytest.mark.req("SAFE-5", "API-3")
+def test_lists_and_searches_show_what_is_the_callers_own(guarded: Guarded) -> None:
+    for token, seen in ((guarded.ann, True), (guarded.bob, False), (guarded.elsewhere, False)):
+        threads = guarded.call(token, "GET", "/threads").json()["threads"]
+        assert (guarded.turn["thread_id"] in [thread["thread_id"] for thread in threads]) is seen
+        assert bool(guarded.call(token, "GET", "/search?q=cat").json()["hits"]) is seen
+    problem(guarded.call(guarded.bob, "GET", f"/search?q=cat&thread_id={guarded.turn['thread_id']}"), 404)
+
+
+@pytest.mark.req("API-10")
+def test_only_a_token_of_scope_app_acts_for_another_user(guarded: Guarded) -> None:
+    body = {"content": "hello", "user_id": "ann"}
+    assert problem(guarded.call(guarded.bob, "POST", "/threads/new/messages", body), 403)["code"] == "not_yours"
+    problem(guarded.call(guarded.bob, "GET", "/threads?user_id=ann"), 403)
+    assert guarded.call(guarded.ann, "POST", "/threads/new/messages", body).status_code == 200
+    made = guarded.call(guarded.app, "POST", "/threads/desk/messages", {"content": "hello", "user_id": "carl"}).json()
+    seen = guarded.call(guarded.app, "GET", f"/threads/{made['thread_id']}").json()
+    assert seen["user_id"] == "carl"
+    assert guarded.call(guarded.app, "GET", "/threads/desk?user_id=carl").json()["thread_id"] == made["thread_id"]
+    problem(guarded.call(guarded.elsewhere, "GET", f"/threads/{made['thread_id']}"), 404)
+
+
+@pytest.mark.req("API-3")
+def test_an_organisation_other_than_the_tokens_is_refused(guarded: Guarded) -> None:
+    problem(guarded.call(guarded.ann, "GET", "/threads", x_org_id="acme"), 403)
+    assert guarded.call(guarded.elsewhere, "GET", "/threads", x_org_id="acme").status_code == 200
+
+
+@pytest.mark.req("SAFE-5")
+def test_a_revoked_token_counts_no_more_at_once(guarded: Guarded) -> None:
+    made = guarded.cix.json("token", "create", "--user", "dora")
+    assert guarded.call(made["token"], "GET", "/threads").status_code == 200
+    guarded.cix.json("token", "revoke", made["id"])
+    problem(guarded.call(made["token"], "GET", "/threads"), 401)
+
+
+@pytest.mark.req("SAFE-5")
+def test_a_token_is_taken_where_sdks_put_it_and_shown_nowhere(guarded: Guarded) -> None:
+    assert guarded.server.http.get("/threads", headers={"X-Api-Key": guarded.ann}).status_code == 200
+    kept = b"".join(path.read_bytes() for path in guarded.server.folder.iterdir() if path.is_file())
+    for token in (guarded.ann, guarded.bob, guarded.app):
+        assert token.encode() not in kept
+        assert token not in guarded.cix("token", "list").stdout
+
+
+@pytest.mark.req("API-10", "API-3")
+def test_without_tokens_the_body_says_who_speaks_and_keys_are_ignored(server: Server) -> None:
+    turn = server.post("/threads/new/messages", {"content": "a", "user_id": "eve"}, x_org_id="acme").json()
+    seen = server.http.get(f"/threads/{turn['thread_id']}", headers={"Authorization": "Bearer sk-whatever"}).json()
+    assert (seen["user_id"], seen["org_id"]) == ("eve", "acme")
+    assert server.http.get(f"/threads/{server.ask('b')['thread_id']}").json()["user_id"] == "local"
+    for user in ("", "x" * 129, "a\nb"):
+        problem(server.post("/threads/new/messages", {"content": "a", "user_id": user}), 422)
+
+
+@pytest.mark.req("SAFE-5")
+def test_a_server_that_others_can_reach_does_not_start_without_a_token(cix: Cix) -> None:
+    with cix.start("serve", "--host", "0.0.0.0", "--port", "0") as process:  # noqa: S104
+        code, _, told = process.end()
+    assert code == 1
+    assert "cix token create" in told
+
+
+def test_the_tokens_are_listed_for_people(guarded: Guarded) -> None:
+    listed = guarded.cix("token", "list").stdout
+    assert "acme" in listed
+    assert guarded.cix("token", "revoke", "nothing").exit_code == 1
+    done = guarded.cix("token", "create", "--user", "x", "--scope", "root")
+    assert (done.exit_code, "user or app" in done.stderr) == (2, True)

@@ -1,0 +1,206 @@
+"""Running a server: how it does, what it tells, how it ends, and what is there after it was killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from contextinfinity.client.values import Health
+from contextinfinity.domain.work import Backlog
+from contextinfinity.server.metrics import Figures
+from tests.doors.cix import Cix
+from tests.doors.server import SHOWN, Server, words
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Server]:
+    """A server of one's own, that ends quickly."""
+    made = Server(tmp_path, "[server]\nshutdown_seconds = 1.0\n")
+    yield made
+    if made.process.poll() is None:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two workers on one ledger."""
+    made = Server(tmp_path_factory.mktemp("many"), "", "--workers", "2")
+    yield made
+    made.stop()
+
+
+def workers_of(server: Server) -> list[int]:
+    """Name the processes under a server that answer requests."""
+    parent = server.process.pid
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    names = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
+    return [pid for pid, name in names.items() if b"spawn_main" in name]
+
+
+def test_a_server_that_works_says_so(server: Server) -> None:
+    told = server.http.get("/healthz").json()
+    assert (told["status"], told["reasons"]) == ("ready", [])
+
+
+@pytest.mark.req("METRICS-1", "METRICS-3", "SAFE-6")
+def test_figures_tell_what_was_answered(server: Server) -> None:
+    turn = server.ask("Count me")
+    server.ask("And me", model="fails")
+    answer = server.http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    figures = answer.text
+    assert 'contextinfinity_turns_total{model="echo",outcome="completed"}' in figures
+    assert 'outcome="failed"' in figures
+    assert re.search(r'contextinfinity_tokens_total\{kind="output",model="echo"\} [1-9]', figures)
+    assert re.search(r'contextinfinity_requests_total\{method="POST",route="/threads/\{thread_id\}/messages"', figures)
+    assert re.search(r"contextinfinity_first_event_seconds_count [1-9]", figures)
+    assert "contextinfinity_jobs" in figures
+    assert "contextinfinity_ready 1.0" in figures
+    assert turn["thread_id"] not in figures
+
+
+@pytest.mark.req("METRICS-3")
+@pytest.mark.parametrize(("status", "value"), [("ready", "1.0"), ("degraded", "0.5"), ("unready", "0.0")])
+def test_figures_tell_of_trouble(status: str, value: str) -> None:
+    health = Health(status=status, reasons=(), backlog=Backlog(queued=3, failed=2))  # type: ignore[arg-type]
+    told = Figures().text(health).decode()
+    assert f"contextinfinity_ready {value}" in told
+    assert 'contextinfinity_jobs{state="failed"} 2.0' in told
+
+
+@pytest.mark.req("METRICS-2")
+def test_a_turn_tells_of_its_requests(server: Server) -> None:
+    turn = server.ask("Hello")
+    (step,) = server.http.get(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}").json()["steps"]
+    assert (step["outcome"], step["displayed_bytes"]) == ({"type": "completed"}, len(turn["text"].encode()))
+    failed = server.ask("Hello", model="fails")
+    (step,) = server.http.get(f"/threads/{failed['thread_id']}/turns/{failed['turn_id']}").json()["steps"]
+    assert step["outcome"] == {"type": "failed", "code": "quota", "message": "Out of credit."}
+
+
+@pytest.mark.req("CTX-9")
+def test_each_request_logs_where_it_went_and_nothing_that_was_said(own: Server) -> None:
+    first = own.ask("my secret word is heron")
+    with own.stream("and again: heron", first["thread_id"]) as heard:
+        list(heard)
+    own.http.get("/threads", headers={"Authorization": "Bearer cix_secret", "X-Api-Key": "cix_secret"})
+    own.stop()
+    lines = [line for line in own.log() if line.get("route", "").endswith(("messages", "messages/stream"))]
+    told = [(line["thread_id"], line["branch_id"], line["found"], line["turns_loaded"]) for line in lines]
+    assert told == [
+        (first["thread_id"], first["branch_id"], False, 0),
+        (first["thread_id"], first["branch_id"], True, 1),
+    ]
+    assert all(line["status"] == 200 and line["ms"] > 0 and line["request_id"] for line in lines)
+    text = (own.folder / "log").read_text()
+    assert "heron" not in text
+    assert "cix_secret" not in text
+
+
+def test_a_server_that_is_told_to_end_finishes_what_it_can_and_says_nothing_went_wrong(own: Server) -> None:
+    assert own.stop() == 0
+    assert [line for line in own.log() if line["level"] not in ("info",)] == []
+
+
+@pytest.mark.req("API-6")
+def test_a_stream_is_handed_over_when_the_server_ends(own: Server) -> None:
+    turn, last = own.hanging()
+    with ThreadPoolExecutor() as pool:
+        reader = pool.submit(own.resume, turn)
+        while "contextinfinity_streams 1.0" not in own.http.get("/metrics").text:
+            pass
+        own.process.send_signal(signal.SIGTERM)
+        assert own.process.wait(timeout=60) == 0
+        heard = reader.result()
+    assert "done" not in [event.name for event in heard]
+    assert words(heard) == "".join(SHOWN)
+    own.restart()
+    rest = own.resume(turn, last)
+    assert (words(rest), rest[-1].data["outcome"], rest[-1].data["text"]) == ("", "incomplete", "".join(SHOWN))
+
+
+@pytest.mark.req("API-6", "API-2")
+def test_a_stream_cut_by_a_kill_is_resumed_from_any_event(own: Server) -> None:
+    turn, last = own.hanging()
+    own.restart(signal.SIGKILL)
+    whole = own.resume(turn)
+    assert (words(whole), whole[-1].data["outcome"]) == ("".join(SHOWN), "incomplete")
+    assert words(own.resume(turn, "0-1")) == "".join(SHOWN[1:])
+    assert words(own.resume(turn, last)) == ""
+    assert own.said(turn["thread_id"]) == ["go on"]
+
+
+@pytest.mark.req("API-2")
+def test_a_key_is_known_after_a_kill(own: Server) -> None:
+    answer = own.post("/threads/new/messages", {"content": "Hello"}, idempotency_key="k").json()
+    own.restart(signal.SIGKILL)
+    again = own.post("/threads/new/messages", {"content": "Hello"}, idempotency_key="k").json()
+    assert (again["turn_id"], again["text"]) == (answer["turn_id"], answer["text"])
+    assert own.said(answer["thread_id"]) == ["Hello"]
+
+
+@pytest.mark.req("API-2", "THREAD-4")
+def test_two_workers_are_one_server(many: Server) -> None:
+    assert len(workers_of(many)) == 2
+    key, body = uuid4().hex, {"content": "Hello"}
+    with ThreadPoolExecutor(8) as pool:
+        sent = [pool.submit(many.post, "/threads/new/messages", body, idempotency_key=key) for _ in range(16)]
+        answers = [each.result().json() for each in sent]
+    (thread,) = {answer["thread_id"] for answer in answers}
+    assert len({answer["turn_id"] for answer in answers}) == 1
+    assert many.said(thread) == ["Hello"]
+    for number in range(5):
+        many.ask(str(number), thread)
+        with ThreadPoolExecutor(4) as pool:
+            seen = list(pool.map(many.said, [thread] * 4))
+        assert seen == [["Hello", *map(str, range(number + 1))]] * 4
+
+
+@pytest.mark.req("METRICS-3")
+def test_any_worker_tells_the_figures_of_all(many: Server) -> None:
+    before = _completed(many)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(many.ask, map(str, range(12))))
+    assert {_completed(many) for _ in range(6)} == {before + 12}
+
+
+@pytest.mark.req("API-6")
+def test_a_stream_of_one_worker_is_heard_and_stopped_through_another(many: Server) -> None:
+    turns = [many.hanging()[0] for _ in range(4)]
+    with ThreadPoolExecutor(8) as pool:
+        readers = [pool.submit(many.resume, turn) for turn in turns]
+        for turn in turns:
+            many.post(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/cancel")
+        heard = [reader.result() for reader in readers]
+    assert [words(each) for each in heard] == ["".join(SHOWN)] * 4
+    assert {each[-1].data["outcome"] for each in heard} == {"cancelled"}
+
+
+def test_a_worker_that_dies_is_replaced(many: Server) -> None:
+    turn, last = many.hanging()
+    for pid in workers_of(many):
+        os.kill(pid, signal.SIGKILL)
+    many.http.close()
+    many.http = type(many.http)(base_url=many.url, timeout=60, trust_env=False)
+    assert many.http.get("/healthz").json()["status"] == "ready"
+    assert many.resume(turn, last)[-1].data["outcome"] == "incomplete"
+
+
+def test_a_port_that_is_taken_is_told_in_words(server: Server, cix: Cix) -> None:
+    port = server.url.rpartition(":")[2]
+    with cix.start("serve", "--port", port) as process:
+        code, _, told = process.end()
+    assert (code, f"port {port}" in told, "--port" in told) == (1, True, True)
+
+
+def _completed(server: Server) -> float:
+    text = server.http.get("/metrics").text
+    found = re.findall(r'contextinfinity_turns_total\{model="echo",outcome="completed"\} (\S+)', text)
+    return float(found[0]) if found else 0.0

@@ -1,0 +1,261 @@
+"""What a stranger may send: whatever it is, it is refused in words, and the server stands."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.doors.server import Server, problem
+
+JSON = {"Content-Type": "application/json"}
+TIGHT = """\
+[server]
+max_body_bytes = 4096
+max_message_chars = 100
+max_header_bytes = 2048
+header_seconds = 0.5
+body_seconds = 0.5
+streams_per_user = 2
+keep_alive_seconds = 0.05
+stall_seconds = 0.5
+allowed_hosts = ["cix.example.org"]
+cors_origins = ["https://page.example.org"]
+"""
+
+
+@pytest.fixture(scope="module")
+def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with narrow limits."""
+    made = Server(tmp_path_factory.mktemp("tight"), TIGHT)
+    yield made
+    made.stop()
+
+
+def raw(server: Server, *pieces: bytes, end: bool = True) -> bytes:
+    """Send bytes as they are, and give all that comes back until the server closes."""
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as line:
+        for piece in pieces:
+            line.sendall(piece)
+        if end:
+            line.shutdown(socket.SHUT_WR)
+        read = b""
+        while chunk := line.recv(65536):
+            read += chunk
+    return read
+
+
+@pytest.mark.req("API-3")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"\xff\xfe",
+        b'{"content": "\xff"}',
+        b'{"content": "a\x00b"}',
+        b'{"content": "a\\u0000b"}',
+        b'{"content": [{"type": "text", "text": "a\\u0000b"}]}',
+        b'{"content": "\\ud800"}',
+        b'{"content": "\\udc00\\ud800"}',
+        b'{"content": ""}',
+        b'{"content": "  \\n "}',
+        b'{"content": []}',
+        b'{"content": 5}',
+        b'{"content": null}',
+        b'{"content": [{"type": "hologram"}]}',
+        b'{"content": [{"type": "image", "media_type": "text/html", "source": {"type": "base64", "data": ""}}]}',
+        b'{"content": [{"type": "image", "media_type": "image/png", "source": {"type": "blob", "sha256": "00"}}]}',
+        b'{"content": "a", "contnet": "b"}',
+        b'{"content": "a", "model": "no-such-model"}',
+        b'{"content": "a", "attach": ["1", "2", "3", "4", "5", "6", "7"]}',
+        b'{"content": ' + b"[" * 100_000,
+        b'{"content": "a", "user_id": ' + b'{"a":' * 100_000,
+    ],
+)
+def test_a_body_that_breaks_a_rule_is_refused_and_nothing_is_said(server: Server, body: bytes) -> None:
+    own = f"refused-{abs(hash(body))}"
+    told = problem(server.http.post(f"/threads/{own}/messages", content=body, headers=JSON), 422)
+    assert told["detail"]
+    problem(server.http.get(f"/threads/{own}"), 404)
+
+
+@pytest.mark.req("API-3")
+@pytest.mark.parametrize("text", ["é", "👩‍👩‍👧", "\u202e", "a\r\nb\t\x7f", "\\u0000", " padded ", "﷽", "\ufeff"])
+def test_nothing_else_in_a_text_is_altered(server: Server, text: str) -> None:
+    thread = server.ask(text)["thread_id"] if text.strip() else ""
+    assert server.said(thread) == [text]
+
+
+def test_what_is_not_sent_as_json_is_refused(server: Server) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        answer = server.http.post("/threads/new/messages", content=b'{"content": "a"}', headers={"Content-Type": kind})
+        problem(answer, 415)
+    charset = {"Content-Type": "application/json; charset=utf-8"}
+    assert server.http.post("/threads/new/messages", content=b'{"content": "a"}', headers=charset).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/threads?limit=0", "/threads?limit=x", "/threads?after=x", "/search", "/search?q=", "/search?q=a&type=x"),
+        *("/search?q=a&since=yesterday", "/search?q=a&budget=0", "/search?q=a&role=x", "/nothing"),
+    ],
+)
+def test_a_parameter_that_breaks_a_rule_is_refused(server: Server, path: str) -> None:
+    answer = server.http.get(path)
+    problem(answer, 404 if path in ("/nothing", "/threads?after=x") else 422)
+
+
+def test_an_unknown_method_is_refused(server: Server) -> None:
+    answer = server.http.put("/threads")
+    problem(answer, 405)
+    assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.req("API-3")
+def test_what_is_too_large_is_refused(tight: Server) -> None:
+    told = problem(tight.post("/threads/new/messages", {"content": "x" * 101}), 413)
+    assert "[server]" in told["hint"]
+    assert tight.post("/threads/new/messages", {"content": "é" * 100}).status_code == 200
+    blocks = [{"type": "text", "text": "x" * 60}] * 2
+    problem(tight.post("/threads/new/messages", {"content": blocks}), 413)
+    problem(tight.post("/threads/new/messages", {"content": "a", "model": "x" * 5000}), 413)
+
+    def pieces() -> Iterator[bytes]:
+        yield from [b" " * 1000] * 5
+
+    problem(tight.http.post("/threads/new/messages", content=pieces(), headers=JSON), 413)
+
+
+def test_headers_that_are_too_large_are_refused(tight: Server) -> None:
+    problem(tight.http.get("/healthz", headers={"X-Long": "x" * 3000}), 431)
+    endless = raw(tight, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: ", b"x" * 3000, end=False)
+    assert endless.startswith(b"HTTP/1.1 400")
+    assert tight.http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "drip", [b"", b"GET /healthz HTTP/1.1\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "]
+)
+def test_a_request_that_does_not_arrive_is_not_waited_for(tight: Server, drip: bytes) -> None:
+    assert raw(tight, drip, end=False) == b""
+
+
+def test_a_second_request_that_does_not_arrive_is_not_waited_for_either(tight: Server) -> None:
+    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert raw(tight, whole, b"GET /heal", end=False).count(b"HTTP/1.1 200") == 1
+
+
+def test_a_body_that_does_not_arrive_is_not_waited_for(tight: Server) -> None:
+    head = b"POST /threads HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+    assert raw(tight, head, b'{"title"', end=False).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize(
+    "bytes_", [b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"nonsense\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_no_http_is_refused(server: Server, bytes_: bytes) -> None:
+    assert raw(server, bytes_).startswith(b"HTTP/1.1 400")
+    assert server.http.get("/healthz").status_code == 200
+
+
+@pytest.mark.req("SAFE-5")
+def test_a_request_for_another_host_is_refused(tight: Server) -> None:
+    port = tight.url.rpartition(":")[2]
+    for host in ("evil.example.org", f"evil.example.org:{port}", "127.0.0.1.evil.org", "localhost.evil.org", "[::2]"):
+        assert problem(tight.http.get("/threads", headers={"Host": host}), 400)["code"] == "wrong_host"
+    for host in ("localhost", f"localhost:{port}", "127.0.0.1", "[::1]:80", "cix.example.org", "CIX.example.org:443"):
+        assert tight.http.get("/threads", headers={"Host": host}).status_code == 200
+
+
+def test_a_page_of_a_stranger_may_not_call_from_a_browser(server: Server, tight: Server) -> None:
+    asked = {"Origin": "https://page.example.org", "Access-Control-Request-Method": "POST"}
+    assert "access-control-allow-origin" not in server.http.options("/threads", headers=asked).headers
+    assert "access-control-allow-origin" not in server.http.get("/threads", headers=asked).headers
+    allowed = tight.http.options("/threads", headers=asked)
+    assert allowed.headers["access-control-allow-origin"] == "https://page.example.org"
+    other = tight.http.options("/threads", headers=asked | {"Origin": "https://evil.example.org"})
+    assert "access-control-allow-origin" not in other.headers
+
+
+def test_a_stream_with_nothing_to_say_shows_that_it_is_there_and_only_so_many_are_open(tight: Server) -> None:
+    with tight.stream("go on", model="hangs") as one, tight.stream("go on", model="hangs") as two:
+        turns = [next(each).data for each in (one, two)]
+        told = tight.post("/threads/new/messages/stream", {"content": "a"})
+        assert problem(told, 429)["code"] == "too_many"
+        assert int(told.headers["retry-after"]) >= 1
+        assert [event.name for event in _some(one, 40)].count("") > 2
+    for turn in turns:
+        tight.post(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/cancel")
+    assert tight.resume(turns[0])[-1].name == "done"
+
+
+def _some(heard: Iterator[Any], most: int) -> list[Any]:
+    """Listen until three comments came."""
+    found: list[Any] = []
+    while len([event for event in found if not event.name]) < 3 and len(found) < most:
+        found.append(next(heard))
+    return found
+
+
+@pytest.mark.req("API-6")
+def test_a_reader_that_takes_nothing_is_let_go_and_the_turn_goes_on_without_it(tight: Server) -> None:
+    host, port = tight.url.removeprefix("http://").split(":")
+    body = b'{"content": "go", "model": "floods"}'
+    head = b"POST /threads/flooded/messages/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.connect((host, int(port)))
+        line.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert line.recv(4096).startswith(b"HTTP/1.1 200")
+        while "contextinfinity_streams 1.0" in tight.http.get("/metrics").text:
+            pass
+    (turn,) = {one["turn_id"] for one in tight.http.get("/threads/flooded/messages").json()["messages"]}
+    thread = tight.http.get("/threads/flooded").json()["thread_id"]
+    heard = tight.resume({"thread_id": thread, "turn_id": turn}, "0-490")
+    assert heard[-1].data["outcome"] == "completed"
+    assert len(heard[-1].data["text"]) == 6_000_000
+    assert next(event.id for event in heard if event.name == "delta") == "0-491"
+
+
+def test_so_many_requests_a_minute_and_no_more(tmp_path: Any) -> None:
+    server = Server(tmp_path, "[server]\nrequests_per_minute = 60\n")
+    answers = [server.http.get("/threads") for _ in range(20)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert 5 <= len(refused) <= 10
+    assert problem(refused[0], 429)["code"] == "too_many"
+    assert refused[0].headers["retry-after"] == "1"
+    assert server.http.get("/healthz").status_code == 200
+    server.stop()
+
+
+def test_a_full_queue_names_the_turn_that_runs(server: Server) -> None:
+    turn, _ = server.hanging()
+    path = f"/threads/{turn['thread_id']}"
+    for _ in range(16):
+        with server.stream("more", turn["thread_id"]) as heard:
+            next(heard)
+    told = problem(server.post(f"{path}/messages", {"content": "more"}), 409)
+    assert (told["code"], told["running"]) == ("queue_full", turn["turn_id"])
+    server.post(f"{path}/turns/{turn['turn_id']}/cancel")
+
+
+def test_a_problem_says_what_it_is(server: Server) -> None:
+    told = problem(server.http.get("/threads/nobody"), 404)
+    assert told == {
+        "type": "urn:contextinfinity:error:not_found",
+        "title": "Not found",
+        "status": 404,
+        "detail": "There is no thread nobody.",
+        "code": "not_found",
+        "hint": told["hint"],
+    }
+    assert json.dumps(told)
