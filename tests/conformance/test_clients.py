@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.client.contract import Client
-from contextinfinity.testing.clients import ClientSuite, suite_settings
-from contextinfinity.testing.clients.talking import hanging
+from contextinfinity.client.remote import RemoteClient
+from contextinfinity.domain.session import Owner
+from contextinfinity.errors import Refused, ServerAway
+from contextinfinity.server.serving import Worker, address_of, listening
+from contextinfinity.settings import Settings
+from contextinfinity.testing.clients import ClientSuite, ImportPromises, MemoryPromises, TokenPromises, suite_settings
+from contextinfinity.testing.clients.talking import done, hanging, heard, words
 from contextinfinity.wiring import open_client
 
 
-class TestLocalClient(ClientSuite):
+class TestLocalClient(ClientSuite, MemoryPromises, ImportPromises, TokenPromises):
     @pytest.fixture
     async def client(self, tmp_path: Path) -> AsyncIterator[Client]:
         async with open_client(suite_settings(tmp_path)) as client:
@@ -44,6 +52,90 @@ class TestLocalClient(ClientSuite):
         ]
 
 
+class TestRemoteClient(ClientSuite):
+    @pytest.fixture
+    async def client(self, tmp_path: Path) -> AsyncIterator[Client]:
+        async with serving(suite_settings(tmp_path)) as url, RemoteClient(url) as client:
+            yield client
+
+    @pytest.mark.req("API-6")
+    async def test_what_is_heard_goes_on_at_a_server_that_was_started_anew(self, tmp_path: Path) -> None:
+        settings = suite_settings(tmp_path)
+        async with RemoteClient(f"http://127.0.0.1:{(port := free_port())}") as client:
+            async with serving(settings, port):
+                turn_id, events = await hanging(client)
+            async with serving(settings, port):
+                rest = await heard(events)
+                assert (words(rest), done(rest).outcome, done(rest).turn_id) == ("", "incomplete", turn_id)
+
+    async def test_a_message_is_said_when_the_server_is_there_and_once(self, tmp_path: Path) -> None:
+        async with RemoteClient(f"http://127.0.0.1:{(port := free_port())}") as client:
+            asking = asyncio.ensure_future(client.conversations.ask("new", "Hello"))
+            await asyncio.sleep(0)
+            async with serving(suite_settings(tmp_path), port):
+                turn = await asking
+                assert [one.user for one in (await client.conversations.show(turn.thread_id)).turns] == ["Hello"]
+
+    async def test_what_needs_the_ledger_is_refused_with_where_to_do_it(self, client: Client, tmp_path: Path) -> None:
+        for attempt in (
+            client.tokens.create(Owner()),
+            client.tokens.list(),
+            client.tokens.revoke("x"),
+            client.tokens.of("x"),
+            client.tokens.needed(),
+            client.past.bring_in_step(),
+            client.threads.delete("x"),
+            client.threads.clean_up(),
+            client.memories.list(),
+            client.memories.find("x"),
+            client.memories.add("x"),
+            client.memories.edit("x", "y"),
+            client.memories.forget("x"),
+            client.memories.export(),
+            client.memories.audit(),
+            client.imports.load(tmp_path / "x"),
+        ):
+            with pytest.raises(Refused, match="--server"):
+                await attempt
+
+    async def test_a_server_that_is_none_of_ours_is_told_from_ours(self) -> None:
+        async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 418 Teapot\r\nContent-Length: 2\r\n\r\nhi")
+            await writer.drain()
+            writer.close()
+
+        async with await asyncio.start_server(stranger, "127.0.0.1", 0) as other:
+            port = other.sockets[0].getsockname()[1]
+            async with RemoteClient(f"http://127.0.0.1:{port}") as client:
+                with pytest.raises(ServerAway, match="no server of ours"):
+                    await client.pins.add("x", "a fact")
+
+    async def test_a_server_that_does_well_says_so(self, client: Client) -> None:
+        assert ((await client.health()).status, (await client.health()).reasons) == ("ready", ())
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with listening("127.0.0.1", 0) as place:
+        port: int = place.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def serving(settings: Settings, port: int = 0) -> AsyncIterator[str]:
+    """A server in this loop, on a real socket."""
+    with listening("127.0.0.1", port) as sock:
+        quick = replace(settings, server=replace(settings.server, shutdown_seconds=0.05))
+        worker = Worker(quick, open_client)
+        running = asyncio.ensure_future(worker.serve(sockets=[sock]))
+        try:
+            yield address_of("127.0.0.1", sock)
+        finally:
+            worker.end()
+            await running
+
+
 def test_no_promise_of_the_suite_hides_another() -> None:
-    names = Counter(name for part in ClientSuite.__mro__ for name in vars(part) if name.startswith("test_"))
+    names = Counter(name for part in TestLocalClient.__mro__ for name in vars(part) if name.startswith("test_"))
     assert [name for name, times in names.items() if times > 1] == []

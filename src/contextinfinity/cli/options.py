@@ -27,6 +27,10 @@ P = ParamSpec("P")
 DataDir = Annotated[Path | None, typer.Option("--data-dir", metavar="DIR", help="The folder that holds everything.")]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The config.toml to read.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Server = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", help="A server to work with, in the place of the folder on this machine."),
+]
 User = Annotated[str, typer.Option("--user", metavar="ID", help="Whose conversations.")]
 
 ID_HELP = "An id, the first or last 6 or more signs of one, or last."
@@ -48,6 +52,7 @@ class Means:
     config: Path | None
     data_dir: Path | None
     as_json: bool
+    server: str | None = None
 
     @property
     def owner(self) -> Owner:
@@ -62,6 +67,7 @@ _SHARED: dict[str, tuple[Any, object]] = {
     "config": (Config, None),
     "data_dir": (DataDir, None),
     "as_json": (Json, False),
+    "server": (Server, None),
 }
 
 

@@ -21,7 +21,8 @@ _OPENING = """\
 
 `cix`, also `contextinfinity` and `python -m contextinfinity`. Every command takes `--data-dir`, `--config` and
 `--json`, works without a server, and ends with 0 when it was done, 1 when it could not be done, and 2 when it was
-asked for in the wrong way. Answers and lists go to stdout, everything else to stderr.
+asked for in the wrong way. Answers and lists go to stdout, everything else to stderr. With `--server URL` it works with
+a server elsewhere (`cix serve`); the token, where one is needed, stands in the environment variable `CIX_TOKEN`.
 
 A conversation is named by its id, by the id your program gave it, by the first or last six or more signs of its id,
 or by `last`: the one spoken in last. A branch is named by its label, its id, or the first or last six or more signs
@@ -30,7 +31,7 @@ of its id. What fits several is refused, with all of them.
 `cix --version` prints the version; `cix --verbose COMMAND` tells on stderr what happens.
 """
 
-_SHARED = ("user", "config", "data_dir", "as_json")
+_SHARED = ("user", "config", "data_dir", "as_json", "server")
 _HIDDEN = "help"
 
 

@@ -16,6 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Generic, TypeVar
@@ -27,6 +28,8 @@ from contextinfinity.wiring import open_client
 
 T = TypeVar("T")
 
+TOKEN = "CIX_TOKEN"  # noqa: S105  its name, not itself
+"""The environment variable that holds the token for a server that asks for one."""
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 ANSWER_SECONDS = 5.0
 HURRIED_SECONDS = 1.0
@@ -36,9 +39,9 @@ HURRIED_SECONDS = 1.0
 @contextmanager
 def working(means: Means) -> Iterator[Work]:
     """Have an engine at work for the length of a ``with``."""
-    settings = settings_for(means.config, means.data_dir).settings
+    make = _maker(means)
     with _warning_in_words(), _ending_raises(), Loop() as loop:
-        work = Work(loop, loop.do(_opened(lambda: open_client(settings))))
+        work = Work(loop, loop.do(_opened(make)))
         patience = ANSWER_SECONDS
         try:
             yield work
@@ -47,6 +50,15 @@ def working(means: Means) -> Iterator[Work]:
             raise
         finally:
             _close(work, patience)
+
+
+def _maker(means: Means) -> Callable[[], Client]:
+    """Give what makes the client: of a server if one is named, else of an engine in this process."""
+    if means.server is not None:
+        from contextinfinity.client.remote import RemoteClient
+
+        return partial(RemoteClient, means.server, token=os.environ.get(TOKEN))
+    return partial(open_client, settings_for(means.config, means.data_dir).settings)
 
 
 class Loop:

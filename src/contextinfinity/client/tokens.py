@@ -16,6 +16,8 @@ from contextinfinity.errors import LedgerError
 PREFIX = "cix_"
 """What a token begins with, so that people and scanners for secrets know one when they see it."""
 HEALTH_SECONDS = 2.0
+MOST_KNOWN = 10_000
+"""How many tokens are remembered for a time when the ledger is away."""
 MANY_FAILED = 1
 """From so many given-up jobs on an engine is degraded: what they stood for is missing until a reindex."""
 
@@ -25,7 +27,8 @@ class LocalTokens:
 
     def __init__(self, engine: Engine) -> None:
         self._tokens = engine.store.tokens
-        self._were_any = False
+        self._were_any: bool | None = None
+        self._known: dict[str, Token] = {}
 
     async def create(self, owner: Owner, *, scope: TokenScope = "user") -> MadeToken:
         """Make one, and show it this once."""
@@ -42,13 +45,30 @@ class LocalTokens:
         return await self._tokens.revoke(token_id)
 
     async def of(self, text: str) -> Token | None:
-        """Tell whose token that is, if it counts."""
-        return await self._tokens.find(_hash(text))
+        """Tell whose token that is, if it counts; while the ledger is away, as far as it was known before."""
+        sha256 = _hash(text)
+        try:
+            token = await self._tokens.find(sha256)
+        except LedgerError:
+            if sha256 not in self._known:
+                raise
+            return self._known[sha256]
+        self._known.pop(sha256, None)
+        if token is not None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[sha256] = token
+        return token
 
     async def needed(self) -> bool:
         """Tell whether there ever was one; that never becomes untrue."""
-        self._were_any = self._were_any or await self._tokens.any()
-        return self._were_any
+        if not self._were_any:
+            try:
+                self._were_any = await self._tokens.any()
+            except LedgerError:
+                if self._were_any is None:
+                    raise
+        return bool(self._were_any)
 
 
 def _hash(text: str) -> str:
@@ -56,14 +76,18 @@ def _hash(text: str) -> str:
 
 
 async def health_of(engine: Engine) -> Health:
-    """Look whether the ledger answers, and what work was given up."""
+    """Look whether the ledger answers, what is held for it, and what work was given up."""
+    ledger, backlog, reasons = engine.health(), Backlog(), list[str]()
     try:
         backlog = await asyncio.wait_for(engine.store.jobs.backlog(), HEALTH_SECONDS)
     except LedgerError as error:
-        return Health(status="unready", reasons=(error.message,), backlog=Backlog())
+        reasons.append(error.message)
     except TimeoutError:
-        reason = f"The ledger has not answered for {HEALTH_SECONDS:g} seconds."
-        return Health(status="unready", reasons=(reason,), backlog=Backlog())
+        reasons.append(f"The ledger has not answered for {HEALTH_SECONDS:g} seconds.")
+    if ledger.status == "degraded":
+        return Health(status="degraded", reasons=(ledger.reason,), backlog=backlog, spool_depth=ledger.spool_depth)
+    if reasons:
+        return Health(status="unready", reasons=tuple(reasons))
     if backlog.failed >= MANY_FAILED:
         reason = f"{backlog.failed} jobs were given up; `cix reindex` does what they left."
         return Health(status="degraded", reasons=(reason,), backlog=backlog)

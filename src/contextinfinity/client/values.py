@@ -179,7 +179,9 @@ class Health(Struct, frozen=True, kw_only=True):
 
     status: Literal["ready", "degraded", "unready"]
     reasons: tuple[str, ...]
-    backlog: Backlog
+    backlog: Backlog = Backlog()
+    spool_depth: int = 0
+    """How many turns and sessions are held for a ledger that is away."""
 
 
 def turn_account(turn: Turn, steps: Sequence[Step]) -> TurnAccount:

@@ -36,6 +36,7 @@ class Figures:
         self.cost = self._counter("cost_dollars", "What providers charged, where prices are known.", "model")
         self.happened = self._counter("happened", "What happened behind the answers.", "what")
         self.jobs = self._gauge("jobs", "Jobs in the ledger.", "mostrecent", "state")
+        self.spool = self._gauge("spool_depth", "Turns and sessions held for a ledger that is away.", "livesum")
         self.ready = self._gauge("ready", "1: ready, 0.5: degraded, 0: the ledger does not answer.", "min")
 
     def turn(self, turn: FinishedTurn) -> None:
@@ -59,6 +60,7 @@ class Figures:
         backlog = health.backlog
         for state, many in (("queued", backlog.queued), ("running", backlog.running), ("failed", backlog.failed)):
             self.jobs.labels(state).set(many)
+        self.spool.set(health.spool_depth)
         self.ready.set({"ready": 1.0, "degraded": 0.5, "unready": 0.0}[health.status])
         if not self._shared:
             return generate_latest(self._registry)

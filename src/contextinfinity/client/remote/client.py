@@ -1,0 +1,170 @@
+"""The client of a server, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from msgspec import Struct
+
+from contextinfinity.client.contract import (
+    LOCAL,
+    Conversations,
+    Folds,
+    Imports,
+    Memories,
+    Past,
+    PinnedFacts,
+    Threads,
+    Tokens,
+)
+from contextinfinity.client.remote.line import Line
+from contextinfinity.client.remote.talking import RemoteConversations
+from contextinfinity.client.remote.threads import ELSEWHERE, RemoteFolds, RemotePast, RemotePins, RemoteThreads
+from contextinfinity.client.values import Health, MadeToken, ShownMemory
+from contextinfinity.domain.ids import MemoryId
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.token import Token, TokenId, TokenScope
+from contextinfinity.domain.work import Backlog
+from contextinfinity.errors import ContextInfinityError, Refused
+from contextinfinity.exchange.values import Format, Imported, Progress
+from contextinfinity.memory.audit import Finding
+
+
+class _State(Struct, frozen=True, kw_only=True):
+    status: Literal["ready", "degraded", "unready"]
+    reasons: tuple[str, ...]
+
+
+class RemoteClient:
+    """``Client`` of a server; closing it leaves the server as it is."""
+
+    conversations: Conversations
+    threads: Threads
+    pins: PinnedFacts
+    folds: Folds
+    past: Past
+    memories: Memories
+    imports: Imports
+    tokens: Tokens
+
+    def __init__(self, url: str, *, token: str | None = None) -> None:
+        self._line = Line(url, token)
+        self.conversations = RemoteConversations(self._line)
+        self.threads = RemoteThreads(self._line)
+        self.pins = RemotePins(self._line)
+        self.folds = RemoteFolds(self._line)
+        self.past = RemotePast(self._line)
+        self.memories = RemoteMemories()
+        self.imports = RemoteImports()
+        self.tokens = RemoteTokens()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def health(self) -> Health:
+        """Tell how the server does."""
+        try:
+            state = await self._line.get("/healthz", _State)
+        except ContextInfinityError as error:
+            return Health(status="unready", reasons=(error.message,), backlog=Backlog())
+        return Health(status=state.status, reasons=state.reasons, backlog=Backlog())
+
+    async def close(self, *, answer_seconds: float = 5.0) -> None:
+        """Let go of the line; what runs goes on at the server."""
+        await self._line.close()
+
+
+class RemoteMemories:
+    """``Memories``, which no route serves yet."""
+
+    async def list(
+        self,
+        owner: Owner = LOCAL,
+        *,
+        tag: str | None = None,
+        q: str | None = None,
+        limit: int = 50,
+        after: MemoryId | None = None,
+    ) -> tuple[ShownMemory, ...]:
+        """Refuse."""
+        raise _no_memories()
+
+    async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
+        """Refuse."""
+        raise _no_memories()
+
+    async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
+        """Refuse."""
+        raise _no_memories()
+
+    async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
+        """Refuse."""
+        raise _no_memories()
+
+    async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
+        """Refuse."""
+        raise _no_memories()
+
+    async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
+        """Refuse."""
+        raise _no_memories()
+
+    async def audit(self, owner: Owner = LOCAL) -> tuple[Finding, ...]:
+        """Refuse."""
+        raise _no_memories()
+
+
+def _no_memories() -> Refused:
+    return Refused("Memories are seen and changed where the ledger is.", hint=ELSEWHERE)
+
+
+class RemoteImports:
+    """``Imports``, which need the ledger itself."""
+
+    async def load(
+        self,
+        path: Path,
+        *,
+        form: Format = "auto",
+        thread_id: str | None = None,
+        owner: Owner = LOCAL,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Refuse."""
+        raise Refused("A file is imported where the ledger is.", hint=ELSEWHERE)
+
+
+class RemoteTokens:
+    """``Tokens``, which are made where they are counted."""
+
+    async def create(self, owner: Owner, *, scope: TokenScope = "user") -> MadeToken:
+        """Refuse."""
+        raise _not_here()
+
+    async def list(self) -> tuple[Token, ...]:
+        """Refuse."""
+        raise _not_here()
+
+    async def revoke(self, token_id: TokenId) -> Token:
+        """Refuse."""
+        raise _not_here()
+
+    async def of(self, text: str) -> Token | None:
+        """Refuse."""
+        raise _not_here()
+
+    async def needed(self) -> bool:
+        """Refuse."""
+        raise _not_here()
+
+
+def _not_here() -> Refused:
+    return Refused("Tokens are made, listed and revoked where the ledger is.", hint=ELSEWHERE)
