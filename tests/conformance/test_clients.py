@@ -18,12 +18,19 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.errors import Refused, ServerAway
 from contextinfinity.server.serving import Worker, address_of, listening
 from contextinfinity.settings import Settings
-from contextinfinity.testing.clients import ClientSuite, ImportPromises, MemoryPromises, TokenPromises, suite_settings
+from contextinfinity.testing.clients import (
+    ClientSuite,
+    ImportPromises,
+    MemoryPromises,
+    TokenPromises,
+    UpkeepPromises,
+    suite_settings,
+)
 from contextinfinity.testing.clients.talking import done, hanging, heard, words
 from contextinfinity.wiring import open_client
 
 
-class TestLocalClient(ClientSuite, MemoryPromises, ImportPromises, TokenPromises):
+class TestLocalClient(ClientSuite, MemoryPromises, ImportPromises, TokenPromises, UpkeepPromises):
     @pytest.fixture
     async def client(self, tmp_path: Path) -> AsyncIterator[Client]:
         async with open_client(suite_settings(tmp_path)) as client:
@@ -84,7 +91,6 @@ class TestRemoteClient(ClientSuite):
             client.tokens.of("x"),
             client.tokens.needed(),
             client.past.bring_in_step(),
-            client.threads.delete("x"),
             client.threads.clean_up(),
             client.memories.list(),
             client.memories.find("x"),

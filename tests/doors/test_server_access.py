@@ -26,6 +26,7 @@ OWN = {
 FOREIGN: dict[tuple[str, str], Any] = {
     ("GET", "/threads/{thread_id}"): None,
     ("PATCH", "/threads/{thread_id}"): {"title": "mine"},
+    ("DELETE", "/threads/{thread_id}"): None,
     ("GET", "/threads/{thread_id}/messages"): None,
     ("POST", "/threads/{thread_id}/messages"): {"content": "hello"},
     ("POST", "/threads/{thread_id}/messages/stream"): {"content": "hello"},

@@ -21,6 +21,19 @@ def test_a_thread_is_made_read_and_given_a_title(server: Server) -> None:
     problem(server.http.patch(path, json={}), 422)
 
 
+@pytest.mark.req("SAFE-4")
+def test_a_deleted_thread_is_gone(server: Server) -> None:
+    turn = server.ask("a")
+    path = f"/threads/{turn['thread_id']}"
+    assert server.http.delete(path).json() == {"thread_id": turn["thread_id"], "turns": 1}
+    for gone in (path, f"{path}/messages", f"{path}/turns/{turn['turn_id']}"):
+        problem(server.http.get(gone), 404)
+    problem(server.http.delete(path), 404)
+    running, _ = server.hanging()
+    problem(server.http.delete(f"/threads/{running['thread_id']}"), 409)
+    server.post(f"/threads/{running['thread_id']}/turns/{running['turn_id']}/cancel")
+
+
 @pytest.mark.req("LEDGER-8")
 def test_one_forks_switches_and_rolls_back(server: Server) -> None:
     thread = server.ask("a")["thread_id"]

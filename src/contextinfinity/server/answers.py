@@ -18,6 +18,7 @@ from contextinfinity.client.values import (
     ShownThread,
     TurnAccount,
 )
+from contextinfinity.domain.deletion import Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn
 from contextinfinity.domain.search import Hits
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
@@ -89,7 +90,7 @@ class State(Struct, frozen=True, kw_only=True):
 
 ANSWERS = (
     *(MadeThread, ThreadPage, ShownThread, MessagePage, FinishedTurn, TurnAccount, Explained, Branches, ShownBranch),
-    *(Pins, ShownFold, Committed, Hits, ModelNames, State),
+    *(Pins, ShownFold, Committed, Hits, Deleted, ModelNames, State),
 )
 
 ALWAYS = (400, 401, 403, 422, 429, 431, 503)

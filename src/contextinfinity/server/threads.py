@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response
 
 from contextinfinity.client.values import ShownThread
+from contextinfinity.domain.deletion import Deleted
 from contextinfinity.domain.session import NewSession
 from contextinfinity.server.answers import WITH_BODY, MadeThread, ThreadPage, answer, gives, takes
 from contextinfinity.server.bodies import NewThread, ThreadChange, body_of
@@ -69,3 +70,9 @@ async def change_thread(
 ) -> Response:
     """Give a thread another title."""
     return answer(await door_of(request).client.threads.rename(thread.thread_id, body.title))
+
+
+@routes.delete("/threads/{thread_id}", responses=gives(Deleted, 404, 409))
+async def delete_thread(request: Request, thread: Found) -> Response:
+    """Delete a thread with everything that was made from it; nothing of it comes back."""
+    return answer(await door_of(request).client.threads.delete(thread.thread_id))

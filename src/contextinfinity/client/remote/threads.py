@@ -100,8 +100,8 @@ class RemoteThreads:
         return await self._line.send("PATCH", path("threads", thread_id), ShownThread, {"title": title})
 
     async def delete(self, thread_id: str) -> Deleted:
-        """Refuse: no route deletes."""
-        raise Refused("A conversation is deleted where the ledger is.", hint=ELSEWHERE)
+        """Delete it with everything that was made from it."""
+        return await self._line.remove(path("threads", thread_id), Deleted)
 
     async def clean_up(self) -> CleanupResult:
         """Refuse: a server cleans up by itself."""

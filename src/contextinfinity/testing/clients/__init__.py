@@ -22,15 +22,15 @@ from contextinfinity.testing.clients.models import suite_settings
 from contextinfinity.testing.clients.pins import PinPromises
 from contextinfinity.testing.clients.requests import RequestPromises
 from contextinfinity.testing.clients.talking import TalkPromises
-from contextinfinity.testing.clients.threads import ThreadPromises
+from contextinfinity.testing.clients.threads import ThreadPromises, UpkeepPromises
 from contextinfinity.testing.clients.tokens import TokenPromises
 
 
 class ClientSuite(TalkPromises, RequestPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises):
     """Every promise of the contract that any client keeps, wherever its engine is.
 
-    ``MemoryPromises``, ``ImportPromises`` and ``TokenPromises`` are for clients of an engine of their own. Give it
-    a ``client`` fixture on an empty ledger with ``suite_settings``.
+    ``MemoryPromises``, ``ImportPromises``, ``TokenPromises`` and ``UpkeepPromises`` are for clients of an engine of
+    their own. Give it a ``client`` fixture on an empty ledger with ``suite_settings``.
     """
 
 
@@ -45,5 +45,6 @@ __all__ = [
     "TalkPromises",
     "ThreadPromises",
     "TokenPromises",
+    "UpkeepPromises",
     "suite_settings",
 ]

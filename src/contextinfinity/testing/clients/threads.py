@@ -108,6 +108,10 @@ class ThreadPromises:
             with pytest.raises(NotFound):
                 await ask
 
+
+class UpkeepPromises:
+    """Cleaning up, for clients of an engine of their own."""
+
     @pytest.mark.req("CHATMEM-5")
     async def test_a_clean_up_tells_what_it_did(self, client: Client) -> None:
         await thread_of(client, "a")
