@@ -106,13 +106,13 @@ def test_a_model_cannot_steer_the_terminal(cix: Cix) -> None:
 
 
 def test_each_answer_tells_what_it_took_and_while_it_runs_what_is_safe(cix: Cix) -> None:
-    cix.script({"when": "slow", "text": "a b c d e f g h", "delay": 0.05}, PRICED)
+    cix.script({"when": "slow", "text": "a b c d e f g h", "delay": 0.15}, PRICED)
     (cix.folder / "config.toml").write_text(f"{CONFIG}[stream]\nfsync_ms = 1\nflush_ms = 1\n")
     with talk(cix) as chat:
         assert chat.say("Hello").startswith("Paid.\n✓ 1,204 tokens in (1,100 cached), 56 out, $0.0031, main, ")
         chat.type("slow" + ENTER)
-        chat.until("a ○")
-        chat.until(lambda: "◕" in chat.text() or "●" in chat.text())
+        chat.until(lambda: any(mark in chat.text() for mark in "○◔◑"))
+        chat.until(lambda: any(mark in chat.text() for mark in "◕●"))
         chat.until(chat.waits)
         assert "a b c d e f g h\n✓ " in chat.text()
 
