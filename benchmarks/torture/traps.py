@@ -168,6 +168,7 @@ class GuardedStore:
         self.jobs = cast(Jobs, Guarded(store.jobs, trap))
         self.workers = cast(Workers, Guarded(store.workers, trap))
         self.landings = cast(Landings, Guarded(store.landings, trap))
+        self.tokens = store.tokens
         self.memories = store.memories
         self.deletions = store.deletions
 
