@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from contextinfinity.context import build_contextual_messages
 from contextinfinity.context.memories import LONGEST_SNIPPET, LedgerMemories
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import ANONYMOUS, NewMemory
@@ -19,6 +20,7 @@ from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.providers.scripted import Reply
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.testing.builders import asked_back, exchange
+from contextinfinity.wiring import open_engine
 from tests.scenarios.desk import Desk
 
 LOCAL = Owner()
@@ -287,3 +289,20 @@ async def test_what_a_person_adds_is_harmless_and_short(tmp_path: Path) -> None:
                 await desk.engine.memories.add(LOCAL, bad)
         with pytest.raises(NotFound):
             await desk.engine.memories.add(LOCAL, "fine", thread="nobody's")
+
+
+@pytest.mark.req("CTX-5", "MEMORY-2", "MEMORY-6")
+async def test_the_plain_function_knows_what_the_machines_ledger_remembers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(f'[general]\ndata_dir = "{tmp_path}"\ndefault_model = "m"\n[models.m]\nprovider = "scripted"\n')
+    monkeypatch.setenv("CONTEXTINFINITY_CONFIG", str(config))
+    assert (await build_contextual_messages("t-1", "What should I drink?", user_id="anna")).memory_snippet is None
+    async with open_engine() as engine:
+        await engine.ask("new", "I am allergic to milk.", user_id="anna")
+        assert await engine.afterwards.drain(20)
+    known = await build_contextual_messages("t-1", "What should I drink?", user_id="anna")
+    other = await build_contextual_messages("t-1", "What should I drink?", user_id="ben")
+    assert "milk" in (known.memory_snippet or "")
+    assert other.memory_snippet is None

@@ -14,7 +14,7 @@ import asyncio
 import logging
 
 from contextinfinity.context.history import History, load_history
-from contextinfinity.context.memories import Memories, NoMemories, shortened
+from contextinfinity.context.memories import ChosenMemories, Memories, shortened
 from contextinfinity.context.result import ContextualMessagesResult, PlainMessage
 from contextinfinity.engine.preparing import LONGEST_REWRITING
 from contextinfinity.engine.recall import SYSTEM
@@ -37,7 +37,7 @@ class ContextBuilder:
         system: str = SYSTEM,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        self._memories = memories or NoMemories()
+        self._memories = memories or ChosenMemories()
         self._rewriter = rewriter or Chosen()
         self._system = system
         self._patience = patience
@@ -116,7 +116,7 @@ _builder = ContextBuilder()
 
 
 def use(builder: ContextBuilder | None) -> None:
-    """Let ``build_contextual_messages`` build with that one; None: with one that has no memories."""
+    """Let ``build_contextual_messages`` build with that one; None: as the machine's settings say."""
     global _builder
     _builder = builder or ContextBuilder()
 

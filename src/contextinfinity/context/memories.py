@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Protocol
 
 from contextinfinity.domain.ids import is_id
@@ -12,6 +13,8 @@ from contextinfinity.engine.standing import known_from, nobodys, recall
 from contextinfinity.storage.contract import Store
 
 LONGEST_SNIPPET = 2000
+WIRING = "contextinfinity.wiring"
+"""Who opens ledgers by their settings. It stands above this module, so it is named, not imported."""
 
 
 class Memories(Protocol):
@@ -43,12 +46,20 @@ class LedgerMemories:
         return session if session is not None and session.owner == owner else nobodys(owner)
 
 
-class NoMemories:
-    """``Memories`` that remember nothing."""
+class ChosenMemories:
+    """``Memories`` of the ledger that the machine's settings name; none where there is no such ledger yet."""
 
     async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
-        """Give nothing."""
-        return None
+        """Ask that ledger; it is open for one question, since nobody says when the last one comes."""
+        opened = import_module(WIRING).open_remembered()
+        if opened is None:
+            return None
+        store, remembering = opened
+        try:
+            memories = LedgerMemories(store, remembering)
+            return await memories.snippet(question, thread_id=thread_id, user_id=user_id, org_id=org_id)
+        finally:
+            await store.close()
 
 
 def shortened(snippet: str | None) -> str | None:

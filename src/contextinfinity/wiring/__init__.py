@@ -219,6 +219,21 @@ def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callabl
     return _rewriting(settings, models), models.close
 
 
+def open_remembered(settings: Settings | None = None) -> tuple[Store, Remembering] | None:
+    """Open the ledger that memories are in; None where there is none yet, or nothing is to be remembered."""
+    from contextinfinity.engine.parts import Models
+    from contextinfinity.settings import OFFLINE, load_settings
+
+    settings = load_settings().settings if settings is None else settings
+    path = settings.ledger_path
+    if path is None or not path.is_file() or not settings.memory.enabled:
+        return None
+    none = Models(by_name={}, default=settings.general.default_model)
+    offline = replace(settings, memory=replace(settings.memory, model=OFFLINE))
+    remembering = _remembering(offline, none)
+    return None if remembering is None else (open_store(settings), remembering)
+
+
 def _remembering(settings: Settings, models: Models) -> Remembering | None:
     from contextinfinity.engine.parts import Remembering
 
