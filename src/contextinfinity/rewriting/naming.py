@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct, structs
 
@@ -39,6 +40,8 @@ _WITH_ARTICLE = 0.2
 """The same of a name behind "the"."""
 _TWO_WORDS = 0.6
 """How likely two words with capitals are a person."""
+MOST_READ = 256
+"""How many texts it is known of what they name."""
 GLANCE = 240
 """Characters of a text from longer ago."""
 
@@ -156,8 +159,12 @@ def _front(text: str, length: int) -> str:
     return front[: max(front.rfind(" "), front.rfind("\n"))] if " " in front or "\n" in front else front
 
 
-def mentions(text: str, *, titled: bool = False) -> list[Mention]:
-    """Find what is named, in the order in which it stands there; nothing overlaps. In a title every word has weight."""
+@lru_cache(maxsize=MOST_READ)
+def mentions(text: str, *, titled: bool = False) -> tuple[Mention, ...]:
+    """Find what is named, in the order in which it stands there; nothing overlaps. In a title every word has weight.
+
+    What was read is remembered: each message of a conversation has nearly the same turns before it.
+    """
     dates = [*_dates(text)]
     rest = text  # a name does not reach into a date: "Kenya in July"
     for date in dates:
@@ -176,7 +183,7 @@ def mentions(text: str, *, titled: bool = False) -> list[Mention]:
         if not any(taken[mention.start : mention.end]):
             taken[mention.start : mention.end] = b"\1" * (mention.end - mention.start)
             found.append(mention)
-    return [*_with_sites(text, sorted(found, key=lambda mention: mention.start))]
+    return tuple(_with_sites(text, sorted(found, key=lambda mention: mention.start)))
 
 
 def _with_sites(text: str, found: list[Mention]) -> Iterator[Mention]:
