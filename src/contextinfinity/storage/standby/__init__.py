@@ -10,5 +10,6 @@ holding     all of them
 landing     their way into the ledger
 returning   asks for the ledger, and lets them land
 nouns       the verbs of the ledger that go on without it
+deleting    deletions, of which everything here is told
 store       the ``Store`` that is put together from these
 """

@@ -22,7 +22,7 @@ from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, new_id
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Turn
-from contextinfinity.errors import BranchBusy, LedgerAway, NotFound, OutOfOrder, SpoolFull
+from contextinfinity.errors import BranchBusy, LedgerAway, LedgerError, NotFound, OutOfOrder, SpoolFull
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.standby.breaker import Breaker
@@ -73,6 +73,7 @@ class Holding:
         self._texts: dict[str, None] = {}
         self._spool: Spool | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._landing = asyncio.Lock()
 
     # --- looking ---
 
@@ -101,6 +102,10 @@ class Holding:
         found = (branch.session for branch in self._branches.values() if branch.session.id == session_id)
         return next(found, None)
 
+    def holds(self, session_id: SessionId) -> bool:
+        """Tell whether something of a session has to land."""
+        return session_id in self._sessions or self.session(session_id) is not None
+
     def session_named(self, owner: Owner, external_id: str) -> Session | None:
         """Give the owner's session of that foreign id, if it has a branch here."""
         found = (branch.session for branch in self._branches.values() if branch.session.external_id == external_id)
@@ -125,6 +130,13 @@ class Holding:
         elif turn.owner in self.workers:
             self.memory.see_step(turn, None)
 
+    async def know_head(self, branch_id: BranchId) -> None:
+        """See the head of a branch once: without it the branch could not go on here when nothing can be read."""
+        if not self.memory.knows_head(branch_id):
+            with suppress(LedgerError, NotFound):
+                state = await self.reads.through(lambda: self.ledger.states.head(branch_id))
+                self.memory.see_state(state, branch_id)
+
     # --- going on here ---
 
     async def on_branch(
@@ -140,7 +152,7 @@ class Holding:
         The branch is named, or found by one of its turns.
         """
         branch_id = branch_id or await self._branch_of(turn_id)
-        async with self._alone_on(branch_id or turn_id):
+        async with self.alone_on(branch_id or turn_id):
             held = None if branch_id is None else self._branches.get(branch_id)
             if held is None:
                 try:
@@ -167,7 +179,10 @@ class Holding:
         await self._spool.append(*frames)
 
     async def make_session(self, new: NewSession) -> Session:
-        """Hold a new session, under ids of its own."""
+        """Hold a new session, under ids of its own; one that is held already is given as it is."""
+        for branch in self._branches.values():
+            if branch.session.id == new.id:
+                return await branch.store.sessions.create(new)
         new = replace(new, id=new.id or new_id(), branch_id=new.branch_id or new_id())
         seed = await _new_seed(new)
         self._sessions[seed.session.id] = new  # first: what is here keeps the spool
@@ -198,11 +213,14 @@ class Holding:
         told = " ".join(f"{name}={value}" for name, value in about.items())
         log.error("the ledger did not take it: %s", told, extra=about)
 
-    def _alone_on(self, branch_id: str) -> asyncio.Lock:
-        """Let one write to a branch come to its end before the next: whether it goes on here is clear for each."""
-        lock = self._locks.get(branch_id)
+    def alone_on(self, name: str) -> asyncio.Lock:
+        """Let one write to a branch come to its end before the next: whether it goes on here is clear for each.
+
+        So with the making of a session of that id.
+        """
+        lock = self._locks.get(name)
         if lock is None:
-            lock = self._locks[branch_id] = asyncio.Lock()
+            lock = self._locks[name] = asyncio.Lock()
         return lock
 
     async def _go_away(self, operation: str, branch_id: BranchId | None, away: LedgerAway) -> HeldBranch:
@@ -253,6 +271,10 @@ class Holding:
 
     async def land(self) -> None:
         """Bring all that is held into the ledger, and let go of the spool."""
+        async with self._landing:
+            await self._land()
+
+    async def _land(self) -> None:
         for session_id, new in list(self._sessions.items()):
             if (made := await self.lander.session(new)) is not None:
                 self.memory.see_session(made)
@@ -271,7 +293,7 @@ class Holding:
             self._spool = None
 
     async def _land_branch(self, held: HeldBranch) -> None:
-        async with self._alone_on(held.id):
+        async with self.alone_on(held.id):
             for item in in_order(held.cargo):
                 if (turn := await self.lander.turn(item)) is not None:
                     self._landed(turn, item)
@@ -299,8 +321,14 @@ async def _read_seed(ledger: Store, branch_id: BranchId) -> Seed:
     if branch is None or session is None:
         raise NotFound(f"There is no branch {branch_id}.")
     turns = await ledger.turns.history(branch_id, limit=MOST_TURNS)
-    plan = await ledger.turns.plan(turns[-1].id) if turns else None
-    return Seed(branch_id=branch_id, session=session, state=await ledger.states.head(branch_id), turns=turns, plan=plan)
+    return Seed(
+        branch_id=branch_id,
+        session=session,
+        state=await ledger.states.head(branch_id),
+        turns=turns,
+        plan=await ledger.turns.plan(turns[-1].id) if turns else None,
+        last_seq=branch.last_turn_seq,
+    )
 
 
 async def _new_seed(new: NewSession) -> Seed:

@@ -1,6 +1,7 @@
 """What this process has seen lately of its conversations, for when the ledger cannot even be read.
 
 All of it are copies of what the ledger holds, so any of it may go: the branch that was idle for longest goes first.
+What is deleted there goes here too, and nothing is given that is past its time to live.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId, now
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Turn
+from contextinfinity.storage.rules import has_expired
 
 MOST_BRANCHES = 1000
 MOST_CHARACTERS = 20_000_000
@@ -33,6 +36,8 @@ class Seed(Struct, frozen=True, kw_only=True):
     turns: tuple[Turn, ...] = ()
     plan: Plan | None = None
     """Of the last of them."""
+    last_seq: int = 0
+    """The highest number that was given, where that is known: turns of higher ones may have been deleted."""
 
 
 @dataclass
@@ -80,6 +85,24 @@ class Memory:
         """Give the owner's session of that foreign id, if it was seen."""
         return self.session(self._named.get((owner, external_id)))
 
+    def forget(self, session_id: SessionId) -> None:
+        """Know nothing of a session any more: it is gone."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None and session.external_id is not None:
+            self._named.pop((session.owner, session.external_id), None)
+        for turn_id in [turn_id for turn_id, (turn, _) in self.running.items() if turn.session_id == session_id]:
+            del self.running[turn_id]
+        self.forget_said(session_id)
+
+    def forget_said(self, session_id: SessionId) -> None:
+        """Know nothing of what was said in a session, and of what was made from it, until it is read again."""
+        for branch_id in [branch_id for branch_id, known in self._branches.items() if known.session_id == session_id]:
+            self._characters -= self._branches.pop(branch_id).characters
+
+    def knows_head(self, branch_id: BranchId) -> bool:
+        """Tell whether the head of a branch was seen."""
+        return (known := self._branches.get(branch_id)) is not None and known.state is not None
+
     def see_state(self, state: State, branch_id: BranchId) -> None:
         """Note the head of a branch."""
         known = self._known(branch_id)
@@ -117,15 +140,20 @@ class Memory:
         return Seed(branch_id=branch_id, session=session, state=known.state, turns=last, plan=known.plan)
 
     def history(self, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...] | None:
-        """Give the newest turns of a branch as far as they were seen; None when none was."""
-        if (known := self._branches.get(branch_id)) is None or not known.turns:
+        """Give the newest turns of a branch as far as they were seen; None when none was, or not whose they are."""
+        known = self._branches.get(branch_id)
+        session = self.session(known.session_id) if known is not None else None
+        if known is None or session is None or not known.turns:
             return None
-        turns = [turn for turn in _without_gaps(known.turns) if before is None or turn.turn_seq < before]
+        seen = [turn for turn in _without_gaps(known.turns) if before is None or turn.turn_seq < before]
+        turns = [turn for turn in seen if is_living(turn, session)]
         return tuple(turns[max(len(turns) - limit, 0) :])
 
     def state(self, branch_id: BranchId) -> State | None:
         """Give the head of a branch as it was seen last."""
-        return known.state if (known := self._branches.get(branch_id)) is not None else None
+        known = self._branches.get(branch_id)
+        session = self.session(known.session_id) if known is not None else None
+        return None if known is None or known.state is None or session is None else living_state(known.state, session)
 
     def _known(self, branch_id: BranchId) -> Known:
         known = self._branches.setdefault(branch_id, Known())
@@ -143,6 +171,22 @@ class Memory:
         gone = _length(known.turns.pop(turn_seq))
         known.characters -= gone
         self._characters -= gone
+
+
+def is_living(turn: Turn, session: Session) -> bool:
+    """Tell whether a turn is not past its session's time to live."""
+    return session.ttl_hours is None or not has_expired(turn.created_at, session.ttl_hours, now())
+
+
+def living_state(state: State, session: Session) -> State:
+    """Give a state without a summary that may hold something past its time; the turns stand word for word then.
+
+    In a session that is younger than its time to live nothing can have expired.
+    """
+    hours = session.ttl_hours
+    if hours is None or not state.summary or not has_expired(session.created_at, hours, now()):
+        return state
+    return replace(state, summary="", covers_turn_seq=0, token_count_est=0)
 
 
 def _length(turn: Turn) -> int:

@@ -61,13 +61,18 @@ class StandbySessions(Noun):
 
     async def create(self, new: NewSession) -> Session:
         """Make a session; while the ledger is away it is held."""
-        new = new if new.id is not None else replace(new, id=new_id())
-        try:
-            session: Session = await self._holding.writes.through(lambda: self._ledgers.create(new))
-        except LedgerAway as away:
-            self._holding.report("create_session", away, new.id)
-            return await self._holding.make_session(new)
+        session_id = new_id() if new.id is None else new.id
+        new = replace(new, id=session_id)
+        async with self._holding.alone_on(session_id):
+            if self._holding.holds(session_id):
+                return await self._holding.make_session(new)
+            try:
+                session: Session = await self._holding.writes.through(lambda: self._ledgers.create(new))
+            except LedgerAway as away:
+                self._holding.report("create_session", away, session_id)
+                return await self._holding.make_session(new)
         self._holding.memory.see_session(session)
+        await self._holding.know_head(session.active_branch)
         return session
 
     async def get(self, session_id: SessionId) -> Session | None:
@@ -76,12 +81,15 @@ class StandbySessions(Noun):
         if (held := self._holding.session(session_id)) is not None:
             return held
         try:
-            return self._seen(await self._read(lambda: self._ledgers.get(session_id)))
+            there = self._seen(await self._read(lambda: self._ledgers.get(session_id)))
         except LedgerAway as away:
             self._holding.report("get_session", away, session_id)
             if (seen := self._holding.memory.session(session_id)) is None:
                 raise
             return seen
+        if there is None:  # another process may have deleted it
+            self._holding.memory.forget(session_id)
+        return there
 
     async def find(self, owner: Owner, external_id: str) -> Session | None:
         """Read the owner's session of that name; one that was never seen is taken for new while nothing can be read."""
@@ -187,7 +195,7 @@ class StandbyTurns(Noun):
 
         async def direct() -> tuple[Turn, ...]:
             turns: tuple[Turn, ...] = await self._ledgers.record(branch_id, named)
-            self._holding.memory.see_turns(branch_id, turns)
+            await self._see(branch_id, turns)
             return turns
 
         return await self._holding.on_branch("record", branch_id, direct, lambda held: held.record(named))
@@ -218,7 +226,7 @@ class StandbyTurns(Noun):
             if (seen := self._holding.memory.history(branch_id, limit, before)) is None:
                 raise
             return seen
-        self._holding.memory.see_turns(branch_id, read)
+        await self._see(branch_id, read)
         return read
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
@@ -234,6 +242,10 @@ class StandbyTurns(Noun):
             return await held.store.turns.plan(turn_id)
         plan: Plan | None = await self._read(lambda: self._ledgers.plan(turn_id))
         return plan
+
+    async def _see(self, branch_id: BranchId, turns: Sequence[Turn]) -> None:
+        self._holding.memory.see_turns(branch_id, turns)
+        await self._holding.know_head(branch_id)
 
     def _seen(self, turn: Turn) -> Turn:
         self._holding.see(turn)
@@ -329,6 +341,11 @@ class StandbyWorkers(Noun):
             return TakenOver(turns=(), jobs=0)
         taken: TakenOver = await self._ledgers.take_over(dead, by=by)
         return taken
+
+    async def land_left(self) -> None:
+        """Land the spools of which nobody is left; their workers are left to those who can finish their turns."""
+        for name in filter(self._is_left, waiting(self._holding.folder)):
+            await self._landed(name)
 
     async def _landed(self, name: WorkerId) -> bool:
         lander = Lander(self._holding.ledger, self._holding.writes)

@@ -8,6 +8,8 @@ from typing import cast
 from contextinfinity.domain.health import Health
 from contextinfinity.errors import LedgerFailed
 from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Store, Turns, Workers
+from contextinfinity.storage.deletions import Deletions
+from contextinfinity.storage.standby.deleting import StandbyDeletions
 from contextinfinity.storage.standby.holding import Bounds, Holding
 from contextinfinity.storage.standby.nouns import (
     StandbyBranches,
@@ -38,7 +40,8 @@ class Standby:
         self.states = cast(States, StandbyStates(holding, ledger.states))
         self.contents = cast(Contents, StandbyContents(holding, ledger.contents))
         self.jobs = cast(Jobs, StandbyJobs(holding, ledger.jobs))
-        self.workers = cast(Workers, StandbyWorkers(holding, ledger.workers))
+        self._workers = StandbyWorkers(holding, ledger.workers)
+        self.workers = cast(Workers, self._workers)
         self.arrivals = ledger.arrivals
         self.chunks = ledger.chunks
         self.index = ledger.index
@@ -46,7 +49,7 @@ class Standby:
         self.memories = ledger.memories
         self.tokens = ledger.tokens
         self.landings = ledger.landings
-        self.deletions = ledger.deletions
+        self.deletions = cast(Deletions, StandbyDeletions(holding, ledger.deletions))
 
     def held_up(self, *, reading: bool = False) -> float:
         """Tell for how many seconds another process has kept the ledger from going on."""
@@ -60,6 +63,13 @@ class Standby:
         """Ask the ledger nothing until a probe comes through: for whoever knows better, and for tests."""
         for breaker in (self._holding.reads, self._holding.writes):
             breaker.open(LedgerFailed(reason))
+
+    async def land_left(self) -> None:
+        """Land what dead processes left in their spools, as far as that is possible now.
+
+        An engine does so when it takes over from them; this is for whoever only keeps finished turns.
+        """
+        await self._workers.land_left()
 
     async def close(self) -> None:
         """Land what can land, leave the rest to the next process, and close the ledger."""
