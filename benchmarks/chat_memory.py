@@ -28,8 +28,6 @@ EXPIRED = 10_000
 """Turns that are past their time, at most a tenth of all."""
 CHAT = 20
 STORE_MS, HISTORY_MS, CLEANUP_MS, AWAY_MS = 100.0, 200.0, 5_000.0, 50.0
-PATIENCE = 0.25
-"""How long the first call waits for a ledger that is away."""
 
 
 async def run(bench: Bench) -> list[Row]:
@@ -40,7 +38,7 @@ async def run(bench: Bench) -> list[Row]:
         path = folder / "ledger.db"
         await asyncio.to_thread(shutil.copyfile, source, path)
         expired = await _add_expired(path, min(EXPIRED, turns // 10))
-        with ConversationMemory(folder, patience=60) as memory:
+        with ConversationMemory(folder) as memory:
             rows = [*_calls(memory, calls, turns), *_cleanup(memory, expired, turns)]
         rows.append(_away(folder, calls))
     return rows
@@ -93,7 +91,7 @@ def _cleanup(memory: ConversationMemory, expired: int, turns: int) -> list[Row]:
 def _away(folder: Path, calls: int) -> Row:
     """Store turns while another process holds the lock; the first call, which finds out, is not counted."""
     held = Series()
-    memory = ConversationMemory(folder, patience=PATIENCE, probe=3600)
+    memory = ConversationMemory(folder)
     session_id = memory.create_session("bench")
     lock = connect(str(folder / "ledger.db"))
     lock.execute("BEGIN IMMEDIATE")

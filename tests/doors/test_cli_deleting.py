@@ -23,7 +23,7 @@ def test_a_conversation_is_deleted_only_with_yes(cix: Cix) -> None:
 
 @pytest.mark.req("CLI-1", "CHATMEM-5")
 def test_a_clean_up_says_what_it_deleted(cix: Cix) -> None:
-    with ConversationMemory(cix.folder, patience=60) as memory:
+    with ConversationMemory(cix.folder) as memory:
         session_id = memory.create_session("local")
         memory.store_turn(session_id, "local", "young", "r")
     raw = connect(str(cix.folder / "ledger.db"))

@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 from contextinfinity import ConversationMemory
 from contextinfinity.conversation_memory.values import Turn
 from contextinfinity.domain.ids import now
-from contextinfinity.settings import Settings, load_settings
+from contextinfinity.errors import LedgerAway
 from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.standby.store import Standby
+from tests.recovery.outages import SOON, locked
 
 FEATURE = "Feature: chatgpt-style-conversation-memory"
 AT_LEAST_A_HUNDRED = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-AT_DB = {"CONTEXTINFINITY_STORAGE__URL": "sqlite:///db/ledger.db"}
 
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200).filter(lambda text: text.strip())
 users = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128)
@@ -43,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def memory(folder: Path) -> Iterator[ConversationMemory]:
-    with ConversationMemory(folder, patience=60) as opened:
+    with ConversationMemory(folder) as opened:
         yield opened
 
 
@@ -69,32 +71,22 @@ def insert(folder: Path, **row: Any) -> None:
         raw.close()
 
 
-def away(folder: Path) -> Settings:
-    """Give settings of a ledger that cannot be opened: in the place of its folder stands a file."""
-    folder.mkdir(exist_ok=True)
-    if (folder / "db").is_dir():
-        (folder / "db").rename(folder / "aside")
-    (folder / "db").write_text("not a folder")
-    return load_settings(data_dir=folder, environ=AT_DB).settings
-
-
-def back(folder: Path) -> None:
-    """Let the ledger come back."""
-    (folder / "db").unlink()
-    if (folder / "aside").is_dir():
-        (folder / "aside").rename(folder / "db")
+def going_on(folder: Path) -> ConversationMemory:
+    """Open a memory that notices soon when its ledger is away, and when it is back."""
+    path = folder / "ledger.db"
+    return ConversationMemory(store=lambda: Standby(SqliteStore(path), folder / "ledger.db-spool", SOON))
 
 
 @contextmanager
 def heard() -> Iterator[list[logging.LogRecord]]:
-    """Hear what is logged."""
+    """Hear of all that fails."""
     records: list[logging.LogRecord] = []
 
     class Ear(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             records.append(record)
 
-    ear, logger = Ear(), logging.getLogger("contextinfinity.conversation_memory.memory")
+    ear, logger = Ear(logging.ERROR), logging.getLogger("contextinfinity")
     logger.addHandler(ear)
     try:
         yield records
@@ -219,19 +211,22 @@ def test_property_7(memory: ConversationMemory, folder: Path, numbers: list[int]
 def test_property_8(folder: Path, said: list[tuple[str, str]], other: list[tuple[str, str]]) -> None:
     """Feature: chatgpt-style-conversation-memory, Property 8: Graceful Degradation on Database Failure."""
     place = folder / "away"
-    memory = ConversationMemory(settings=away(place), probe=3600)
-    assert memory.is_degraded
-    first, second = memory.create_session("ada"), memory.create_session("bob")
-    for session_id, user_id, turns in ((first, "ada", said), (second, "bob", other)):
-        for number, (query, response) in enumerate(turns, 1):
-            assert memory.store_turn(session_id, user_id, query, response).turn_number == number
-        assert texts(memory.get_session_history(session_id)) == turns
-    back(place)
-    memory.close()
-    assert not memory.is_degraded
-    with ConversationMemory(settings=load_settings(data_dir=place, environ=AT_DB).settings, patience=60) as again:
-        assert texts(again.get_session_history(first)) == said
-        assert texts(again.get_session_history(second)) == other
+    with going_on(place) as memory:
+        first = memory.create_session("ada")
+        with locked(place):
+            second = memory.create_session("bob")
+            for session_id, user_id, turns in ((first, "ada", said), (second, "bob", other)):
+                for number, (query, response) in enumerate(turns, 1):
+                    turn = memory.store_turn(session_id, user_id, query, response)
+                    assert (turn.turn_number, turn.durability) == (number, "local")
+                assert texts(memory.get_session_history(session_id)) == turns
+            assert memory.is_degraded
+    with going_on(place) as again:
+        assert not again.is_degraded
+        for session_id, turns in ((first, said), (second, other)):
+            found = again.get_session_history(session_id)
+            assert texts(found) == turns
+            assert {turn.durability for turn in found} == {"ledger"}
 
 
 @pytest.mark.req("CHATMEM-10")
@@ -257,12 +252,12 @@ def test_property_9(
 def test_property_10(folder: Path, said: list[tuple[str, str]], hours: float) -> None:
     """Feature: chatgpt-style-conversation-memory, Property 10: Long-Term Memory Persistence."""
     place = folder / "restarted"
-    with ConversationMemory(place, patience=60) as memory:
+    with ConversationMemory(place) as memory:
         session_id = stored(memory, said)
         then = (now() - timedelta(hours=hours)).isoformat()
     insert(place, session_id=session_id, user_id="ada", query_text="q", response_text="r", created_at=then)
     for _ in range(2):
-        with ConversationMemory(place, patience=60) as again:
+        with ConversationMemory(place) as again:
             again.cleanup_old_conversations()
             assert texts(again.get_session_history(session_id)) == [*said, ("q", "r")]
 
@@ -292,28 +287,21 @@ def test_property_11(
 def test_property_12(folder: Path, user_id: str, said: list[str]) -> None:
     """Feature: chatgpt-style-conversation-memory, Property 12: Error Logging with Context."""
     place = folder / "failing"
-    settings_of_it = away(place)
-    back(place)
-    memory = ConversationMemory(settings=settings_of_it, probe=3600, patience=60)
-    session_id = memory.create_session(user_id)
-    lock = connect(str(place / "db" / "ledger.db"))
-    lock.execute("BEGIN IMMEDIATE")
-    with heard() as records:
-        for text in said:
-            memory._patience = 0.005
-            memory.store_turn(session_id, user_id, f"{text} zygomorphic", "response")
-    lock.execute("ROLLBACK")
-    lock.close()
-    memory.close()
-    (record,) = records
-    told = record.__dict__
-    assert (told["operation"], told["session_id"], told["user_id"]) == ("store_turn", session_id, user_id)
-    assert "did not answer" in told["error"]
-    assert record.levelno == logging.ERROR
-    message = record.getMessage()
-    assert session_id in message
-    assert "store_turn" in message
-    assert "zygomorphic" not in message
+    with going_on(place) as memory:
+        session_id = memory.create_session(user_id)
+        with locked(place), heard() as records:
+            for text in said:
+                memory.store_turn(session_id, user_id, f"{text} zygomorphic", "response")
+            with pytest.raises(LedgerAway):
+                memory.delete_session(session_id)
+    kept, deleted = records
+    for record, operation, whose in ((kept, "record", user_id), (deleted, "delete_session", None)):
+        told = record.__dict__
+        assert (told["operation"], told["session_id"], told["user_id"]) == (operation, session_id, whose)
+        assert "holds the ledger" in told["error"]
+        assert record.levelno == logging.ERROR
+        assert f"operation={operation} session_id={session_id}" in record.getMessage()
+        assert "zygomorphic" not in record.getMessage()
 
 
 def test_every_property_names_its_feature_number_and_title() -> None:

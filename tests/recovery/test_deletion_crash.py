@@ -64,9 +64,9 @@ def test_a_deletion_that_was_killed_goes_on_and_nothing_else_is_harmed(
         running.kill()
     asyncio.run(finished(path))
     if verb == "delete" and lines == 0:  # it may have been killed before it began
-        with ConversationMemory(tmp_path, patience=60) as memory:
+        with ConversationMemory(tmp_path) as memory:
             memory.delete_session(doomed)
-    with ConversationMemory(tmp_path, patience=60) as memory:
+    with ConversationMemory(tmp_path) as memory:
         assert memory.get_session_history(doomed) == []
         assert len(memory.get_session_history(kept)) == 10
         assert memory.store_turn(doomed, "local", "q", "r").turn_number == 61

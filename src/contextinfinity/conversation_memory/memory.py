@@ -1,28 +1,22 @@
 """``ConversationMemory``: conversations that are kept for a day, or for as long as the settings say.
 
-A session is one of the ledger, of kind ``chat``; its turns are recorded as they are. Each verb hands its work to the
-ledger's own threads and waits, so it can be called with or without an event loop and from any OS thread.
-
-When the ledger fails or takes too long, a turn is held in memory and the answer goes on. From then on nobody waits
-for the ledger until it has answered again; then what was held is written, in order and once.
+A session is one of the ledger, of kind ``chat``; its turns are recorded as they are. Each verb hands its work to an
+event loop of its own and waits, so it can be called with or without one and from any OS thread. While the ledger is
+away the store behind it goes on with a spool, so nothing here knows of it but ``is_degraded``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from contextinfinity.conversation_memory.holding import HeldTurn, Holding, InMemoryHolding, Recent
-from contextinfinity.conversation_memory.ledger import ChatLedger, Foreign, turn_of
+from contextinfinity.conversation_memory.ledger import ChatLedger, Foreign
 from contextinfinity.conversation_memory.values import (
     QueryContext,
     Turn,
@@ -34,10 +28,11 @@ from contextinfinity.conversation_memory.values import (
 )
 from contextinfinity.domain.deletion import CleanupResult
 from contextinfinity.domain.ids import new_id, now
-from contextinfinity.errors import ContextInfinityError, LedgerBusy, LedgerClosed, LedgerError
+from contextinfinity.domain.message import say
+from contextinfinity.domain.turn import Exchange
+from contextinfinity.errors import ContextInfinityError, LedgerClosed
 from contextinfinity.settings import Settings
 from contextinfinity.storage.contract import Store
-from contextinfinity.telemetry.counters import count
 from contextinfinity.threads.waiting import LoopThread
 
 log = logging.getLogger(__name__)
@@ -46,10 +41,8 @@ T = TypeVar("T")
 
 MOST_TURNS = 50
 """How many turns ``get_session_history`` gives at most."""
-PATIENCE_SECONDS = 1.0
-"""How long a verb waits for the ledger before it counts as away."""
-PROBE_SECONDS = 1.0
-"""How often to look whether it has come back."""
+PATIENCE_SECONDS = 10.0
+"""How long a turn waits for another of its session that is being answered."""
 FIRST_CLEANUP_SECONDS = 60.0
 """How long after the start the first clean-up may begin."""
 WIRING = "contextinfinity.wiring"
@@ -60,7 +53,7 @@ class ConversationMemory:
     """Stores and gives back conversations.
 
     Without settings those of the machine count, with ``data_dir`` in the place of theirs. A ``store`` that is given
-    belongs to its giver. ``patience``: seconds to wait for the ledger; ``probe``: between two looks whether it is back.
+    belongs to its giver; given as a function, it is opened and closed here.
     """
 
     def __init__(
@@ -68,41 +61,33 @@ class ConversationMemory:
         data_dir: str | Path | None = None,
         *,
         settings: Settings | None = None,
-        store: Store | None = None,
-        holding: Holding | None = None,
+        store: Store | Callable[[], Store] | None = None,
         patience: float = PATIENCE_SECONDS,
-        probe: float = PROBE_SECONDS,
     ) -> None:
         from contextinfinity.settings import load_settings
 
         if settings is None:
             settings = load_settings(data_dir=None if data_dir is None else Path(data_dir)).settings
         self._retention = settings.retention
-        self._ledger = ChatLedger(store or (lambda: import_module(WIRING).open_store(settings)), settings.retention)
-        self._holding = holding or InMemoryHolding()
-        self._recent = Recent()
-        self._patience = patience
-        self._probe = probe
+        opened = store or (lambda: import_module(WIRING).open_standby(settings))
+        self._ledger = ChatLedger(opened, settings.retention, patience)
         self._loop = LoopThread("conversation-memory")
         self._lock = threading.Lock()
-        self._is_away = False
-        self._is_looking = False
-        self._stopping = asyncio.Event()
         self._clean_at = time.monotonic() + FIRST_CLEANUP_SECONDS
         try:
-            self._loop.wait(self._ledger.store)
-        except LedgerError as error:
-            _tell_failure("open", "-", None, error)
-            self._went_away()
+            self._do("open", "-", None, self._ledger.open)
+        except BaseException:
+            self._loop.close(_nothing)
+            raise
 
     # --- the five verbs ---
 
     def create_session(self, user_id: str) -> str:
-        """Begin a conversation and give its id; without a ledger it begins with its first turn."""
+        """Begin a conversation and give its id."""
         check_user(user_id)
         session_id = new_id()
         if not self._retention.stateless:
-            self._try("create_session", session_id, user_id, lambda: self._ledger.session(session_id, user_id))
+            self._do("create_session", session_id, user_id, lambda: self._ledger.session(session_id, user_id))
         return session_id
 
     def store_turn(
@@ -116,22 +101,22 @@ class ConversationMemory:
         check_user(user_id)
         check_text("query", query)
         check_text("response", response)
-        said = HeldTurn(
-            id=new_id(),
-            session_id=session_id,
-            user_id=user_id,
-            query=query,
-            response=response,
-            metadata=checked_metadata(metadata),
-            created_at=now(),
-        )
+        kept = checked_metadata(metadata)
+        turn_id, moment = new_id(), now()
         if self._retention.stateless:
-            return turn_of(said, 1)
-        turn = self._try("store_turn", session_id, user_id, lambda: self._ledger.write(said))
-        if turn is None:
-            return self._hold(said)
-        count("turn_writes_ok")
-        self._recent.note(session_id, (turn,))
+            return Turn(
+                id=turn_id,
+                session_id=session_id,
+                user_id=user_id,
+                turn_number=1,
+                query_text=query,
+                response_text=response,
+                created_at=moment,
+                metadata=kept,
+            )
+        question, answer = say("user", query), say("assistant", response)
+        said = Exchange(id=turn_id, message=question, answer=answer, created_at=moment, metadata=kept)
+        turn = self._do("store_turn", session_id, user_id, lambda: self._ledger.write(session_id, user_id, said))
         self._clean_now_and_then()
         return turn
 
@@ -140,31 +125,15 @@ class ConversationMemory:
         known, limit = known_session(session_id), min(limit, MOST_TURNS)
         if known is None or limit < 1 or self._retention.stateless:
             return []
-        turns = self._try("get_session_history", known, None, lambda: self._ledger.history(known, limit))
-        if turns is None:
-            return self._remembered(known)[-limit:]
-        self._recent.note(known, turns)
-        return turns
+        return self._do("get_session_history", known, None, lambda: self._ledger.history(known, limit))
 
     def delete_session(self, session_id: str) -> int:
         """Delete a conversation with everything that was made from it; tell how many turns it had.
 
-        Unlike the others this waits, and raises ``LedgerError`` when it could not be done.
+        This is never pretended: ``LedgerError`` when it could not be done.
         """
         known = known_session(session_id)
-        if known is None:
-            return 0
-        try:
-            deleted = self._loop.wait(lambda: self._ledger.delete(known))
-        except LedgerError as error:
-            _tell_failure("delete_session", known, None, error)
-            raise
-        self._recent.forget(known)
-        for turn in self._holding.waiting():
-            if turn.session_id == known:
-                self._holding.let_go(turn.id)
-                deleted += 1
-        return deleted
+        return 0 if known is None else self._do("delete_session", known, None, lambda: self._ledger.delete(known))
 
     def get_context_for_query(self, session_id: str, query: str, limit: int | None = None) -> QueryContext:
         """Give what a query is to be answered with; the query itself is not stored."""
@@ -180,18 +149,12 @@ class ConversationMemory:
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the ledger is away and turns are held in memory."""
-        return self._is_away
+        """Whether the ledger is away, or does not have everything yet."""
+        return self._loop.wait(self._ledger.is_degraded)
 
     def close(self) -> None:
-        """Write what is still held, if that is possible, and let go of the ledger."""
-        self._loop.close(self._end)
-
-    async def _end(self) -> None:
-        self._stopping.set()
-        if self._is_away:
-            await self._look()
-        await self._ledger.close()
+        """Write what is still held, if that is possible, and let go of the ledger. Closing twice does nothing."""
+        self._loop.close(self._ledger.close)
 
     def __enter__(self) -> Self:
         return self
@@ -201,80 +164,21 @@ class ConversationMemory:
     ) -> None:
         self.close()
 
-    # --- when the ledger is away ---
-
-    def _try(
+    def _do(
         self, operation: str, session_id: str, user_id: str | None, work: Callable[[], Coroutine[Any, Any, T]]
-    ) -> T | None:
-        """Do something with the ledger; None when it is away."""
-        if self._is_away:
-            return None
+    ) -> T:
+        """Do something with the ledger; what fails is logged, and nothing of what people said."""
         try:
-            return self._loop.wait(lambda: _within(self._patience, work()))
-        except LedgerClosed:
-            raise
-        except LedgerError as error:
-            _tell_failure(operation, session_id, user_id, error)
-            with self._lock:
-                self._went_away()
-            return None
+            return self._loop.wait(work)
         except Foreign as error:
             raise ValueError("user_id: it must be the user the session belongs to.") from error
-
-    def _hold(self, said: HeldTurn) -> Turn:
-        """Keep a turn until the ledger is back. Its number is the one it will most probably get."""
-        count("turn_writes_failed")
-        with self._lock:
-            known = self._recent.turns(said.session_id)
-            turn = turn_of(said, known[-1].turn_number + 1 if known else 1)
-            if not self._holding.hold(said):
-                raise LedgerBusy("The ledger is away, and too many turns wait for it.", hint="Try again later.")
-            self._recent.note(said.session_id, (turn,))
-            self._went_away()
-        return turn
-
-    def _went_away(self) -> None:
-        """Note that the ledger is away, and have somebody look whether it is back: nobody else waits for it."""
-        self._is_away = True
-        if not self._is_looking:
-            self._is_looking = True
-            self._loop.begin(self._keep_looking)
-
-    def _remembered(self, session_id: str) -> list[Turn]:
-        since = now() - timedelta(hours=self._retention.conversation_ttl_hours)
-        return [turn for turn in self._recent.turns(session_id) if turn.created_at > since]
-
-    async def _keep_looking(self) -> None:
-        while self._is_away and not self._stopping.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._probe)
-            if not self._stopping.is_set():
-                await self._look()
-
-    async def _look(self) -> None:
-        """Write what is held, in order; when nothing is left, the ledger is back."""
-        while True:
-            for said in self._holding.waiting():
-                try:
-                    turn = await self._ledger.write(said)
-                    self._recent.note(said.session_id, (turn,))
-                    count("turn_writes_ok")
-                except LedgerError as error:
-                    _tell_failure("catch_up", said.session_id, said.user_id, error)
-                    return
-                except (Foreign, ContextInfinityError) as error:  # it never can be written
-                    _tell_failure("catch_up", said.session_id, said.user_id, error)
-                self._holding.let_go(said.id)
-            try:
-                await self._ledger.ask()
-            except LedgerError:
-                return
-            with self._lock:
-                if not self._holding.waiting():
-                    self._is_away = self._is_looking = False
-                    return
-
-    # --- cleaning ---
+        except LedgerClosed:
+            raise
+        except ContextInfinityError as error:
+            words = "conversation memory: operation=%s session_id=%s user_id=%s error=%s"
+            told = {"operation": operation, "session_id": session_id, "user_id": user_id, "error": str(error)}
+            log.error(words, *told.values(), extra=told)
+            raise
 
     def _clean_now_and_then(self) -> None:
         with self._lock:
@@ -284,17 +188,8 @@ class ConversationMemory:
         self._loop.begin(self._ledger.clean_up)
 
 
-def _tell_failure(operation: str, session_id: str, user_id: str | None, error: Exception) -> None:
-    words = "conversation memory: operation=%s session_id=%s user_id=%s error=%s"
-    told = {"operation": operation, "session_id": session_id, "user_id": user_id, "error": str(error)}
-    log.error(words, *told.values(), extra=told)
-
-
-async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    try:
-        return await asyncio.wait_for(work, seconds)
-    except TimeoutError as error:
-        raise LedgerBusy(f"The ledger did not answer within {seconds:g} seconds.") from error
+async def _nothing() -> None:
+    """End without having begun."""
 
 
 async def _context(session_id: str, query: str, history: list[Turn]) -> QueryContext:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from contextinfinity.domain.ids import is_id
+from contextinfinity.domain.turn import Keeping
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.rules import LONGEST_NAME, check_json
 
@@ -18,7 +19,11 @@ LONGEST_TEXT = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """One query and the response to it. ``turn_number`` counts from 1 in its session and is never given twice."""
+    """One query and the response to it. ``turn_number`` counts from 1 in its session and is never given twice.
+
+    ``durability`` is "local" while the turn waits in the spool for a ledger that is away: the number is then the one it
+    will get if nobody else writes to the session meanwhile.
+    """
 
     id: str
     session_id: str
@@ -28,6 +33,7 @@ class Turn:
     response_text: str
     created_at: datetime
     metadata: dict[str, Any] = field(default_factory=dict)
+    durability: Keeping = "ledger"
 
 
 @dataclass(frozen=True, kw_only=True)
