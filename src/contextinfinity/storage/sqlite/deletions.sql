@@ -215,6 +215,11 @@ DELETE FROM job WHERE branch_id = ?
 -- Some states of a branch.
 DELETE FROM state WHERE id IN (SELECT id FROM state WHERE branch_id = :branch_id ORDER BY state_seq LIMIT :limit)
 
+-- name: delete_memories
+-- What was kept for a session alone; what its turns said goes with them.
+DELETE FROM memory WHERE thread = ?1 AND owner_key = (SELECT o.key FROM session AS s
+  JOIN memory_owner AS o ON o.org_id = s.org_id AND o.user_id = s.user_id WHERE s.id = ?1)
+
 -- name: delete_branches
 -- All branches of a session.
 DELETE FROM branch WHERE session_id = ?

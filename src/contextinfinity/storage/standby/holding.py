@@ -26,7 +26,7 @@ from contextinfinity.errors import BranchBusy, LedgerAway, LedgerError, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.standby.breaker import Breaker
-from contextinfinity.storage.standby.landing import Lander, let_go
+from contextinfinity.storage.standby.landing import Lander, let_go, tell_landed
 from contextinfinity.storage.standby.memory import MOST_TURNS, Memory, Seed
 from contextinfinity.storage.standby.records import Item, Record, SessionHeld, TextHeld, in_order, written
 from contextinfinity.storage.standby.spool import Spool
@@ -294,9 +294,12 @@ class Holding:
 
     async def _land_branch(self, held: HeldBranch) -> None:
         async with self.alone_on(held.id):
-            for item in in_order(held.cargo):
-                if (turn := await self.lander.turn(item)) is not None:
+            items = in_order(held.cargo)
+            turns = [await self.lander.turn(item) for item in items]
+            for turn, item in zip(turns, items, strict=True):
+                if turn is not None:
                     self._landed(turn, item)
+            tell_landed(turns)
             del self._branches[held.id]
             for turn_id in held.turn_ids:
                 self._turns.pop(turn_id, None)

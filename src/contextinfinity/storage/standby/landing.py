@@ -7,7 +7,7 @@ its spool. Whatever lands a second time is found there and left as it is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,7 +71,6 @@ class Lander:
         except ContextInfinityError as error:
             self._refuse(f"turn {item.turn_id if isinstance(item, Landing) else item.exchange.id}", error)
             return None
-        count("turn_writes_ok")
         return turn
 
     async def _land(self, item: Item) -> Turn:
@@ -102,8 +101,7 @@ async def land_left_by(lander: Lander, folder: Path, name: str) -> bool:
             await lander.session(session)
         for body in cargo.texts:
             await lander.text(body)
-        for item in in_order(cargo.turns):
-            await lander.turn(item)
+        landed = [await lander.turn(item) for item in in_order(cargo.turns)]
         lander.refused += cargo.damaged
     except NOT_NOW as error:
         log.info("the spool %s has to wait: %s", spool.path, error)
@@ -112,9 +110,15 @@ async def land_left_by(lander: Lander, folder: Path, name: str) -> bool:
     except BaseException:
         spool.close()
         raise
+    tell_landed(landed)
     log.info("landed the spool %s: %d turns", spool.path, len(cargo.turns))
     let_go(spool, lander)
     return True
+
+
+def tell_landed(turns: Sequence[Turn | None]) -> None:
+    """Count turns that landed, once nothing of what they landed with has to be tried again."""
+    count("turn_writes_ok", sum(turn is not None for turn in turns))
 
 
 def let_go(spool: Spool, lander: Lander) -> None:

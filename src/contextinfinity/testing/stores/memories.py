@@ -242,3 +242,19 @@ class MemorySuite:
         with pytest.raises(InvalidInput):
             await store.memories.add(fact(content))
         assert await store.memories.list(ANN) == ()
+
+    @pytest.mark.req("CHATMEM-4", "MEMORY-5")
+    async def test_a_deleted_session_takes_along_what_nobody_else_said_and_what_was_kept_for_it(
+        self, store: Store
+    ) -> None:
+        gone, left = [await new_branch(store, NewSession(owner=ANN)) for _ in range(2)]
+        await said(store, gone, fact("The user lives in Oslo."), fact("The user likes tea."))
+        await said(store, left, fact("The user likes tea."))
+        for thread in (gone.session_id, left.session_id, None):
+            await store.memories.add(fact(f"Written down for {thread}.", thread=thread))
+        while (await store.deletions.delete(gone.session_id)).more:
+            pass
+        rest = {memory.content for memory in await store.memories.list(ANN)}
+        expected = {"The user likes tea.", f"Written down for {left.session_id}.", "Written down for None."}
+        assert rest == expected
+        assert await store.memories.list(ANN, thread=gone.session_id) == ()
