@@ -10,6 +10,7 @@
     │   ├── TokenNeeded        no token, or none that counts
     │   └── NotYours           the token stands for somebody else
     ├── NotFound               no session, branch, turn or state of that id
+    │   └── Gone               it was there, and was deleted
     ├── Refused                well formed, but not possible as things stand
     │   ├── AlreadyExists      that id or external id is taken
     │   ├── KeyReused          that key named another request before
@@ -114,6 +115,12 @@ class NotFound(ContextInfinityError):
     """There is nothing of that id."""
 
     code = "not_found"
+
+
+class Gone(NotFound):
+    """It was there, and was deleted: it does not come back."""
+
+    code = "gone"
 
 
 class Refused(ContextInfinityError):

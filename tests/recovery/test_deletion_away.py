@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -107,6 +108,41 @@ async def test_what_is_held_of_a_conversation_lands_and_is_deleted_with_it(tmp_p
         await store.deletions.delete(session.id)
     await store.close()
     assert holds(tmp_path, PRIVATE) == []
+
+
+@pytest.mark.req("CHATMEM-4", "CHATMEM-6")
+async def test_what_landed_and_was_deleted_does_not_come_back_from_a_spool(tmp_path: Path) -> None:
+    store = standby(tmp_path, LATER)
+    session = await chat(store, told("before"))
+    with locked(tmp_path):
+        await store.turns.record(session.active_branch, [told(PRIVATE)])
+    (spool,) = (tmp_path / "ledger.db-spool").iterdir()
+    records = spool.read_bytes()
+    await came_back(store)
+    await Cleaner(store).delete(session.id)
+    await store.close()
+    spool.write_bytes(records)  # as if its process had been killed before it could remove it
+    store = standby(tmp_path)
+    await store.land_left()
+    assert await store.sessions.get(session.id) is None
+    await store.close()
+    assert holds(tmp_path, PRIVATE) == []
+
+
+async def test_wiping_out_what_was_deleted_beside_somebody_who_reads_is_no_outage(tmp_path: Path) -> None:
+    store = standby(tmp_path)
+    session, kept = await chat(store, told("a")), await chat(store, told("b"))
+    reader = connect(str(tmp_path / "ledger.db"))
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM session").fetchall()
+    deleting = asyncio.create_task(Cleaner(store).delete(session.id))
+    while not deleting.done():
+        await store.turns.record(kept.active_branch, [told("meanwhile")])
+    assert await deleting == 1
+    assert store.health().status == "ready"
+    reader.close()
+    await store.close()
+    assert not (tmp_path / "ledger.db-spool").exists()
 
 
 # --- time to live ---

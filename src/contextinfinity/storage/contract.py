@@ -147,7 +147,8 @@ class Turns(Protocol):
         """Append turns that were finished elsewhere: Done at once, nobody's, with one state for all of them.
 
         ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done. Exchanges whose id is
-        there already are passed over, and their turns are given as they are: ``AlreadyExists`` on another branch.
+        there already are passed over, and their turns are given as they are: ``AlreadyExists`` on another branch,
+        ``Gone`` where they were deleted.
         """
         ...
 

@@ -101,6 +101,7 @@ def _remove(tables: Tables, turns: Sequence[Turn]) -> tuple[StepId, ...]:
     for turn in turns:
         last = tables.last_deleted.get(turn.session_id, 0)
         tables.last_deleted[turn.session_id] = max(last, turn.turn_seq)
+        tables.deleted.add(turn.id)
         tables.turns_of[turn.branch_id].remove(turn.id)
         tables.unsettled_of[turn.branch_id].pop(turn.id, None)
         tables.uncut.discard(turn.id)

@@ -27,6 +27,7 @@ from contextinfinity.domain.turn import (
 from contextinfinity.errors import (
     AlreadyExists,
     BranchBusy,
+    Gone,
     NotFound,
     QueueFull,
     WrongPhase,
@@ -204,7 +205,14 @@ class InMemoryTurns:
             return steps[-1].plan if steps else tables.questions.get(turn_id)
 
 
+def refuse_deleted(tables: Tables, turn_id: TurnId) -> None:
+    """Refuse a turn that was there and is gone."""
+    if turn_id in tables.deleted:
+        raise Gone(f"Turn {turn_id} was deleted.")
+
+
 def _known(tables: Tables, branch_id: BranchId, turn_id: TurnId) -> Turn | None:
+    refuse_deleted(tables, turn_id)
     turn = tables.turns.get(turn_id)
     if turn is not None and turn.branch_id != branch_id:
         raise AlreadyExists(f"There is a turn {turn_id} already, on another branch.")

@@ -32,6 +32,9 @@ from contextinfinity.storage.folders import make_private, sync_folder
 BUSY_SECONDS = 10.0
 """Seconds to wait for another process that holds the lock."""
 
+MOMENT = 0.2
+"""Seconds to wait for what can as well be done another time: others wait behind it."""
+
 STILL_WAITING = 0.1
 """Seconds since a connection last asked for a lock within which it counts as waiting for it."""
 
@@ -172,11 +175,23 @@ class Waits:
         """Give the seconds that the longest of the present waits has taken."""
         return max((handler.waited() for handler in self._handlers), default=0.0)
 
+    @contextmanager
+    def in_passing(self) -> Iterator[None]:
+        """Wait for a moment only, and without being counted: for what can as well be done another time."""
+        for handler in self._handlers:
+            handler.in_passing = True
+        try:
+            yield
+        finally:
+            for handler in self._handlers:
+                handler.in_passing = False
+
 
 class PatientHandler:
     """A busy handler that asks again after 0.5 to 1.5 ms until the time is up."""
 
     def __init__(self, seconds: float) -> None:
+        self.in_passing = False
         self._seconds = seconds
         self._began = self._asked = 0.0
 
@@ -185,12 +200,14 @@ class PatientHandler:
         present = time.monotonic()
         if times_asked == 0:
             self._began = present
-        if present - self._began > self._seconds:
+        if present - self._began > (min(self._seconds, MOMENT) if self.in_passing else self._seconds):
             return False
-        self._asked = present
+        if not self.in_passing:
+            self._asked = present
         time.sleep(random.uniform(0.0005, 0.0015))  # noqa: S311 - jitter, not a secret
         return True
 
     def waited(self) -> float:
         """Tell how long it has waited; SQLite does not say when a wait is over, only that it goes on."""
-        return self._asked - self._began if time.monotonic() - self._asked < STILL_WAITING else 0.0
+        is_waiting = time.monotonic() - self._asked < STILL_WAITING
+        return max(self._asked - self._began, 0.0) if is_waiting else 0.0

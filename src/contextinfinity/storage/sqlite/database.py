@@ -50,7 +50,7 @@ class Database:
             except BaseException:
                 leave_untouched(connection, name)
                 raise
-        self._writer = Writer(connection, name)
+        self._writer = Writer(connection, name, self.writing_waits)
         self._readers = Readers(
             lambda: connect(name, vfs=vfs, read_only=True, patience=patience, waits=self.reading_waits), name
         )

@@ -13,6 +13,7 @@ from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.rules import check_finalising, check_new_step, check_new_turn, check_turn_end
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.jobs import enqueue
+from contextinfinity.storage.sqlite.recording import refuse_deleted
 from contextinfinity.storage.sqlite.rows import message_columns, one, pack
 from contextinfinity.storage.sqlite.turns import (
     UNFINISHED,
@@ -59,6 +60,7 @@ def _land(connection: apsw.Connection, landing: Landing) -> Turn:
 
 
 def _insert(connection: apsw.Connection, landing: Landing) -> Turn:
+    refuse_deleted(connection, landing.turn_id)
     if landing.new is None:
         raise NotFound(f"There is no turn {landing.turn_id} whose end could land.")
     new = replace(landing.new, id=landing.turn_id)

@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import BranchId, StateId, TurnId, from_millis, n
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
-from contextinfinity.errors import AlreadyExists
+from contextinfinity.errors import AlreadyExists, Gone
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import can_be_answered, drafted_state
 from contextinfinity.storage.sqlite.content import insert_message, insert_messages, metadata_column
@@ -37,11 +37,18 @@ def record(connection: apsw.Connection, branch_id: BranchId, exchanges: Sequence
 def _recorded(connection: apsw.Connection, branch_id: BranchId, turn_id: TurnId) -> Turn | None:
     row = one(connection, SQL["select_turn"], (pack(turn_id),))
     if row is None:
+        refuse_deleted(connection, turn_id)
         return None
     turn = to_turn(row)
     if turn.branch_id != branch_id:
         raise AlreadyExists(f"There is a turn {turn_id} already, on another branch.")
     return turn
+
+
+def refuse_deleted(connection: apsw.Connection, turn_id: TurnId) -> None:
+    """Refuse a turn that was there and is gone."""
+    if one(connection, SQL["select_buried"], (pack(turn_id),)) is not None:
+        raise Gone(f"Turn {turn_id} was deleted.")
 
 
 def log(connection: apsw.Connection, branch_id: BranchId, said: Exchange) -> Turn:

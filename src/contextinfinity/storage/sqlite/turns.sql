@@ -6,6 +6,10 @@ UPDATE branch SET last_turn_seq = last_turn_seq + :count
 WHERE id = :branch_id AND session_id NOT IN (SELECT session_id FROM deletion)
 RETURNING last_turn_seq, session_id, head_state
 
+-- name: select_buried
+-- Whether a turn was there and is gone.
+SELECT 1 FROM tombstone WHERE id = ? AND kind = 'turn'
+
 -- name: insert_turn
 -- TX-0: a turn begins with nothing but its message.
 INSERT INTO turn (id, session_id, branch_id, turn_seq, phase, state_before, user_message, owner, retry_of, metadata,

@@ -23,7 +23,7 @@ import apsw
 
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerClosed
-from contextinfinity.storage.sqlite.connection import TRANSLATED, let_go, translate
+from contextinfinity.storage.sqlite.connection import TRANSLATED, Waits, let_go, translate
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -59,8 +59,9 @@ _Told = list[tuple["Future[Any] | asyncio.Future[Any]", Any, BaseException | Non
 class Writer:
     """Runs pieces of work, grouped into durable commits, in the order they were submitted."""
 
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
+    def __init__(self, connection: apsw.Connection, path: str, waits: Waits | None = None) -> None:
         self._connection = connection
+        self._waits = waits or Waits()
         self._path = path
         self._waiting: SimpleQueue[_Piece | None] = SimpleQueue()
         self._closing = threading.Lock()
@@ -177,7 +178,7 @@ class Writer:
 
     def _empty_log(self) -> None:
         """Bring the whole log into the file and cut it off; a reader that needs it leaves it for the next time."""
-        with suppress(apsw.Error):
+        with suppress(apsw.Error), self._waits.in_passing():
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _undo(self) -> None:

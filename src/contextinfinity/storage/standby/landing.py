@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, SessionId
 from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.turn import Turn
-from contextinfinity.errors import AlreadyExists, BranchBusy, ContextInfinityError, LedgerError, OutOfOrder
+from contextinfinity.errors import AlreadyExists, BranchBusy, ContextInfinityError, Gone, LedgerError, OutOfOrder
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.standby.breaker import Breaker
@@ -68,6 +68,9 @@ class Lander:
             turn = await self._through(lambda: self._land(item))
         except NOT_NOW:
             raise
+        except Gone as gone:  # it had landed before, and was deleted since
+            log.info("a held turn is left out: %s", gone)
+            return None
         except ContextInfinityError as error:
             self._refuse(f"turn {item.turn_id if isinstance(item, Landing) else item.exchange.id}", error)
             return None

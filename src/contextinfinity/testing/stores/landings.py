@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import from_millis, new_id
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Phase
-from contextinfinity.errors import BranchBusy, NotFound
+from contextinfinity.errors import BranchBusy, Gone, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.landings import Landing
 from contextinfinity.testing.builders import (
@@ -116,6 +116,23 @@ class LandingSuite:
         assert [turn.id for turn in recorded] == [given[0].id]
         assert await store.turns.record(branch.id, given) == recorded
         assert await said(store, branch.id) == ["one"]
+
+    @pytest.mark.req("CHATMEM-4")
+    async def test_what_was_deleted_does_not_land_again(self, store: Store) -> None:
+        new = NewSession(id=new_id(), branch_id=new_id())
+        whole, finished = held((await new_branch(store, new)).id), replace(exchange("one", "1"), id=new_id())
+        await store.turns.record(new.branch_id or "", [finished])
+        await store.landings.land(whole)
+        while (await store.deletions.delete(new.id or "")).more:
+            pass
+        for is_made_anew in (False, True):
+            if is_made_anew:
+                await store.sessions.create(new)
+            with pytest.raises(Gone):
+                await store.turns.record(new.branch_id or "", [finished])
+            with pytest.raises(Gone):
+                await store.landings.land(whole)
+        assert await said(store, new.branch_id or "") == []
 
     async def test_a_session_keeps_the_branch_id_it_brings(self, store: Store) -> None:
         session_id, branch_id = new_id(), new_id()
