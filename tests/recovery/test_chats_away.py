@@ -140,21 +140,6 @@ def test_calls_at_once_in_a_session_that_nobody_has_made_keep_all_they_say(tmp_p
         assert [turn.turn_number for turn in found] == list(range(1, 17))
 
 
-@pytest.mark.req("CHATMEM-6", "CHATMEM-4")
-def test_numbers_go_on_after_those_that_were_deleted(tmp_path: Path) -> None:
-    with Chats(tmp_path) as memory:
-        session_id = memory.create_session("ada")
-        for number in range(3):
-            memory.store_turn(session_id, "ada", f"q{number}", "r")
-        memory.delete_session(session_id)
-        memory.create_session("ada")
-        assert memory.store_turn(session_id, "ada", "again", "r").turn_number == 4
-        with locked(tmp_path):
-            assert memory.store_turn(session_id, "ada", "away", "r").turn_number == 5
-        until_back(memory)
-        assert asked(memory.get_session_history(session_id)) == [(4, "again"), (5, "away")]
-
-
 @pytest.mark.req("CHATMEM-6", "THREAD-14")
 def test_more_than_the_spool_holds_is_refused_before_it_is_acknowledged(tmp_path: Path) -> None:
     small = Bounds(patience=0.05, first_pause=0.01, longest_pause=0.05, most_bytes=200_000)

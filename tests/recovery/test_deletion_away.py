@@ -129,6 +129,24 @@ async def test_what_landed_and_was_deleted_does_not_come_back_from_a_spool(tmp_p
     assert holds(tmp_path, PRIVATE) == []
 
 
+@pytest.mark.req("CHATMEM-4", "CHATMEM-6")
+async def test_numbers_go_on_after_those_that_were_deleted(tmp_path: Path) -> None:
+    store = standby(tmp_path)
+    gone = await chat(store, told("a"), told("b"), told("c"))
+    await Cleaner(store).delete(gone.id)
+    again = await store.sessions.create(NewSession(id=gone.id, kind="chat"))
+    gaps = await chat(store, told("a"), told("b", hours=TTL + 1), told("c"))
+    await store.deletions.expire(gaps.id)
+    with locked(tmp_path):
+        held = [await store.turns.record(each.active_branch, [told("held")]) for each in (again, gaps)]
+        assert [turn.turn_seq for (turn,) in held] == [4, 4]
+        assert await said(store, gaps.active_branch) == ["a", "c", "held"]
+    await until(lambda: store.health().status == "ready")
+    for each, places in ((again, [4]), (gaps, [1, 3, 4])):
+        assert [turn.turn_seq for turn in await store.turns.history(each.active_branch)] == places
+    await store.close()
+
+
 async def test_wiping_out_what_was_deleted_beside_somebody_who_reads_is_no_outage(tmp_path: Path) -> None:
     store = standby(tmp_path)
     session, kept = await chat(store, told("a")), await chat(store, told("b"))

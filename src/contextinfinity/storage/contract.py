@@ -146,9 +146,8 @@ class Turns(Protocol):
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere: Done at once, nobody's, with one state for all of them.
 
-        ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done. Exchanges whose id is
-        there already are passed over, and their turns are given as they are: ``AlreadyExists`` on another branch,
-        ``Gone`` where they were deleted.
+        ``OutOfOrder`` while turns of the branch are not settled. Nothing given: nothing done. What is there already, by
+        its id, is given as it is: ``AlreadyExists`` on another branch, ``Gone`` where it was deleted.
         """
         ...
 

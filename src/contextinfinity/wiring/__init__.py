@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from contextinfinity.providers.opening import Lines
     from contextinfinity.settings import ModelSettings, Settings
     from contextinfinity.storage.contract import Store
+    from contextinfinity.storage.standby.store import Standby
     from contextinfinity.threads.contract import ThreadLog
     from contextinfinity.tools.toolbox import Toolbox
 
@@ -98,7 +99,7 @@ def open_store(settings: Settings) -> Store:
     return SqliteStore(path)
 
 
-def open_standby(settings: Settings) -> Store:
+def open_standby(settings: Settings) -> Standby:
     """Open the ledger that the settings name, with a spool that holds what is said while it is away."""
     from contextinfinity.storage.standby.holding import Bounds
     from contextinfinity.storage.standby.store import Standby

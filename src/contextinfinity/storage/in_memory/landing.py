@@ -16,7 +16,6 @@ from contextinfinity.storage.in_memory.turns import (
     closed,
     end_turn,
     opened,
-    refuse_deleted,
 )
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.rules import check_finalising, check_new_step, check_new_turn, check_turn_end
@@ -58,7 +57,7 @@ def _land(tables: Tables, landing: Landing) -> Turn:
 
 
 def _accepted(tables: Tables, landing: Landing) -> Turn:
-    refuse_deleted(tables, landing.turn_id)
+    tables.refuse_deleted(landing.turn_id)
     if landing.new is None:
         raise NotFound(f"There is no turn {landing.turn_id} whose end could land.")
     new = replace(landing.new, id=landing.turn_id)

@@ -26,7 +26,7 @@ from contextinfinity.domain.state import FoldCandidate, State
 from contextinfinity.domain.token import Token
 from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
 from contextinfinity.domain.work import Job, JobType, Worker
-from contextinfinity.errors import LedgerClosed, NotFound
+from contextinfinity.errors import Gone, LedgerClosed, NotFound
 from contextinfinity.storage.rules import has_expired
 from contextinfinity.text.keywords import terms
 
@@ -121,6 +121,11 @@ class Tables:
         """Tell whether a turn is not past its session's time to live."""
         hours = self.sessions[turn.session_id].ttl_hours
         return hours is None or not has_expired(turn.created_at, hours, now())
+
+    def refuse_deleted(self, turn_id: TurnId) -> None:
+        """Refuse a turn that was there and is gone."""
+        if turn_id in self.deleted:
+            raise Gone(f"Turn {turn_id} was deleted.")
 
     def origins_at(self, place: Place) -> list[Origin]:
         """Give where the message came from whose words these are; what tools said came with the question."""

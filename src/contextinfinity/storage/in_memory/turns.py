@@ -24,14 +24,7 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     Usage,
 )
-from contextinfinity.errors import (
-    AlreadyExists,
-    BranchBusy,
-    Gone,
-    NotFound,
-    QueueFull,
-    WrongPhase,
-)
+from contextinfinity.errors import AlreadyExists, BranchBusy, NotFound, QueueFull, WrongPhase
 from contextinfinity.storage.in_memory.contents import check_blobs
 from contextinfinity.storage.in_memory.jobs import enqueue, refuse_dead
 from contextinfinity.storage.in_memory.states import append, next_state
@@ -205,14 +198,8 @@ class InMemoryTurns:
             return steps[-1].plan if steps else tables.questions.get(turn_id)
 
 
-def refuse_deleted(tables: Tables, turn_id: TurnId) -> None:
-    """Refuse a turn that was there and is gone."""
-    if turn_id in tables.deleted:
-        raise Gone(f"Turn {turn_id} was deleted.")
-
-
 def _known(tables: Tables, branch_id: BranchId, turn_id: TurnId) -> Turn | None:
-    refuse_deleted(tables, turn_id)
+    tables.refuse_deleted(turn_id)
     turn = tables.turns.get(turn_id)
     if turn is not None and turn.branch_id != branch_id:
         raise AlreadyExists(f"There is a turn {turn_id} already, on another branch.")

@@ -22,7 +22,7 @@ from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, new_id
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Turn
-from contextinfinity.errors import BranchBusy, LedgerAway, LedgerError, NotFound, OutOfOrder, SpoolFull
+from contextinfinity.errors import BranchBusy, LedgerAway, NotFound, OutOfOrder, SpoolFull
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.standby.breaker import Breaker
@@ -130,13 +130,6 @@ class Holding:
         elif turn.owner in self.workers:
             self.memory.see_step(turn, None)
 
-    async def know_head(self, branch_id: BranchId) -> None:
-        """See the head of a branch once: without it the branch could not go on here when nothing can be read."""
-        if not self.memory.knows_head(branch_id):
-            with suppress(LedgerError, NotFound):
-                state = await self.reads.through(lambda: self.ledger.states.head(branch_id))
-                self.memory.see_state(state, branch_id)
-
     # --- going on here ---
 
     async def on_branch(
@@ -214,10 +207,7 @@ class Holding:
         log.error("the ledger did not take it: %s", told, extra=about)
 
     def alone_on(self, name: str) -> asyncio.Lock:
-        """Let one write to a branch come to its end before the next: whether it goes on here is clear for each.
-
-        So with the making of a session of that id.
-        """
+        """Let one write to a branch, or making of a session, end before the next: where each goes is clear."""
         lock = self._locks.get(name)
         if lock is None:
             lock = self._locks[name] = asyncio.Lock()
@@ -272,25 +262,23 @@ class Holding:
     async def land(self) -> None:
         """Bring all that is held into the ledger, and let go of the spool."""
         async with self._landing:
-            await self._land()
-
-    async def _land(self) -> None:
-        for session_id, new in list(self._sessions.items()):
-            if (made := await self.lander.session(new)) is not None:
-                self.memory.see_session(made)
-            del self._sessions[session_id]
-        for body in list(self._texts):
-            await self.lander.text(body)
-            del self._texts[body]
-        landing = [self._land_branch(held) for held in self._branches.values()]  # together: they share their commits
-        for failure in await asyncio.gather(*landing, return_exceptions=True):
-            # A branch that another process is at lands a little later.
-            if failure is not None and not isinstance(failure, (BranchBusy, OutOfOrder)):
-                raise failure
-        level("spool_depth", self.depth)
-        if self.is_over and self._spool is not None:
-            let_go(self._spool, self.lander)
-            self._spool = None
+            for session_id, new in list(self._sessions.items()):
+                if (made := await self.lander.session(new)) is not None:
+                    self.memory.see_session(made)
+                del self._sessions[session_id]
+            for body in list(self._texts):
+                await self.lander.text(body)
+                del self._texts[body]
+            # Together: they share their commits.
+            landing = [self._land_branch(held) for held in self._branches.values()]
+            for failure in await asyncio.gather(*landing, return_exceptions=True):
+                # A branch that another process is at lands a little later.
+                if failure is not None and not isinstance(failure, (BranchBusy, OutOfOrder)):
+                    raise failure
+            level("spool_depth", self.depth)
+            if self.is_over and self._spool is not None:
+                let_go(self._spool, self.lander)
+                self._spool = None
 
     async def _land_branch(self, held: HeldBranch) -> None:
         async with self.alone_on(held.id):

@@ -6,6 +6,7 @@ Everything else is asked of the ledger itself, as ever, and fails as it fails th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -18,7 +19,7 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
-from contextinfinity.errors import LedgerAway
+from contextinfinity.errors import LedgerAway, LedgerError, NotFound
 from contextinfinity.storage.standby.holding import Holding
 from contextinfinity.storage.standby.landing import Lander, land_left_by
 from contextinfinity.storage.standby.spool import Spool, waiting
@@ -55,6 +56,13 @@ class Noun:
     async def _read(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._holding.reads.through(ask)
 
+    async def _know_head(self, branch_id: BranchId) -> None:
+        """See the head of a branch once: without it the branch could not go on here when nothing can be read."""
+        if not self._holding.memory.knows_head(branch_id):
+            with suppress(LedgerError, NotFound):
+                state = await self._read(lambda: self._holding.ledger.states.head(branch_id))
+                self._holding.memory.see_state(state, branch_id)
+
 
 class StandbySessions(Noun):
     """``Sessions``: known ones are found, new ones are made."""
@@ -72,7 +80,7 @@ class StandbySessions(Noun):
                 self._holding.report("create_session", away, session_id)
                 return await self._holding.make_session(new)
         self._holding.memory.see_session(session)
-        await self._holding.know_head(session.active_branch)
+        await self._know_head(session.active_branch)
         return session
 
     async def get(self, session_id: SessionId) -> Session | None:
@@ -245,7 +253,7 @@ class StandbyTurns(Noun):
 
     async def _see(self, branch_id: BranchId, turns: Sequence[Turn]) -> None:
         self._holding.memory.see_turns(branch_id, turns)
-        await self._holding.know_head(branch_id)
+        await self._know_head(branch_id)
 
     def _seen(self, turn: Turn) -> Turn:
         self._holding.see(turn)
