@@ -18,6 +18,8 @@ LONGEST_SENTENCE = 320
 LONGEST_MESSAGE = 20_000
 """Characters; what is longer was hardly typed."""
 
+_PARAGRAPHS = re.compile(r"\n[ \t]*\n")
+_ABOVE = re.compile(r"\b(?:above|this|that|text|it)\b", re.I)
 _QUOTED = re.compile(
     r"\"[^\"]{1,300}\"|“[^”]{1,300}”|«[^»]{1,300}»|„[^“”]{1,300}[“”]|‘[^’]{3,300}’(?!\w)|`[^`]{1,300}`"
 )
@@ -92,6 +94,7 @@ def statements(message: str) -> Iterator[Stated]:
     """Give the sentences in which somebody states something themselves."""
     if not message.strip() or len(message) > LONGEST_MESSAGE or "<artifact" in message or gives_orders(message):
         return
+    message = _own_words(message)
     played, place = _PLAY.search(message) is not None, 0
     for sentence in spoken(message).sentences:
         found = _found(message, sentence, place)
@@ -107,6 +110,14 @@ def statements(message: str) -> Iterator[Stated]:
             continue
         exact = found[1] - found[0] == len(sentence)
         yield Stated(_blanked(stated), found[0], found[1], exact)
+
+
+def _own_words(message: str) -> str:
+    """Leave what was brought along: only the first paragraph was typed for certain, unless a later one is about it."""
+    end = _PARAGRAPHS.search(message, len(message) - len(message.lstrip()))
+    if end is None:
+        return message
+    return "" if _ABOVE.search(message, end.end()) else message[: end.start()]
 
 
 def _found(message: str, sentence: str, place: int) -> tuple[int, int] | None:
