@@ -81,8 +81,13 @@ class Attempt:
         reason = None if self.sections.rounds else self.prepared.reason
         assembled = assemble(self.sections, self.prepared.frame, self.prepared.measure, limit=self.limit, reason=reason)
         left_out = (*self.prepared.missing, *assembled.plan.left_out)
-        plan = replace(assembled.plan, front=self.prepared.front, left_out=left_out, route=kept(self.route))
-        plan = replace(plan, remembered=self.prepared.remembered)
+        plan = replace(
+            assembled.plan,
+            front=self.prepared.front,
+            remembered=self.prepared.remembered,
+            left_out=left_out,
+            route=kept(self.route),
+        )
         return replace(assembled, plan=plan)
 
 
@@ -132,7 +137,7 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
 
 async def begin(parts: Parts, running: Running, material: Material, route: Route) -> Attempt:
     """Prepare a model's try."""
-    model = material.recalled.home if route.model is None else parts.models.by_name[route.model]
+    model = parts.models.named(route.model)
     prepared = await prepare(parts, running, material, model)
     limit = prepared.frame.budget.input_limit
     return Attempt(model=model, route=route, prepared=prepared, sections=prepared.sections, limit=limit)

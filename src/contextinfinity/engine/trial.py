@@ -11,10 +11,10 @@ from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.choosing import choose, home_of
-from contextinfinity.engine.meaning import understand
+from contextinfinity.engine.meaning import Asking
 from contextinfinity.engine.parts import Asked, Parts, Running, rewrite_offline
-from contextinfinity.engine.preparing import Material
-from contextinfinity.engine.recall import Recalled, recall, retrieve
+from contextinfinity.engine.recall import Recalled, recall
+from contextinfinity.engine.turn import gather_from
 
 
 async def route_of(parts: Parts, session: Session, branch_id: BranchId, message: Message, asked: Asked) -> Route:
@@ -46,12 +46,10 @@ async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: As
 
 
 async def _route(parts: Parts, running: Running, recalled: Recalled) -> Route:
-    meant = await understand(parts, running, recalled)
-    if meant.doubt is not None:
-        return Route(model=None, reason=f"It would be asked back: {meant.doubt.question}", home=recalled.home.name)
-    found = await retrieve(parts, running, recalled, meant.explicit)
-    material = Material(recalled=recalled, explicit=meant.explicit, artifacts=found)
-    return choose(parts, running.turn, running.asked, material)
+    gathered = await gather_from(parts, running, recalled)
+    if isinstance(gathered, Asking):
+        return Route(model=None, reason=f"It would be asked back: {gathered.doubt.question}", home=recalled.home.name)
+    return choose(parts, running.turn, running.asked, gathered)
 
 
 def _asking_nobody(parts: Parts) -> Parts:

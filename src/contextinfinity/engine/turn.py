@@ -18,7 +18,7 @@ from contextinfinity.engine.cleanup import Cleaner, expire_before_use
 from contextinfinity.engine.meaning import Asking, ask_back, understand
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.engine.preparing import Material
-from contextinfinity.engine.recall import recall, retrieve
+from contextinfinity.engine.recall import Recalled, recall, retrieve
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
@@ -62,9 +62,13 @@ async def reply(parts: Parts, running: Running) -> None:
 
 
 async def gather(parts: Parts, running: Running) -> Material | Asking:
-    """Put together what a prompt is made from, or what is to be asked back."""
+    """Recall what stands before a message, and put together what belongs to it."""
     await expire_before_use(Cleaner(parts.store, parts.journals), running.turn.session_id)
-    recalled = await recall(parts, running)
+    return await gather_from(parts, running, await recall(parts, running))
+
+
+async def gather_from(parts: Parts, running: Running, recalled: Recalled) -> Material | Asking:
+    """Put together what a prompt is made from, or what is to be asked back."""
     meant = await understand(parts, running, recalled)
     if meant.doubt is not None:
         return Asking(recalled=recalled, doubt=meant.doubt)
