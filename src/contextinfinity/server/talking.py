@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from contextinfinity.client.contract import Explained, Stamped
@@ -192,17 +193,7 @@ def _sides(turn: ShownTurn) -> tuple[ShownMessage, ShownMessage]:
         phase=turn.phase,
         outcome=turn.outcome,
     )
-    told = ShownMessage(
-        role="assistant",
-        content=turn.assistant,
-        turn_id=turn.turn_id,
-        turn_seq=turn.turn_seq,
-        branch_id=turn.branch_id,
-        created_at=turn.created_at,
-        phase=turn.phase,
-        outcome=turn.outcome,
-        model=turn.model,
-        usage=turn.usage,
-        error=turn.error,
+    told = replace(
+        asked, role="assistant", content=turn.assistant, model=turn.model, usage=turn.usage, error=turn.error
     )
     return asked, told
