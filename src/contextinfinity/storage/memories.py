@@ -2,7 +2,8 @@
 
 Every verb takes the owner, and knows nothing of anybody else's: what is another's is not there. A memory is kept once
 for the same words on the same shelf, with every turn that said it. What is said later wins over what was said earlier
-of the same thing (``about``). What was forgotten leaves a hash and a time: no turn from before can bring it back.
+of the same thing (``about``), as long as somebody says it: when its last turn is deleted, what it made untrue holds
+again. What was forgotten leaves a hash and a time: no turn from before can bring it back, nor what it made untrue.
 """
 
 from __future__ import annotations
@@ -46,27 +47,40 @@ class Memories(Protocol):
         limit: int = 50,
         after: MemoryId | None = None,
     ) -> tuple[Memory, ...]:
-        """Read the owner's, the newest first; ``thread``: that thread's alone; ``superseded``: also what was true once.
+        """Read the owner's, the newest first; ``superseded``: also what was true once.
 
-        ``after``: those that follow that one.
+        ``thread``: that thread's alone; empty: those that are no thread's. ``after``: what follows that one.
         """
         ...
 
     async def recall(self, asked: Recall) -> Recalled:
         """Find what may matter to a turn: the user's own memories and its thread's, living and not expired.
 
-        What was learned on a line that was left is there only where the turn sees it, or a person asked for it.
+        What was learned on a line that was left is there only where the turn sees it, or a person asked for it. What
+        the turn does not see makes nothing untrue for it.
+        """
+        ...
+
+    async def current(self, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
+        """Tell what a turn may take for true in place of each: itself, or what was said since.
+
+        One is missing where that was forgotten, or where the turn may not see it any more.
         """
         ...
 
     async def edit(self, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
-        """Put other words in its place; the old ones are gone as if forgotten. ``NotFound`` where there is none."""
+        """Put other words in its place; the old ones are gone as if forgotten. ``NotFound`` where there is none.
+
+        From now on it is true, and about what the new words are about; another with the same words goes into it.
+        """
         ...
 
-    async def forget(self, owner: Owner, ids: Sequence[MemoryId], *, at: datetime | None = None) -> int:
+    async def forget(
+        self, owner: Owner, ids: Sequence[MemoryId], *, at: datetime | None = None, thread: SessionId | None = None
+    ) -> int:
         """Remove memories, and all that has the same words; tell how many are gone. Unknown ones count for nothing.
 
-        ``at``: what was said until then cannot bring them back; None: until now.
+        ``at``: what was said until then cannot bring them back; None: until now. ``thread``: only what is its own.
         """
         ...
 

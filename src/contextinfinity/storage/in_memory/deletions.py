@@ -19,6 +19,7 @@ from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
 from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.deletions import BATCH
 from contextinfinity.storage.in_memory.jobs import enqueue
+from contextinfinity.storage.in_memory.memories import remove, unsay
 from contextinfinity.storage.in_memory.states import append
 from contextinfinity.storage.in_memory.tables import Tables
 from contextinfinity.storage.index import BORROWED_FROM
@@ -117,7 +118,7 @@ def _remove(tables: Tables, turns: Sequence[Turn]) -> tuple[StepId, ...]:
             there = tables.origins_of_session[turn.session_id]
             there[:] = [origin for origin in there if origin not in origins]
         del tables.turns[turn.id]
-    _remove_memories(tables, {turn.id for turn in turns})
+    unsay(tables, {turn.id for turn in turns})
     _remove_blobs(tables, turns)
     return tuple(gone)
 
@@ -136,15 +137,6 @@ def _remove_chunks(tables: Tables, turn_id: TurnId) -> None:
     for side in get_args(ChunkSide):
         for words in (tables.numbers, tables.own, tables.lent):
             words.pop(Place(turn_id, side), None)
-
-
-def _remove_memories(tables: Tables, turns: Collection[TurnId]) -> None:
-    """Delete memories that only these turns said."""
-    for kept in [*tables.memories.values()]:
-        others = [source for source in kept.sources if source.turn_id not in turns]
-        if kept.sources and not others:
-            del tables.memories[kept.memory.id]
-        kept.sources = others
 
 
 def _remove_blobs(tables: Tables, turns: Sequence[Turn]) -> None:
@@ -174,7 +166,7 @@ def _remove_session(tables: Tables, session_id: SessionId) -> None:
     for state in [state for state in tables.states.values() if state.session_id == session_id]:
         del tables.states[state.id]
     for memory_id in [memory_id for memory_id, kept in tables.memories.items() if kept.thread == session_id]:
-        del tables.memories[memory_id]
+        remove(tables, memory_id)
 
 
 def _forget_in_states(tables: Tables, session_id: SessionId, turns: Sequence[Turn]) -> None:

@@ -64,7 +64,7 @@ class Tables:
         self.uncut: set[TurnId] = set()
         self.spaces: dict[str, Space] = {}
         self.memories: dict[MemoryId, Kept] = {}
-        self.forgotten: dict[tuple[Owner, str], datetime] = {}
+        self.forgotten: dict[tuple[Owner, str, SessionId | None], datetime] = {}
         self.texts: dict[str, tuple[str, datetime]] = {}
         self.blobs: dict[str, tuple[bytes, str, datetime]] = {}
         self.blobs_shown: set[str] = set()

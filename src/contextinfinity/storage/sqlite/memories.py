@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import apsw
+from msgspec.structs import replace
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Embedding
@@ -36,7 +37,7 @@ class SqliteMemories:
 
         def write(connection: apsw.Connection) -> Memory:
             owner = _owner_key(connection, new.owner)
-            connection.execute(SQL["allow_words"], (owner, wire.text_hash(new.content)))
+            connection.execute(SQL["allow_words"], _words(owner, wire.text_hash(new.content), _shelf(new.thread)))
             key = _keep(connection, owner, new, None)
             return _by_keys(connection, [key])[0]
 
@@ -77,7 +78,7 @@ class SqliteMemories:
             if key is None or place is None:
                 return ()
             values = {"owner": key, "before": place[0], "id": place[1], "limit": row_limit(limit)}
-            asked = {"thread": None if thread is None else pack(thread), "superseded": superseded}
+            asked = {"thread": None if thread is None else _shelf(thread), "superseded": superseded}
             return to_memories(connection, many(connection, SQL["list_memories"], values | asked))
 
         return await self._database.read(read)
@@ -88,20 +89,31 @@ class SqliteMemories:
 
         return await self._database.read(lambda connection: recall(connection, asked))
 
+    async def current(self, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
+        """Tell what a turn may take for true in place of each."""
+        from contextinfinity.storage.sqlite.recalling import current
+
+        return await self._database.read(lambda connection: current(connection, asked, hexed(ids))) if ids else {}
+
     async def edit(self, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
         """Put other words in its place."""
         check_memory(new)
-        return await self._database.write(lambda connection: _edit(connection, owner, memory_id, new))
+        return await self._database.write(lambda connection: _edit(connection, owner, memory_id, new), wipe=True)
 
-    async def forget(self, owner: Owner, ids: Sequence[MemoryId], *, at: datetime | None = None) -> int:
+    async def forget(
+        self, owner: Owner, ids: Sequence[MemoryId], *, at: datetime | None = None, thread: SessionId | None = None
+    ) -> int:
         """Remove memories, and all that has the same words."""
-        return await self._database.write(lambda connection: _forget(connection, owner, ids, at or now()))
+        shelf, moment = None if thread is None else _shelf(thread), to_millis(at or now())
+        return await self._database.write(
+            lambda connection: _forget(connection, owner, hexed(ids), shelf, moment), wipe=True
+        )
 
     async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
         """Note that they stood in a prompt."""
 
         def find(connection: apsw.Connection) -> list[Row]:
-            values = {"owner": find_owner(connection, owner), "ids": _hexed(ids), "at": to_millis(at)}
+            values = {"owner": find_owner(connection, owner), "ids": hexed(ids), "at": to_millis(at)}
             return many(connection, SQL["select_unmarked"], values)
 
         if ids and (rows := await self._database.read(find)):
@@ -136,25 +148,24 @@ def _owner_key(connection: apsw.Connection, owner: Owner) -> int:
 
 def _draw(connection: apsw.Connection, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
     hashes = {wire.text_hash(each.content) for each in new}
-    for key, memory_id, digest, origin in many(connection, SQL["select_said"], (pack(turn_id),)):
+    for key, digest, origin in many(connection, SQL["select_said"], (pack(turn_id),)):
         if digest not in hashes and origin != "person":
             connection.execute(SQL["delete_source"], (key, pack(turn_id)))
-            if not _by_keys(connection, [key]):
-                connection.execute(SQL["revive"], (memory_id,))
     if one(connection, "SELECT 1 FROM turn WHERE id = ?", (pack(turn_id),)) is None:
         return ()
     keys = []
     for each in new:
         owner = _owner_key(connection, each.owner)
-        gone = one(connection, SQL["select_forgotten"], (owner, wire.text_hash(each.content)))
-        if gone is None or to_millis(each.said_at) > gone[0]:
+        words = _words(owner, wire.text_hash(each.content), _shelf(each.thread))
+        (gone,) = one(connection, SQL["select_forgotten"], words)  # type: ignore[misc]
+        if gone is None or to_millis(each.said_at) > gone:
             keys.append(_keep(connection, owner, each, turn_id))
     return _by_keys(connection, keys)
 
 
 def _keep(connection: apsw.Connection, owner: int, new: NewMemory, turn_id: TurnId | None) -> int:
     """Keep a fact, or note that it was said again; what is said later of the same thing wins."""
-    thread = b"" if new.thread is None else pack(new.thread)
+    thread = _shelf(new.thread)
     digest, said_at = wire.text_hash(new.content), to_millis(new.said_at)
     same = one(connection, SQL["select_same"], (owner, digest, thread))
     if same is not None and (same[2] is None or same[1] >= said_at):
@@ -197,7 +208,7 @@ def _settle(connection: apsw.Connection, owner: int, new: NewMemory, key: int) -
     abouts = [about for about in (new.about, *new.replaces) if about]
     if not abouts:
         return
-    thread = b"" if new.thread is None else pack(new.thread)
+    thread = _shelf(new.thread)
     values = {"owner": owner, "abouts": json.dumps(abouts), "thread": thread, "hash": wire.text_hash(new.content)}
     (memory_id, said_at) = one(connection, "SELECT id, valid_from FROM memory WHERE key = ?", (key,))  # type: ignore[misc]
     for other, other_id, about, valid_from in many(connection, SQL["select_rivals"], values):
@@ -208,37 +219,52 @@ def _settle(connection: apsw.Connection, owner: int, new: NewMemory, key: int) -
 
 
 def _edit(connection: apsw.Connection, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
-    key, place = find_owner(connection, owner), None
-    if key is not None:
-        place = one(connection, "SELECT key, hash FROM memory WHERE id = ? AND owner_key = ?", (pack(memory_id), key))
-    if key is None or place is None:
+    """Put other words in its place: what a person writes is true from now on, whatever the old words were about."""
+    row = one(connection, SQL["select_memories"], {"owner": find_owner(connection, owner), "ids": hexed([memory_id])})
+    if row is None:
         raise NotFound(f"There is no memory {memory_id}.", hint="`cix memories list` shows those there are.")
-    digest, moment = wire.text_hash(new.content), to_millis(now())
-    if digest != place[1]:
-        connection.execute(SQL["forget_words"], (key, place[1], moment))
-        connection.execute(SQL["allow_words"], (key, digest))
-    values = {"content": new.content, "hash": digest, "said_at": moment, "weight": new.weight, "key": place[0]}
-    connection.execute(SQL["edit_memory"], values | _vector(new))
-    connection.execute(SQL["delete_words"], (place[0],))
-    connection.executemany(SQL["insert_word"], [(key, term, place[0]) for term in words_of(new.content)])
-    return _by_keys(connection, [place[0]])[0]
+    key, owner_key, thread, before = row[2], row[4], row[5], row[7]
+    digest, moment = wire.text_hash(new.content), now()
+    if digest != before:
+        connection.execute(SQL["forget_words"], _words(owner_key, before, thread) | {"at": to_millis(moment)})
+        connection.execute(SQL["allow_words"], _words(owner_key, digest, thread))
+    new = replace(new, said_at=moment, thread=unpack(thread) if thread else None)
+    values = {"content": new.content, "hash": digest, "key": key}
+    connection.execute(SQL["edit_memory"], _columns(new) | values)
+    connection.execute(SQL["delete_words"], (key,))
+    connection.executemany(SQL["insert_word"], [(owner_key, term, key) for term in words_of(new.content)])
+    for twin, twin_id in many(connection, SQL["select_twins"], _words(owner_key, digest, thread) | {"key": key}):
+        connection.execute(SQL["take_sources"], {"key": key, "twin": twin})
+        connection.execute(SQL["take_superseded"], {"id": row[3], "twin_id": twin_id})
+        connection.execute(SQL["delete_memory"], (twin,))
+    _settle(connection, owner_key, new, key)
+    return _by_keys(connection, [key])[0]
 
 
-def _forget(connection: apsw.Connection, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> int:
+def _forget(connection: apsw.Connection, owner: Owner, ids: str, thread: bytes | None, at: int) -> int:
+    """Remove what has the words of some, on one shelf or on all."""
     key, gone = find_owner(connection, owner), 0
-    values = {"owner": key, "ids": _hexed(ids)}
-    for (digest,) in many(connection, SQL["select_hashes"], values):
-        connection.execute(SQL["forget_words"], (key, digest, to_millis(at)))
-        gone += len(many(connection, SQL["delete_memories"], (key, digest)))
+    for (digest,) in many(connection, SQL["select_hashes"], {"owner": key, "ids": ids, "thread": thread}):
+        connection.execute(SQL["forget_words"], {"owner": key, "hash": digest, "thread": thread or b"", "at": at})
+        gone += len(many(connection, SQL["delete_memories"], {"owner": key, "hash": digest, "thread": thread}))
     return gone
 
 
-def _hexed(ids: Sequence[MemoryId]) -> str:
+def _shelf(thread: SessionId | None) -> bytes:
+    return pack(thread) if thread else b""
+
+
+def _words(owner: int, digest: bytes, thread: bytes) -> dict[str, object]:
+    return {"owner": owner, "hash": digest, "thread": thread}
+
+
+def hexed(ids: Sequence[MemoryId]) -> str:
+    """Write ids as statements take them."""
     return json.dumps([pack(each).hex() for each in ids])
 
 
 def _read(connection: apsw.Connection, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
-    values = {"owner": find_owner(connection, owner), "ids": _hexed(ids)}
+    values = {"owner": find_owner(connection, owner), "ids": hexed(ids)}
     return to_memories(connection, many(connection, SQL["select_memories"], values))
 
 
@@ -258,6 +284,7 @@ def to_memories(connection: apsw.Connection, rows: Sequence[Row]) -> tuple[Memor
 def to_memory(row: Row, source: Row | None) -> Memory:
     """Read one row, and the source that was said last."""
     thread = unpack(row[5]) if row[5] else None
+    ended = min((end for end in (row[15], row[18]) if end is not None), default=None)
     return Memory(
         id=unpack(row[3]),
         owner=Owner(org_id=row[0], user_id=row[1]),
@@ -268,7 +295,7 @@ def to_memory(row: Row, source: Row | None) -> Memory:
         source_turn=None if source is None else unpack(source[1]),
         source_span=None if source is None else (source[2], source[3]),
         valid_from=from_millis(row[14]),
-        valid_to=None if row[15] is None else from_millis(row[15]),
+        valid_to=None if ended is None else from_millis(ended),
         last_placed_at=None if row[16] is None else from_millis(row[16]),
         superseded_by=maybe_unpack(row[17]),
         kind=row[8],
@@ -280,5 +307,5 @@ def to_memory(row: Row, source: Row | None) -> Memory:
 
 def to_vector(row: Row) -> Embedding | None:
     """Read the vector of a row."""
-    body: bytes | None = row[19]
-    return None if body is None else Embedding(model=row[18], dim=len(body) - 4, values=body)
+    body: bytes | None = row[20]
+    return None if body is None else Embedding(model=row[19], dim=len(body) - 4, values=body)

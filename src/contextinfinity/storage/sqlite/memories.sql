@@ -10,16 +10,16 @@ INSERT INTO memory_owner (org_id, user_id) VALUES (?, ?) RETURNING key
 
 -- name: select_forgotten
 -- When those words were forgotten.
-SELECT forgotten_at FROM forgotten WHERE owner_key = ? AND hash = ?
+SELECT max(forgotten_at) FROM forgotten WHERE owner_key = :owner AND hash = :hash AND thread IN (x'', :thread)
 
 -- name: forget_words
 -- From now on no earlier turn brings them back.
-INSERT INTO forgotten (owner_key, hash, forgotten_at) VALUES (?, ?, ?)
+INSERT INTO forgotten (owner_key, hash, thread, forgotten_at) VALUES (:owner, :hash, :thread, :at)
 ON CONFLICT DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 
 -- name: allow_words
 -- A person wants them again.
-DELETE FROM forgotten WHERE owner_key = ? AND hash = ?
+DELETE FROM forgotten WHERE owner_key = :owner AND hash = :hash AND thread IN (x'', :thread)
 
 -- name: select_same
 -- The same words on the same shelf: the living one first, then what was said last.
@@ -37,7 +37,8 @@ VALUES (:id, :owner, :thread, :content, :hash, :kind, :about, :origin, :confiden
 -- It was said again, perhaps with more weight.
 UPDATE memory SET valid_from = max(valid_from, :said_at), valid_to = coalesce(:valid_to, valid_to),
   weight = max(weight, :weight), confidence = max(confidence, :confidence),
-  origin = CASE WHEN origin = 'drawn' THEN :origin ELSE origin END
+  origin = CASE WHEN origin = 'drawn' OR :origin = 'person' THEN :origin ELSE origin END,
+  kind = CASE about WHEN '' THEN :kind ELSE kind END, about = CASE about WHEN '' THEN :about ELSE about END
 WHERE key = :key
 
 -- name: insert_source
@@ -57,20 +58,16 @@ DELETE FROM memory_word WHERE memory_key = ?
 -- name: select_rivals
 -- What else is said to be true of the same thing.
 SELECT m.key, m.id, m.about, m.valid_from FROM json_each(:abouts) AS k
-CROSS JOIN memory AS m INDEXED BY memory_by_about ON m.owner_key = :owner AND m.about = k.value AND m.superseded_by IS NULL AND m.about <> ''
-WHERE m.thread = :thread AND m.hash <> :hash
+CROSS JOIN memory AS m INDEXED BY memory_by_about ON m.owner_key = :owner AND m.about = k.value AND m.about <> ''
+WHERE m.superseded_by IS NULL AND m.thread = :thread AND m.hash <> :hash
 
 -- name: supersede
 -- Something else is true since then.
-UPDATE memory SET superseded_by = :by, valid_to = min(coalesce(valid_to, :at), :at) WHERE key = :key
-
--- name: revive
--- What made it untrue was never said.
-UPDATE memory SET superseded_by = NULL, valid_to = NULL WHERE superseded_by = ?
+UPDATE memory SET superseded_by = :by, superseded_at = :at WHERE key = :key
 
 -- name: select_said
 -- What a turn was said to say.
-SELECT m.key, m.id, m.hash, m.origin FROM memory_source AS s JOIN memory AS m ON m.key = s.memory_key
+SELECT m.key, m.hash, m.origin FROM memory_source AS s JOIN memory AS m ON m.key = s.memory_key
 WHERE s.turn_id = ?
 
 -- name: delete_source
@@ -87,7 +84,7 @@ WHERE +m.owner_key = :owner ORDER BY k.key
 -- Memories by their keys, as far as a turn may have them.
 SELECT o.org_id, o.user_id, m.* FROM json_each(:keys) AS k CROSS JOIN memory AS m NOT INDEXED ON m.key = k.value
 JOIN memory_owner AS o ON o.key = m.owner_key
-WHERE m.owner_key = :owner AND m.thread IN (x'', :thread) AND m.superseded_by IS NULL
+WHERE m.owner_key = :owner AND m.thread IN (x'', :thread)
   AND (m.valid_to IS NULL OR m.valid_to > :at) AND max(m.valid_from, coalesce(m.last_placed_at, 0)) >= :oldest
 ORDER BY k.key
 
@@ -98,9 +95,17 @@ WHERE m.owner_key = :owner AND m.thread = :thread AND m.superseded_by IS NULL
   AND (m.valid_to IS NULL OR m.valid_to > :at) AND max(m.valid_from, coalesce(m.last_placed_at, 0)) >= :oldest
 ORDER BY m.weight DESC, m.valid_from DESC LIMIT :limit
 
+-- name: select_superseded
+-- What some made untrue, as far as it would hold without them.
+SELECT o.org_id, o.user_id, m.* FROM json_each(:ids) AS k
+CROSS JOIN memory AS m ON m.superseded_by = unhex(k.value) JOIN memory_owner AS o ON o.key = m.owner_key
+WHERE +m.owner_key = :owner AND (m.valid_to IS NULL OR m.valid_to > :at)
+  AND max(m.valid_from, coalesce(m.last_placed_at, 0)) >= :oldest
+
 -- name: select_sources
--- The turns that said them, the last first, and the line their session goes on with.
-SELECT s.memory_key, s.turn_id, s.start, s.end, s.session_id, s.branch_id, s.turn_seq, x.active_branch
+-- The turns that said them, the last first, the line their session goes on with, and when they are past their time.
+SELECT s.memory_key, s.turn_id, s.start, s.end, s.session_id, s.branch_id, s.turn_seq, x.active_branch,
+  (SELECT t.created_at + e.ttl FROM expiry AS e JOIN turn AS t ON t.id = s.turn_id WHERE e.session_id = s.session_id)
 FROM json_each(?) AS k JOIN memory_source AS s ON s.memory_key = k.value JOIN session AS x ON x.id = s.session_id
 ORDER BY s.said_at DESC
 
@@ -126,16 +131,31 @@ SELECT created_at, id FROM memory WHERE owner_key = ? AND id = ?
 
 -- name: edit_memory
 -- Other words, by a person's hand.
-UPDATE memory SET content = :content, hash = :hash, origin = 'person', confidence = 1.0, valid_from = :said_at,
-  weight = max(weight, :weight), namespace = :namespace, vector = :vector WHERE key = :key
+UPDATE memory SET content = :content, hash = :hash, kind = :kind, about = :about, origin = 'person', confidence = 1.0,
+  valid_from = :said_at, valid_to = :valid_to, weight = max(weight, :weight), superseded_by = NULL,
+  superseded_at = NULL, namespace = :namespace, vector = :vector WHERE key = :key
+
+-- name: select_twins
+-- Others with the same words on the same shelf.
+SELECT key, id FROM memory WHERE owner_key = :owner AND hash = :hash AND thread = :thread AND key <> :key
+
+-- name: take_sources
+-- The turns that said one said the other.
+INSERT OR IGNORE INTO memory_source (memory_key, turn_id, session_id, branch_id, turn_seq, start, end, said_at)
+SELECT :key, turn_id, session_id, branch_id, turn_seq, start, end, said_at FROM memory_source WHERE memory_key = :twin
+
+-- name: take_superseded
+-- What one made untrue the other does.
+UPDATE memory SET superseded_by = :id WHERE superseded_by = :twin_id
 
 -- name: select_hashes
 -- The words of some memories.
-SELECT m.hash FROM json_each(:ids) AS k CROSS JOIN memory AS m ON m.id = unhex(k.value) WHERE +m.owner_key = :owner
+SELECT m.hash FROM json_each(:ids) AS k CROSS JOIN memory AS m ON m.id = unhex(k.value)
+WHERE +m.owner_key = :owner AND (:thread IS NULL OR m.thread = :thread)
 
 -- name: delete_memories
--- All that has those words.
-DELETE FROM memory WHERE owner_key = ? AND hash = ? RETURNING id
+-- All that has those words, on one shelf or (NULL) on any.
+DELETE FROM memory WHERE owner_key = :owner AND hash = :hash AND (:thread IS NULL OR thread = :thread) RETURNING id
 
 -- name: delete_memory
 -- One, whoever said it.

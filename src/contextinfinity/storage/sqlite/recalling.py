@@ -1,7 +1,8 @@
 """Which memories may matter to a turn, in SQLite: by the rarest words of its question, and what always matters.
 
 However much a user said, so many postings are read and so many rows looked at. What was learned on a line of turns that
-was left is passed over unless the turn sees it, or a person asked for it to be kept.
+was left is passed over unless the turn sees it, or a person asked for it to be kept; so is what only turns past their
+time said. What is passed over makes nothing untrue: a fact whose correction is out of sight holds.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from math import log
 
 import apsw
 
-from contextinfinity.domain.ids import to_millis
-from contextinfinity.domain.memory import Candidate, Recall, Recalled
+from contextinfinity.domain.ids import MemoryId, to_millis
+from contextinfinity.domain.memory import Candidate, Memory, Recall, Recalled
 from contextinfinity.domain.session import Lineage
 from contextinfinity.storage.memories import sees
 from contextinfinity.storage.sqlite.memories import SQL, find_owner, to_memory, to_vector
@@ -30,25 +31,33 @@ def recall(connection: apsw.Connection, asked: Recall) -> Recalled:
     owner = find_owner(connection, asked.owner)
     if owner is None:
         return Recalled()
-    values = {
-        "owner": owner,
-        "thread": pack(asked.session_id),
-        "at": to_millis(asked.at),
-        "oldest": to_millis(asked.oldest),
-        "limit": asked.most,
-    }
+    sight = _Sight(connection, asked, owner)
     matches = _matches(connection, owner, asked)
     keys = json.dumps(sorted(matches, key=lambda key: (-matches[key], -key))[: asked.most // 2])
-    found = many(connection, SQL["select_memories_by_key"], values | {"keys": keys})
+    found = sight.look(many(connection, SQL["select_memories_by_key"], sight.values | {"keys": keys}))
     shelves = [
-        many(connection, SQL["select_standing"], values | {"thread": shelf}) for shelf in (values["thread"], b"")
+        many(connection, SQL["select_standing"], sight.values | {"thread": shelf, "limit": asked.most})
+        for shelf in (sight.values["thread"], b"")
     ]
-    standing = sorted((row for rows in shelves for row in rows), key=lambda row: (-row[12], -row[14], -row[2]))
-    visible = _visible(connection, asked, {row[2]: row for row in (*found, *standing)})
+    standing = sight.or_beneath(sight.look([row for rows in shelves for row in rows]))
+    standing.sort(key=lambda row: (-row[12], -row[14], -row[2]))
+    true = {row[2] for row in _latest([*sight.true(found), *standing])}
     return Recalled(
-        found=tuple(_candidate(row, visible, matches) for row in found if row[2] in visible),
-        standing=tuple(_candidate(row, visible, matches) for row in standing if row[2] in visible),
+        found=tuple(sight.candidate(row, matches) for row in found if row[2] in true),
+        standing=tuple(sight.candidate(row, matches) for row in standing if row[2] in true),
     )
+
+
+def current(connection: apsw.Connection, asked: Recall, ids: str) -> dict[MemoryId, Memory]:
+    """Tell what a turn may take for true in place of each memory: itself, or what was said since."""
+    owner = find_owner(connection, asked.owner)
+    if owner is None:
+        return {}
+    sight = _Sight(connection, asked, owner)
+    rows = sight.look(many(connection, SQL["select_memories"], sight.values | {"ids": ids}))
+    above = sight.above(rows, to_the_end=True)
+    instead = ((row, sight.instead(row, above)) for row in rows)
+    return {unpack(row[3]): sight.candidate(other, {}).memory for row, other in instead if other is not None}
 
 
 def _matches(connection: apsw.Connection, owner: int, asked: Recall) -> dict[int, float]:
@@ -67,34 +76,95 @@ def _matches(connection: apsw.Connection, owner: int, asked: Recall) -> dict[int
     return matches
 
 
-def _visible(connection: apsw.Connection, asked: Recall, rows: dict[int, Row]) -> dict[int, Row | None]:
-    """Keep what the turn may see, each with the source that was said last."""
-    sources: dict[int, list[Row]] = defaultdict(list)
-    for source in many(connection, SQL["select_sources"], (json.dumps([*rows]),)):
-        sources[source[0]].append(source)
-    lines: dict[bytes, Lineage] = {}
+def _latest(rows: Sequence[Row]) -> list[Row]:
+    """Leave out what holds only since its correction is out of sight, where something later is said of the same."""
+    last: dict[tuple[bytes, str], tuple[bool, int]] = {}
+    for row in rows:
+        thing = (row[5], row[9])
+        last[thing] = max(last.get(thing, (False, 0)), (row[17] is None, row[14]))
+    return [row for row in rows if row[17] is None or not row[9] or (False, row[14]) >= last[row[5], row[9]]]
 
-    def is_seen(source: Row) -> bool:
+
+class _Sight:
+    """What a turn sees of its user's memories. What it does not see makes nothing untrue for it."""
+
+    def __init__(self, connection: apsw.Connection, asked: Recall, owner: int) -> None:
+        self._connection, self._asked = connection, asked
+        self._sources: dict[int, list[Row]] = {}
+        self._lines: dict[bytes, Lineage] = {}
+        self.values: dict[str, object] = {
+            "owner": owner,
+            "thread": pack(asked.session_id),
+            "at": to_millis(asked.at),
+            "oldest": to_millis(asked.oldest),
+        }
+
+    def look(self, rows: list[Row]) -> list[Row]:
+        """Read which turns said them, the last first."""
+        new = [row[2] for row in rows if row[2] not in self._sources]
+        self._sources |= {key: [] for key in new}
+        for source in many(self._connection, SQL["select_sources"], (json.dumps(new),)) if new else ():
+            self._sources[source[0]].append(source)
+        return rows
+
+    def sees(self, row: Row) -> bool:
+        """Tell whether the turn may have a memory, leaving aside what was said since."""
+        said, origin, is_of_user = self._sources[row[2]], row[10], not row[5]
+        if not said or origin == "person":
+            return True
+        kept = [source for source in said if source[8] is None or source[8] > self.values["at"]]
+        if is_of_user and (self._asked.other_branches or origin != "drawn"):
+            return bool(kept)
+        return any(map(self._is_in_line, kept))
+
+    def _is_in_line(self, source: Row) -> bool:
+        asked = self._asked
         line = pack(asked.branch_id) if source[4] == pack(asked.session_id) else source[7]
         if source[5] == line:
             return True
-        if line not in lines:
-            lines[line] = lineage_of(connection, unpack(line))
-        return sees(lines[line], unpack(source[5]), source[6])
+        if line not in self._lines:
+            self._lines[line] = lineage_of(self._connection, unpack(line))
+        return sees(self._lines[line], unpack(source[5]), source[6])
 
-    def may_be_seen(row: Row, said: Sequence[Row]) -> bool:
-        is_of_user = not row[5]
-        if not said or (is_of_user and (asked.other_branches or row[10] != "drawn")):
-            return True
-        return any(map(is_seen, said))
+    def or_beneath(self, rows: list[Row]) -> list[Row]:
+        """Give those that the turn sees, and in place of each other one what it made untrue."""
+        seen: list[Row] = []
+        while rows:
+            seen += [row for row in rows if self.sees(row)]
+            hidden = [row[3].hex() for row in rows if not self.sees(row)]
+            values = self.values | {"ids": json.dumps(hidden)}
+            rows = self.look(many(self._connection, SQL["select_superseded"], values)) if hidden else []
+        return seen
 
-    return {
-        key: next(iter(sources.get(key, ())), None)
-        for key, row in rows.items()
-        if may_be_seen(row, sources.get(key, ()))
-    }
+    def true(self, rows: list[Row]) -> list[Row]:
+        """Keep what the turn sees, and sees nothing of that makes it untrue."""
+        seen = [row for row in rows if self.sees(row)]
+        above = self.above(seen)
+        return [row for row in seen if self.instead(row, above) is row]
 
+    def above(self, rows: Sequence[Row], *, to_the_end: bool = False) -> dict[bytes, Row]:
+        """Read what made them untrue, and what made that untrue; up to the first that is seen, or to the end."""
+        found: dict[bytes, Row] = {}
+        ids = {row[17] for row in rows if row[17] is not None}
+        while ids:
+            values = self.values | {"ids": json.dumps([each.hex() for each in ids])}
+            rows = self.look(many(self._connection, SQL["select_memories"], values))
+            found |= {row[3]: row for row in rows}
+            ids = {row[17] for row in rows if row[17] is not None and (to_the_end or not self.sees(row))} - found.keys()
+        return found
 
-def _candidate(row: Row, visible: dict[int, Row | None], matches: dict[int, float]) -> Candidate:
-    memory = to_memory(row, visible[row[2]])
-    return Candidate(memory=memory, match=matches.get(row[2], 0.0), vector=to_vector(row))
+    def instead(self, row: Row, above: dict[bytes, Row]) -> Row | None:
+        """Find the last that the turn sees of what was said since; None where that was forgotten."""
+        best = row if self.sees(row) else None
+        while row[17] is not None:
+            if row[17] not in above:
+                return None
+            row = above[row[17]]
+            best = row if self.sees(row) else best
+        return best
+
+    def candidate(self, row: Row, matches: dict[int, float]) -> Candidate:
+        """Make a candidate of a row, as it holds for the turn."""
+        as_seen = (*row[:17], None, None, *row[19:])
+        memory = to_memory(as_seen, next(iter(self._sources[row[2]]), None))
+        return Candidate(memory=memory, match=matches.get(row[2], 0.0), vector=to_vector(row))

@@ -21,6 +21,7 @@ from contextinfinity.testing.stores.chunks import ChunkSuite
 from contextinfinity.testing.stores.closing import ClosingSuite
 from contextinfinity.testing.stores.concurrency import ConcurrencySuite
 from contextinfinity.testing.stores.content import ContentSuite
+from contextinfinity.testing.stores.corrections import CorrectionSuite
 from contextinfinity.testing.stores.deletions import DeletionSuite, ExpirySuite
 from contextinfinity.testing.stores.endings import EndingSuite
 from contextinfinity.testing.stores.filling import FillingSuite
@@ -62,6 +63,7 @@ class StoreSuite(
     NamespaceSuite,
     FillingSuite,
     MemorySuite,
+    CorrectionSuite,
     WorkSuite,
     LaneSuite,
     LandingSuite,
@@ -84,6 +86,7 @@ __all__ = [
     "ClosingSuite",
     "ConcurrencySuite",
     "ContentSuite",
+    "CorrectionSuite",
     "DeletionSuite",
     "EndingSuite",
     "ExpirySuite",

@@ -200,7 +200,7 @@ class MemorySuite:
         turn, (kept,) = await said(store, branch, drawn)
         edited = await store.memories.edit(ANN, kept.id, fact("The user likes decaf."))
         assert (edited.id, edited.content, edited.origin) == (kept.id, "The user likes decaf.", "person")
-        assert (edited.about, edited.source_turn) == ("like:coffee", turn.id)
+        assert (edited.about, edited.source_turn) == ("", turn.id)
         await store.memories.draw(turn.id, [drawn])
         assert await store.memories.list(ANN, superseded=True) == (edited,)
         assert await contents(store, branch, "coffee", oldest=MOMENT) == []

@@ -9,7 +9,7 @@ CREATE UNIQUE INDEX job_once ON job (turn_id, job_type) WHERE turn_id IS NOT NUL
 CREATE UNIQUE INDEX job_once_a_branch ON job (branch_id, job_type) WHERE turn_id IS NULL;
 CREATE UNIQUE INDEX one_running_job ON job (branch_id, job_type = 'fold_branch') WHERE state = 'running';
 CREATE INDEX loose_vector_by_session ON loose_vector (namespace_key, session_id);
-CREATE INDEX memory_by_about ON memory (owner_key, about) WHERE superseded_by IS NULL AND about <> '';
+CREATE INDEX memory_by_about ON memory (owner_key, about) WHERE about <> '';
 CREATE INDEX memory_by_age ON memory (owner_key, created_at, id);
 CREATE INDEX memory_by_hash ON memory (owner_key, hash);
 CREATE INDEX memory_by_superseder ON memory (superseded_by) WHERE superseded_by IS NOT NULL;

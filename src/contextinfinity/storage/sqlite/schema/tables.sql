@@ -71,8 +71,9 @@ CREATE TABLE fold_candidate (           -- a fold that could be committed, one a
   created_at INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE forgotten (                -- what no turn from before may bring back
-  owner_key INTEGER NOT NULL, hash BLOB NOT NULL, forgotten_at INTEGER NOT NULL, PRIMARY KEY (owner_key, hash)
+CREATE TABLE forgotten (                -- what no turn from before may bring back: in one session, or (empty) anywhere
+  owner_key INTEGER NOT NULL, hash BLOB NOT NULL, thread BLOB NOT NULL, forgotten_at INTEGER NOT NULL,
+  PRIMARY KEY (owner_key, hash, thread)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE hex_byte (                 -- SQLite before 3.41 cannot read hexadecimal by itself
@@ -127,7 +128,7 @@ CREATE TABLE memory (
   id BLOB NOT NULL UNIQUE,
   owner_key INTEGER NOT NULL,
   thread BLOB NOT NULL,                 -- the session whose alone it is; empty: the user's
-  content TEXT NOT NULL CHECK (content <> ''),
+  content TEXT NOT NULL CHECK (length(content) BETWEEN 1 AND 500),
   hash BLOB NOT NULL,
   kind TEXT NOT NULL CHECK (kind IN ('self', 'preference', 'wish', 'plan', 'note')),
   about TEXT NOT NULL,                  -- what can be true once only; empty: nothing of that kind
@@ -137,7 +138,8 @@ CREATE TABLE memory (
   created_at INTEGER NOT NULL,
   valid_from INTEGER NOT NULL,          -- when it was last said
   valid_to INTEGER, last_placed_at INTEGER,
-  superseded_by BLOB,                   -- memory.id
+  superseded_by BLOB,                   -- memory.id; of one that is not there: it was forgotten
+  superseded_at INTEGER,                -- when that was said
   namespace TEXT,                       -- who made the vector
   vector BLOB
 ) STRICT;

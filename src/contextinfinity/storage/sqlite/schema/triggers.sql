@@ -144,6 +144,12 @@ BEGIN
   WHERE uuid = NEW.session_id;
 END;
 
+CREATE TRIGGER gone_memory_hands_on_what_it_replaced AFTER DELETE ON memory
+WHEN OLD.superseded_by IS NOT NULL
+BEGIN
+  UPDATE memory SET superseded_by = OLD.superseded_by, superseded_at = OLD.superseded_at WHERE superseded_by = OLD.id;
+END;
+
 CREATE TRIGGER gone_memory_takes_its_words AFTER DELETE ON memory
 BEGIN
   DELETE FROM memory_word WHERE memory_key = OLD.key;
@@ -152,7 +158,18 @@ END;
 
 CREATE TRIGGER memory_goes_with_its_last_source AFTER DELETE ON memory_source
 WHEN NOT EXISTS (SELECT 1 FROM memory_source WHERE memory_key = OLD.memory_key)
-BEGIN DELETE FROM memory WHERE key = OLD.memory_key; END;
+BEGIN
+  UPDATE memory SET superseded_by = then_true.id, superseded_at = then_true.valid_from
+  FROM (SELECT old.key, w.id, w.valid_from FROM memory AS gone JOIN memory AS old ON old.superseded_by = gone.id
+      LEFT JOIN memory AS w ON w.key = (SELECT r.key FROM memory AS r
+        WHERE r.owner_key = old.owner_key AND r.about = old.about AND r.about <> '' AND r.thread = old.thread
+          AND r.key NOT IN (old.key, gone.key) AND (r.superseded_by IS NULL OR (r.superseded_by = gone.id
+            AND (r.valid_from, r.key) > (old.valid_from, old.key)))
+        ORDER BY r.superseded_by IS NULL DESC, r.valid_from DESC, r.key DESC LIMIT 1)
+    WHERE gone.key = OLD.memory_key AND gone.superseded_by IS NULL AND gone.origin <> 'person') AS then_true
+  WHERE memory.key = then_true.key;
+  DELETE FROM memory WHERE key = OLD.memory_key AND origin <> 'person';
+END;
 
 CREATE TRIGGER deleted_message_takes_its_words AFTER DELETE ON message
 BEGIN
