@@ -216,7 +216,8 @@ async def test_a_stranger_is_known_within_the_thread_only(tmp_path: Path) -> Non
     async with desk_in(tmp_path) as desk:
         await tell(desk, "I live in Leeds.", user_id=ANONYMOUS)
         owner = Owner(user_id=ANONYMOUS)
-        (kept,) = await desk.engine.memories.list(owner)
+        assert await desk.engine.memories.list(owner) == await desk.engine.memories.everything(owner) == ()
+        (kept,) = await desk.engine.memories.list(owner, thread=desk.thread)
         assert kept.tags == (f"user:{ANONYMOUS}", f"thread:{desk.thread}")
         await tell(desk, "Where do I live?", user_id=ANONYMOUS)
         assert front(desk) == ""

@@ -33,7 +33,7 @@ class LocalMemories:
         """Read an owner's memories, or those that matter for a question."""
         memories, thread = self._engine.memories, None if tag is None else shelf_of(owner, [tag])
         if q is not None and q.strip():
-            found = await memories.find(owner, q, limit=limit)
+            found = await memories.find(owner, q, thread=thread, limit=limit)
         else:
             found = await memories.list(owner, thread=thread, limit=limit, after=after)
         return tuple(map(shown_memory, found))

@@ -87,7 +87,7 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
     if front is None or form is None:
         raise NotFound(f"What request {index} of turn {turn.id} was made from is no longer kept.")
     owner = (await session_of(parts, turn)).owner
-    whole, removed, _ = await written_out(parts.store.memories, owner, loads(Front, front))
+    whole, removed = await written_out(parts.store.memories, owner, loads(Front, front))
     there = await parts.store.memories.read(owner, [each.id for each in plan.remembered])
     remembered, gone = written(plan.remembered, there)
     removed += gone

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from contextinfinity.domain.ids import MemoryId, SessionId, is_id, now
-from contextinfinity.domain.memory import LONGEST_MEMORY, Memory, NewMemory
-from contextinfinity.domain.session import Owner
-from contextinfinity.engine.parts import Remembering
+from contextinfinity.domain.memory import ANONYMOUS, LONGEST_MEMORY, Memory, NewMemory, container_tags
+from contextinfinity.domain.session import Owner, Session
+from contextinfinity.engine.parts import Remembering, draw_offline
 from contextinfinity.engine.standing import known_from, nobodys, placed_texts, recall
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.memory.audit import Finding, audit
+from contextinfinity.memory.values import Told
+from contextinfinity.memory.written import as_said
 from contextinfinity.storage.contract import Store
 from contextinfinity.text.orders import neutral
 
@@ -37,7 +39,13 @@ class KeptMemories:
         limit: int = 50,
         after: MemoryId | None = None,
     ) -> tuple[Memory, ...]:
-        """Read an owner's memories, the newest first."""
+        """Read an owner's memories, the newest first.
+
+        ``thread``: that thread's alone; empty: those that are no thread's. Whoever did not say who they are has those
+        of a thread only: they are many.
+        """
+        if owner.user_id == ANONYMOUS and not thread:
+            return ()
         return await self._store.memories.list(owner, thread=thread, superseded=superseded, limit=limit, after=after)
 
     async def everything(self, owner: Owner, *, superseded: bool = True) -> tuple[Memory, ...]:
@@ -47,18 +55,22 @@ class KeptMemories:
             found += page
         return found
 
-    async def find(self, owner: Owner, question: str, *, limit: int = 50) -> tuple[Memory, ...]:
-        """Find memories by what they are about, the best first."""
-        nobody = nobodys(owner)
-        recalled = await recall(self._store.memories, self._remembering, nobody, nobody.active_branch, question)
+    async def find(
+        self, owner: Owner, question: str, *, thread: SessionId | None = None, limit: int = 50
+    ) -> tuple[Memory, ...]:
+        """Find memories by what they are about, the best first; ``thread``: among that thread's alone."""
+        session = await self._own(owner, thread) if thread else nobodys(owner)
+        recalled = await recall(self._store.memories, self._remembering, session, session.active_branch, question)
         known = await known_from(recalled, question, self._remembering.most)
-        return await self._store.memories.read(owner, [line.id for line in known.asked[:limit]])
+        found = await self._store.memories.read(owner, [line.id for line in known.asked])
+        shelf = container_tags(owner.user_id, thread or None)
+        return tuple(memory for memory in found if memory.tags == shelf)[:limit]
 
     async def add(self, owner: Owner, content: str, *, thread: SessionId | None = None) -> Memory:
         """Keep a fact that a person writes down; with ``thread`` for that thread alone."""
-        if thread is not None:
+        if thread:
             await self._own(owner, thread)
-        return await self._store.memories.add(await _written(owner, content, thread))
+        return await self._store.memories.add(await _written(owner, content, thread or None))
 
     async def edit(self, owner: Owner, memory_id: MemoryId, content: str) -> Memory:
         """Put other words in a memory's place; the old ones are gone."""
@@ -82,10 +94,11 @@ class KeptMemories:
         start, end = memory.source_span or (0, 0)
         return None if turn is None else turn.user_message.rendered_text[start:end]
 
-    async def _own(self, owner: Owner, thread: SessionId) -> None:
+    async def _own(self, owner: Owner, thread: SessionId) -> Session:
         session = await self._store.sessions.get(thread) if is_id(thread) else None
         if session is None or session.owner != owner:
             raise NotFound(f"There is no thread {thread}.", hint="`cix sessions` lists those there are.")
+        return session
 
 
 async def _written(owner: Owner, content: str, thread: SessionId | None) -> NewMemory:
@@ -98,18 +111,37 @@ async def _written(owner: Owner, content: str, thread: SessionId | None) -> NewM
             hint="Keep the fact, or pin it.",
         )
     (vector,) = await placed_texts([text])
+    told = await _told(text)
     return NewMemory(
-        owner=owner, content=text, said_at=now(), thread=thread, origin="person", weight=WEIGHT, vector=vector
+        owner=owner,
+        content=text,
+        said_at=now(),
+        thread=thread,
+        kind=told.kind,
+        about=told.about,
+        replaces=told.replaces,
+        origin="person",
+        weight=WEIGHT,
+        valid_to=told.valid_to,
+        vector=vector,
     )
 
 
+async def _told(text: str) -> Told:
+    """Read what a person wrote as if they had said it, so that what they say later can make it untrue."""
+    drawn = await draw_offline(as_said(text), now())
+    return drawn.told[0] if len(drawn.told) == 1 else Told(content=text, start=0, end=len(text))
+
+
 def shelf_of(owner: Owner, tags: Sequence[str]) -> SessionId | None:
-    """Read the tags of a memory: whose it is, and of which thread alone; ``InvalidInput`` for others."""
+    """Read the tags of a memory: of which thread alone it is, or (empty) of the user; ``InvalidInput`` for others."""
     thread: SessionId | None = None
     for tag in tags:
         kind, _, name = tag.partition(":")
         if kind == "thread" and name:
             thread = name
-        elif tag != f"user:{owner.user_id}":
+        elif tag == f"user:{owner.user_id}":
+            thread = thread or ""
+        else:
             raise InvalidInput(f"{tag!r} is no tag of {owner.user_id}.", hint="There are user:ID and thread:ID.")
     return thread

@@ -59,8 +59,8 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     standing = chosen(recalled.known, Measure(home.counter).text, parts.budget_of(home).memories)
     candidate = new_front(parts, recalled, turn, standing)
     front, reason = choose_front(candidate, recalled.last, with_memories=running.asked.use_memory)
-    outdated = () if recalled.last is None or reason is not None else recalled.last.outdated
-    riding = () if recalled.known is None else for_now(recalled.known, front, recalled.earlier, outdated)
+    corrections = () if recalled.last is None or reason is not None else recalled.last.corrections
+    riding = () if recalled.known is None else for_now(recalled.known, front, recalled.earlier, corrections)
     sections = Sections(
         front=front,
         turn_seq=turn.turn_seq,

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from contextinfinity.domain.ids import BranchId, now
 from contextinfinity.domain.plan import Front, LeftOut
-from contextinfinity.domain.session import Owner, Session
+from contextinfinity.domain.session import Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
 from contextinfinity.domain.wire import loads
@@ -23,7 +23,7 @@ from contextinfinity.engine.artifacts import attachments
 from contextinfinity.engine.choosing import home_of
 from contextinfinity.engine.parts import Model, Need, Parts, Running
 from contextinfinity.engine.sparing import spared
-from contextinfinity.engine.standing import Known, known_to, written_out
+from contextinfinity.engine.standing import Known, corrected, known_to, written_out
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.fronts import Last
 from contextinfinity.prompt.sections import Artifact
@@ -82,7 +82,7 @@ async def recall(parts: Parts, running: Running) -> Recalled:
     turn, missing = running.turn, list[LeftOut]()
     session, state = await session_of(parts, turn), await parts.store.states.head(turn.branch_id)
     earlier = await settled_before(parts, running, state.covers_turn_seq, largest_window(parts) * FAR_TOO_MANY)
-    last, home = await before_this(parts, session.owner, earlier, turn)
+    last, home = await before_this(parts, session, earlier, turn)
     known = await wanted(running.asked.use_memory, "memory", missing, lambda: known_to(parts, session, turn))
     recalled = Recalled(
         session=session,
@@ -149,7 +149,9 @@ async def settled_before(parts: Parts, running: Running, covers: int, room: int)
             await asyncio.wait_for(news.wait(), 5 * parts.look_seconds)
 
 
-async def before_this(parts: Parts, owner: Owner, earlier: list[Turn], turn: Turn) -> tuple[Last | None, str | None]:
+async def before_this(
+    parts: Parts, session: Session, earlier: list[Turn], turn: Turn
+) -> tuple[Last | None, str | None]:
     """Find the request before this one in the lineage, with its front, and the model that the branch stays with.
 
     Turns that failed before any request are passed over; whom a failed turn was given to binds nobody.
@@ -165,14 +167,15 @@ async def before_this(parts: Parts, owner: Owner, earlier: list[Turn], turn: Tur
         text = await parts.texts.read(plan.front) if plan.front and last is None else None
         if text is not None:
             silence, there = now() - newest.updated_at, newest.branch_id == turn.branch_id
-            kept = await written_out(parts.store.memories, owner, loads(Front, text))
+            kept = await written_out(parts.store.memories, session.owner, loads(Front, text))
+            since = await corrected(parts, session, turn.branch_id, kept.front)
             last = Last(
                 front=kept.front,
                 plan=plan,
                 silence=silence,
                 same_branch=there,
-                removed=bool(kept.removed),
-                outdated=kept.outdated,
+                removed=bool(kept.removed) or since.is_unfounded,
+                corrections=since.corrections,
             )
         if last is not None and newest.outcome != "failed":
             break

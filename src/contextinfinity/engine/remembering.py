@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from contextinfinity.domain.ids import TurnId, now
+from contextinfinity.domain.ids import SessionId, TurnId, now
 from contextinfinity.domain.memory import ANONYMOUS, Memory, NewMemory, Recall
 from contextinfinity.domain.plan import Front
 from contextinfinity.domain.search import HowFar
@@ -67,7 +67,9 @@ async def remember_again(
 
 async def _remember(store: Store, remembering: Remembering, session: Session, turn: Turn) -> int:
     told, said_at = tuple[Told, ...](), await _said_at(store, turn)
-    if turn.outcome in FINISHED and said_at > now() - remembering.expiry:
+    if said_at <= now() - remembering.expiry:
+        return 0  # what is known of it lives on as long as it is shown
+    if turn.outcome in FINISHED:
         drawn = await remembering.draw(turn.user_message.rendered_text, said_at)
         if (drawn.told or drawn.unwanted) and not await _answers_a_question(store, turn):
             told = drawn.told
@@ -77,10 +79,10 @@ async def _remember(store: Store, remembering: Remembering, session: Session, tu
 
 
 async def _said_at(store: Store, turn: Turn) -> datetime:
-    """Tell when it was said, also where that was elsewhere."""
+    """Tell when it was said, also where that was elsewhere; never later than now, or no correction would win."""
     origins = (await store.arrivals.origins([turn.id])).get(turn.id, ())
     times = [one.created_at for one in origins if one.side == "user" and one.created_at is not None]
-    return min(times, default=turn.created_at)
+    return min(min(times, default=turn.created_at), now())
 
 
 async def _answers_a_question(store: Store, turn: Turn) -> bool:
@@ -90,10 +92,16 @@ async def _answers_a_question(store: Store, turn: Turn) -> bool:
 
 
 async def _forget(store: Store, session: Session, unwanted: Unwanted, said_at: datetime) -> None:
-    known = await store.memories.list(session.owner, superseded=True, limit=MOST_KNOWN)
+    thread = own_shelf(session)
+    known = await store.memories.list(session.owner, thread=thread, superseded=True, limit=MOST_KNOWN)
     ids = [each.id for each in meant(unwanted, known) if (each.valid_from or each.created_at) <= said_at]
     if ids:
-        await store.memories.forget(session.owner, ids, at=said_at)
+        await store.memories.forget(session.owner, ids, at=said_at, thread=thread)
+
+
+def own_shelf(session: Session) -> SessionId | None:
+    """Name the only shelf that who speaks may use: of whoever did not say who they are, that of the conversation."""
+    return session.id if session.owner.user_id == ANONYMOUS else None
 
 
 async def _new(store: Store, session: Session, told: Sequence[Told], said_at: datetime) -> list[NewMemory]:
@@ -107,7 +115,7 @@ async def _new(store: Store, session: Session, told: Sequence[Told], said_at: da
             owner=session.owner,
             content=neutral(fact.content),
             said_at=said_at,
-            thread=session.id if fact.here or session.owner.user_id == ANONYMOUS else None,
+            thread=session.id if fact.here else own_shelf(session),
             kind=fact.kind,
             about=fact.about,
             replaces=fact.replaces,

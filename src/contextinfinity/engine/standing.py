@@ -7,14 +7,14 @@ is forgotten is gone from every request of the past too; what a person took out 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import Embedding
-from contextinfinity.domain.ids import MemoryId, new_id, now
+from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.memory import ANONYMOUS, Memory, Placed, Recall, Recalled
 from contextinfinity.domain.plan import Front
 from contextinfinity.domain.session import Owner, Session
@@ -61,7 +61,15 @@ async def recall(
     memories: Memories, remembering: Remembering, session: Session, branch_id: str, words: str
 ) -> Recalled:
     """Read what may matter to a message of a conversation."""
-    asked = Recall(
+    recalled = await memories.recall(_asked(remembering, session, branch_id, words))
+    if session.owner.user_id != ANONYMOUS:
+        return recalled
+    own = [tuple(one for one in some if len(one.memory.tags) > 1) for some in (recalled.found, recalled.standing)]
+    return Recalled(found=own[0], standing=own[1])
+
+
+def _asked(remembering: Remembering, session: Session, branch_id: str, words: str = "") -> Recall:
+    return Recall(
         owner=session.owner,
         session_id=session.id,
         branch_id=branch_id,
@@ -70,11 +78,6 @@ async def recall(
         oldest=now() - remembering.expiry,
         other_branches=remembering.other_branches,
     )
-    recalled = await memories.recall(asked)
-    if session.owner.user_id != ANONYMOUS:
-        return recalled
-    own = [tuple(one for one in some if len(one.memory.tags) > 1) for some in (recalled.found, recalled.standing)]
-    return Recalled(found=own[0], standing=own[1])
 
 
 def nobodys(owner: Owner) -> Session:
@@ -114,11 +117,10 @@ def chosen(known: Known | None, count: Callable[[str], int], tokens: int) -> tup
     return () if known is None else within(fitting(known.standing, known.most), count, tokens)
 
 
-def for_now(known: Known, front: Front, shown: Sequence[Turn], outdated: Collection[MemoryId]) -> tuple[Line, ...]:
-    """Choose what rides with a question: what makes lines of the front untrue (``outdated``), and what matters now."""
-    corrections = [line for line in known.standing if line.id in outdated]
+def for_now(known: Known, front: Front, shown: Sequence[Turn], corrections: Sequence[Memory]) -> tuple[Line, ...]:
+    """Choose what rides with a question: what makes lines of the front untrue (``corrections``), what matters now."""
     there, said = {each.id for each in front.standing}, {turn.id for turn in shown}
-    return fitting(besides(dict.fromkeys((*corrections, *known.asked[:MOST])), there, said))
+    return fitting(besides(dict.fromkeys((*map(_line, corrections), *known.asked[:MOST])), there, said))
 
 
 def placed(line: Line) -> Placed:
@@ -137,11 +139,10 @@ def without_memories(front: Front) -> Front:
 
 
 class WrittenOut(NamedTuple):
-    """A front with its memories, what of them is gone, and what was said since that makes others untrue."""
+    """A front with its memories, and what of them is gone."""
 
     front: Front
     removed: list[str]
-    outdated: tuple[MemoryId, ...] = ()
 
 
 async def written_out(memories: Memories, owner: Owner, front: Front) -> WrittenOut:
@@ -150,8 +151,25 @@ async def written_out(memories: Memories, owner: Owner, front: Front) -> Written
         return WrittenOut(front, [])
     there = await memories.read(owner, [each.id for each in front.standing])
     text, removed = written(front.standing, there)
-    outdated = tuple(memory.superseded_by for memory in there if memory.superseded_by is not None)
-    return WrittenOut(replace(front, memories=text), removed, outdated)
+    return WrittenOut(replace(front, memories=text), removed)
+
+
+class Corrected(NamedTuple):
+    """What was said since a front was made that makes lines of it untrue, and whether something went without that."""
+
+    corrections: tuple[Memory, ...] = ()
+    is_unfounded: bool = False
+
+
+async def corrected(parts: Parts, session: Session, branch_id: str, front: Front) -> Corrected:
+    """Hold the memories of a front against what was said since, as a turn of a branch sees it."""
+    remembering = parts.setup.remembering
+    if remembering is None or not front.standing:
+        return Corrected()
+    ids = [each.id for each in front.standing]
+    current = await parts.store.memories.current(_asked(remembering, session, branch_id), ids)
+    instead = {memory.id: memory for memory_id, memory in current.items() if memory.id != memory_id}
+    return Corrected(tuple(instead.values()), len(current) < len(ids))
 
 
 def written(some: Sequence[Placed], there: Sequence[Memory]) -> tuple[str, list[str]]:

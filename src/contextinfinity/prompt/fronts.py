@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from contextinfinity.domain.ids import MemoryId
+from contextinfinity.domain.memory import Memory
 from contextinfinity.domain.plan import Front, Plan
 
 SILENCE = timedelta(hours=1)
@@ -25,9 +25,9 @@ class Last(Struct, frozen=True, kw_only=True):
     silence: timedelta
     same_branch: bool = True
     removed: bool = False
-    """Whether a person took something out of its memories, or changed it."""
-    outdated: tuple[MemoryId, ...] = ()
-    """Memories that make others untrue that stand in it."""
+    """Whether a person took something out of its memories, or changed it, or nobody says it any more."""
+    corrections: tuple[Memory, ...] = ()
+    """What makes memories untrue that stand in it."""
 
 
 def choose_front(candidate: Front, last: Last | None, *, with_memories: bool = True) -> tuple[Front, str | None]:

@@ -33,7 +33,9 @@ class MemoryPromises:
         own = await client.memories.add("Of Ann.", tags=["user:ann"], owner=ANN)
         shelved = await client.memories.add("Of the thread.", tags=["user:ann", f"thread:{thread}"], owner=ANN)
         assert (own.tags, shelved.tags) == (("user:ann",), ("user:ann", f"thread:{thread}"))
-        assert await client.memories.list(ANN, tag=f"thread:{thread}") == (shelved,)
+        for question in (None, "Which thread is it of?"):
+            assert await client.memories.list(ANN, tag=f"thread:{thread}", q=question) == (shelved,)
+        assert await client.memories.list(ANN, tag="user:ann") == (own,)
         for tags in (["user:bob"], ["project:x"], ["thread:"]):
             with pytest.raises(InvalidInput):
                 await client.memories.add("Of whom?", tags=tags, owner=ANN)

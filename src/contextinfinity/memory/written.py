@@ -1,0 +1,35 @@
+"""What a person wrote down of themselves, put as they would say it: so the same phrases know what it is about."""
+
+from __future__ import annotations
+
+import re
+
+_USER = re.compile(r"^the user(?P<own>'s)? +(?P<rest>.+)$", re.I | re.S)
+_VERBS = {
+    "is": "am", "isn't": "am not", "has": "have", "was": "was", "does": "do", "doesn't": "don't", "goes": "go",
+    "hasn't": "haven't", "wasn't": "wasn't",
+}  # fmt: skip
+_ADVERB = re.compile(r"^(?:(?:no longer|never|always|usually|often|mostly|also|still|now|currently|really)\s+)+", re.I)
+_STEM = (("ches", "ch"), ("shes", "sh"), ("sses", "ss"), ("ies", "y"), ("s", ""))
+
+
+def as_said(fact: str) -> str:
+    """Turn "The user lives in Oslo." into "I live in Oslo."; what is not put that way stays as it is."""
+    match = _USER.match(fact.strip())
+    if match is None:
+        return fact
+    if match["own"]:
+        return f"My {match['rest']}"
+    adverb = _ADVERB.match(match["rest"])
+    before = adverb[0] if adverb else ""
+    verb, _, after = match["rest"][len(before) :].partition(" ")
+    return f"I {before}{_first_person(verb)} {after}".strip()
+
+
+def _first_person(verb: str) -> str:
+    if verb in _VERBS:
+        return _VERBS[verb]
+    for ending, instead in _STEM:
+        if verb.endswith(ending) and len(verb) > len(ending) + 1:
+            return verb.removesuffix(ending) + instead
+    return verb
