@@ -16,7 +16,7 @@ from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.engine.cleanup import Cleaner
-from contextinfinity.errors import LedgerAway, LedgerError, NotFound, OutOfOrder
+from contextinfinity.errors import AccessDenied, LedgerAway, LedgerError, NotFound, OutOfOrder
 from contextinfinity.settings.sections import Retention
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.standby.store import Standby
@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.02
 
 
 class Foreign(Exception):
-    """The session is another user's."""
+    """The session is another user's, or was before it was deleted."""
 
 
 class ChatLedger:
@@ -71,7 +71,10 @@ class ChatLedger:
                 kind="chat",
                 ttl_hours=self._retention.conversation_ttl_hours,
             )
-            session = await self.store.sessions.create(new)
+            try:
+                session = await self.store.sessions.create(new)
+            except AccessDenied as error:
+                raise Foreign(session_id) from error
         if session.owner.user_id != user_id:
             raise Foreign(session_id)
         return session

@@ -11,7 +11,7 @@ import msgspec
 from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.turn import Keeping
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.rules import LONGEST_NAME, check_json
+from contextinfinity.storage.rules import LONGEST_NAME, check_json, is_blank
 
 LONGEST_TEXT = 1_000_000
 """Characters of a query or a response."""
@@ -79,7 +79,7 @@ def check_text(name: str, text: object) -> None:
     """Refuse a query or a response that is no text, blank, or too long."""
     if not isinstance(text, str):
         raise ValueError(f"{name}: it must be a text, not {type(text).__name__}.")
-    if not text.strip():
+    if is_blank(text):
         raise ValueError(f"{name}: it must not be blank.")
     if len(text) > LONGEST_TEXT:
         raise ValueError(f"{name}: it has {len(text):,} characters; {LONGEST_TEXT:,} are the most.")

@@ -48,8 +48,9 @@ class Sessions(Protocol):
     async def create(self, new: NewSession) -> Session:
         """Make a session with one branch and its root state.
 
-        A given ``id`` is kept; an ``external_id`` is unique within its owner (``AlreadyExists``). With ``once`` a
-        request that comes again is given the session it made; ``KeyReused`` when it asks for something else.
+        A given ``id`` is kept; ``AccessDenied`` where another owner's session was deleted under it. An ``external_id``
+        is unique within its owner (``AlreadyExists``). With ``once`` a request that comes again is given the session
+        it made; ``KeyReused`` when it asks for something else.
         """
         ...
 

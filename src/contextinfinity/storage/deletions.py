@@ -1,7 +1,8 @@
 """Deleting, in every store: the only way in which anything ever leaves a ledger.
 
 What is deleted takes along all that was made from it: summaries, chunks, vectors, words, plans, raw replies, and texts
-and blobs that nobody else uses. What stays is a tombstone: the id, the place, and when. A number is never given twice.
+and blobs that nobody else uses. What stays is a tombstone: the id, the place, when, and whose a session was, so that
+a number is never given twice, nor the id of a session to somebody else.
 A batch is one transaction, so a crash leaves a session as it was before or after one; a deletion that was begun goes
 on at the next clean-up, and its session is not there for anybody meanwhile.
 """

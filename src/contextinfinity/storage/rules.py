@@ -50,8 +50,14 @@ LARGEST_VECTOR = 16_384
 LONGEST_TTL = 8_760_000.0
 """Hours: a thousand years. What lives longer lives as long as anything."""
 LONGEST_WAIT = timedelta(minutes=1)
+UNSEEN = (
+    "\0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0"
+)
+"""Signs that show nothing, besides white space, as a class of a pattern. The table ``blank_sign`` holds them too."""
 _KINDS, _REASONS, _ROLES, _CASES = get_args(SessionKind), get_args(StateReason), get_args(Role), get_args(FoldCase)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_BLANK = re.compile(rf"[\s{UNSEEN}]*")
 
 
 def row_limit(limit: int) -> int:
@@ -62,6 +68,11 @@ def row_limit(limit: int) -> int:
 def end_place(before: int | None) -> int:
     """Give the place to stop reading before; none: after everything."""
     return LAST_PLACE if before is None else min(before, LAST_PLACE)
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether a text shows nothing."""
+    return _BLANK.fullmatch(text) is not None
 
 
 def check_id(identifier: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.plan import Front, Plan
 from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.turn import Completed, Exchange, NewStep, StepEnd, Turn, TurnEnd
+from contextinfinity.storage.rules import is_blank
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.integrity import Inspection
 from contextinfinity.storage.sqlite.placing import PACK
@@ -297,6 +299,10 @@ async def test_any_sqlite_can_write_to_the_chat_log(ledger_path: Path) -> None:
         ({"turn_number": "two"}, "over 0"),
         ({"turn_number": 2, "query_text": ""}, "query_text"),
         ({"turn_number": 2, "query_text": " \n\t\u3000\u2028"}, "query_text"),
+        ({"turn_number": 2, "query_text": "\u200b \ufeff\u2800"}, "query_text"),
+        ({"turn_number": 2, "query_text": "\0\0"}, "query_text"),
+        ({"turn_number": 2, "query_text": "x" * 1_000_001}, "1,000,000 characters"),
+        ({"turn_number": 2**63 - 1}, "at most"),
         ({"turn_number": 2, "response_text": "  "}, "response_text"),
         ({"turn_number": 2, "response_text": None}, "response_text"),
         ({"turn_number": 2, "user_id": "eve"}, "another user"),
@@ -317,6 +323,43 @@ async def test_the_database_refuses_what_is_no_chat_turn(
     session = await ledger.sessions.get(session_id)
     assert session is not None
     assert len(await ledger.turns.history(session.active_branch)) == 1
+
+
+@pytest.mark.req("CHATMEM-3")
+def test_the_database_knows_the_same_blanks(ledger: SqliteStore, ledger_path: Path) -> None:
+    connection = connect(str(ledger_path))
+    ((signs,),) = connection.execute("SELECT signs FROM blank_sign").fetchall()
+    connection.close()
+    assert set(str(signs)) | {"\0"} == {chr(code) for code in range(sys.maxunicode) if is_blank(chr(code))}
+
+
+@pytest.mark.req("CHATMEM-3", "CHATMEM-4")
+async def test_a_row_of_the_chat_log_is_never_of_the_future_and_gone_with_its_time(
+    ledger: SqliteStore, ledger_path: Path
+) -> None:
+    session_id, old = new_id(), (now() - timedelta(hours=25)).isoformat()
+    insert(ledger_path, session_id=session_id, **ROW, created_at="2999-01-01T00:00:00Z")
+    insert(ledger_path, session_id=session_id, **{**ROW, "turn_number": 2}, created_at=old)
+    session = await ledger.sessions.get(session_id)
+    assert session is not None
+    (first,) = await ledger.turns.history(session.active_branch)
+    assert first.created_at <= now()
+    connection = connect(str(ledger_path))
+    assert connection.execute("SELECT turn_number FROM conversation_turns").fetchall() == [(1,)]
+    connection.close()
+
+
+@pytest.mark.req("CHATMEM-3", "CHATMEM-4")
+async def test_the_chat_log_refuses_a_row_of_another_in_a_deleted_session(
+    ledger: SqliteStore, ledger_path: Path
+) -> None:
+    session_id = new_id()
+    insert(ledger_path, session_id=session_id, **ROW)
+    await deleted(ledger, session_id)
+    row = {"session_id": session_id, **ROW, "turn_number": 2}
+    with pytest.raises(apsw.ConstraintError, match="another user"):
+        insert(ledger_path, **{**row, "user_id": "eve"})
+    insert(ledger_path, **row)
 
 
 @pytest.mark.req("CHATMEM-3", "CHATMEM-4")

@@ -154,6 +154,7 @@ def _shown(turn: Turn) -> set[str]:
 
 def _remove_session(tables: Tables, session_id: SessionId) -> None:
     session = tables.sessions.pop(session_id)
+    tables.buried[session_id] = session.owner
     tables.forget_requests(session_id)
     if session.external_id is not None:
         del tables.by_external_id[session.owner, session.external_id]

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
-from contextinfinity.errors import AlreadyExists, NotFound
+from contextinfinity.errors import AccessDenied, AlreadyExists, NotFound
 from contextinfinity.storage.in_memory.tables import Tables, check_text
 from contextinfinity.storage.requests import check_same_request
 from contextinfinity.storage.rules import check_new_session, row_limit
@@ -30,6 +30,8 @@ class InMemorySessions:
                 return tables.sessions[made]
             if new.id in tables.sessions:
                 return _made_already(tables.sessions[new.id], new)
+            if new.id is not None and tables.buried.get(new.id, new.owner) != new.owner:
+                raise AccessDenied(f"The session {new.id} was another user's.", hint="Take a new id.")
             if new.external_id is not None and (new.owner, new.external_id) in tables.by_external_id:
                 raise AlreadyExists(f"{new.owner.user_id!r} already has a session {new.external_id!r}.")
             session = _begin(tables, new)

@@ -75,6 +75,7 @@ class Tables:
         self.jobs_again: set[int] = set()
         self.dead_workers: set[WorkerId] = set()
         self.last_deleted: dict[SessionId, int] = {}
+        self.buried: dict[SessionId, Owner] = {}
         self.deleted: set[TurnId] = set()
         self.tokens: dict[str, Token] = {}
         self._lock = threading.Lock()

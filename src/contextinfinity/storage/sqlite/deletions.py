@@ -119,9 +119,9 @@ def _go_on(connection: apsw.Connection, session_id: bytes, limit: int) -> Remove
     if len(turns) == limit or not _remove_states(connection, session_id, limit):
         return Removed(turns=len(turns), steps=steps, more=True)
     forget_requests(connection, session_id)
+    connection.execute(SQL["bury_session"], {"session_id": session_id, "now": to_millis(now())})
     for statement in ("loosen_system", "delete_memories", "delete_branches", "delete_session"):
         connection.execute(SQL[statement], (session_id,))
-    connection.execute(SQL["bury_session"], {"session_id": session_id, "now": to_millis(now())})
     connection.execute(SQL["delete_scope"], (session_token(session_id),))
     connection.execute(SQL["end_deletion"], (session_id,))
     return Removed(turns=len(turns), sessions=1, steps=steps)

@@ -64,9 +64,10 @@ SELECT t.id, t.session_id, 'turn', t.turn_seq, :now FROM json_each(:turns) AS k 
 WHERE true ON CONFLICT (id) DO NOTHING
 
 -- name: bury_session
--- That it once was.
-INSERT INTO tombstone (id, session_id, kind, deleted_at) VALUES (:session_id, :session_id, 'session', :now)
-ON CONFLICT (id) DO UPDATE SET deleted_at = :now
+-- That it once was, and whose.
+INSERT INTO tombstone (id, session_id, kind, deleted_at, org_id, user_id)
+SELECT id, id, 'session', :now, org_id, user_id FROM session WHERE id = :session_id
+ON CONFLICT (id) DO UPDATE SET deleted_at = :now, org_id = excluded.org_id, user_id = excluded.user_id
 
 -- name: select_last_buried
 -- The highest number of a turn that was deleted in a session.

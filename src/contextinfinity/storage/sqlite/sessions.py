@@ -14,7 +14,7 @@ from contextinfinity.domain.ids import (
 )
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import SCHEMA_VERSION
-from contextinfinity.errors import AlreadyExists, NotFound
+from contextinfinity.errors import AccessDenied, AlreadyExists, NotFound
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import (
     LAST_PLACE,
@@ -187,6 +187,9 @@ def _create(connection: apsw.Connection, new: NewSession) -> Session:
         raise AlreadyExists(f"There is a session {new.id} already, and it is another one.")
     if new.id is not None and one(connection, SQL["select_deletion"], (pack(new.id),)) is not None:
         raise AlreadyExists(f"The session {new.id} is being deleted.", hint="Try again in a moment.")
+    buried = None if new.id is None else one(connection, SQL["select_buried"], (pack(new.id),))
+    if buried is not None and Owner(org_id=buried[0], user_id=buried[1]) != new.owner:
+        raise AccessDenied(f"The session {new.id} was another user's.", hint="Take a new id.")
     if new.external_id is not None and _find(connection, new.owner, new.external_id) is not None:
         raise AlreadyExists(f"This owner has a session with the external id {new.external_id!r} already.")
     session_id, branch_id, state_id = new.id or new_id(), new.branch_id or new_id(), new_id()

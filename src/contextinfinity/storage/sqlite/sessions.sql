@@ -62,6 +62,10 @@ FROM branch WHERE session_id = ? ORDER BY created_at, id
 UPDATE branch SET last_turn_seq = coalesce(
   (SELECT max(seq) FROM tombstone WHERE session_id = :session_id AND kind = 'turn'), last_turn_seq) WHERE id = :branch_id
 
+-- name: select_buried
+-- Whose a deleted session was.
+SELECT org_id, user_id FROM tombstone WHERE id = ? AND kind = 'session' AND user_id IS NOT NULL
+
 -- name: select_deletion
 -- Whether a session is being deleted.
 SELECT 1 FROM deletion WHERE session_id = ?

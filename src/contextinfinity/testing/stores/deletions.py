@@ -11,10 +11,10 @@ from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
 from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, TextBlock, blob_source, say
 from contextinfinity.domain.search import Place, Scope
-from contextinfinity.domain.session import NewSession, Session
+from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
-from contextinfinity.errors import AlreadyExists, BranchBusy, NotFound
+from contextinfinity.errors import AccessDenied, AlreadyExists, BranchBusy, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.testing.builders import (
     answer_turn,
@@ -150,6 +150,15 @@ class ExpirySuite:
         (turn,) = await store.turns.record(again.active_branch, [told("c")])
         assert turn.turn_seq == 3
         assert await said(store, again.active_branch) == ["c"]
+
+    @pytest.mark.req("CHATMEM-3", "CHATMEM-4")
+    async def test_the_id_of_a_deleted_session_stays_its_owners(self, store: Store) -> None:
+        session = await chat(store, told("a"))
+        await deleted(store, session.id)
+        with pytest.raises(AccessDenied):
+            await store.sessions.create(NewSession(id=session.id, owner=Owner(user_id="eve"), kind="chat"))
+        assert await store.sessions.get(session.id) is None
+        assert (await store.sessions.create(NewSession(id=session.id, kind="chat"))).owner == session.owner
 
     @pytest.mark.req("CHATMEM-5")
     async def test_much_is_deleted_in_small_batches(self, store: Store) -> None:

@@ -7,6 +7,9 @@ CREATE TABLE expiry (                   -- sessions with a time to live, and whe
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX expiry_by_due ON expiry (due);
 
+ALTER TABLE tombstone ADD COLUMN org_id TEXT;
+ALTER TABLE tombstone ADD COLUMN user_id TEXT;  -- whose session it was: nobody else's can have its id
+
 CREATE INDEX tombstone_by_session ON tombstone (session_id, kind, seq);
 
 CREATE TABLE loose_text (               -- texts that something deleted referred to: to be removed if nothing else does
@@ -38,6 +41,11 @@ END;
 
 CREATE TRIGGER deleted_session_does_not_expire AFTER DELETE ON session
 BEGIN DELETE FROM expiry WHERE session_id = OLD.id; END;
+
+CREATE TRIGGER deleted_session_stays_its_owners BEFORE INSERT ON session
+WHEN EXISTS (SELECT 1 FROM tombstone AS d WHERE d.id = NEW.id AND d.kind = 'session' AND d.user_id IS NOT NULL
+  AND (d.org_id, d.user_id) <> (NEW.org_id, NEW.user_id))
+BEGIN SELECT raise(ABORT, 'user_id: a session of that id was another user''s'); END;
 
 CREATE TRIGGER tombstone_stays BEFORE DELETE ON tombstone
 BEGIN SELECT raise(ABORT, 'immutable: that something was deleted is never forgotten'); END;
@@ -71,16 +79,40 @@ BEGIN
 END;
 
 -- In a session of kind chat a turn that was finished elsewhere says something on both sides.
-CREATE TABLE blank_sign (               -- what is no word: the signs that Unicode calls white space
+CREATE TABLE blank_sign (               -- what shows nothing: what Unicode calls white space, and signs that are not seen
   signs TEXT NOT NULL
 ) STRICT;
-INSERT INTO blank_sign VALUES (char(9, 10, 11, 12, 13, 28, 29, 30, 31, 32, 133, 160, 5760, 8192, 8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200, 8201, 8202, 8232, 8233, 8239, 8287, 12288));
+INSERT INTO blank_sign VALUES (char(
+  9, 10, 11, 12, 13, 28, 29, 30, 31, 32, 133, 160, 173, 847, 1564, 4447, 4448, 5760, 6068, 6069, 6158, 8192,
+  8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200, 8201, 8202, 8203, 8204, 8205, 8206, 8207, 8232, 8233, 8234,
+  8235, 8236, 8237, 8238, 8239, 8287, 8288, 8289, 8290, 8291, 8292, 8294, 8295, 8296, 8297, 8298, 8299, 8300,
+  8301, 8302, 8303, 10240, 12288, 12644, 65024, 65025, 65026, 65027, 65028, 65029, 65030, 65031, 65032, 65033,
+  65034, 65035, 65036, 65037, 65038, 65039, 65279, 65440));
 
 CREATE TRIGGER chat_turn_is_not_blank BEFORE INSERT ON turn
 WHEN NEW.phase = 'Done' AND EXISTS (SELECT 1 FROM session WHERE id = NEW.session_id AND kind = 'chat')
   AND (NEW.answer IS NULL OR EXISTS (SELECT 1 FROM message AS m, blank_sign AS b
-    WHERE m.key IN (NEW.user_message, NEW.answer) AND m.text IS NOT NULL AND trim(m.text, b.signs) = ''))
+    WHERE m.key IN (NEW.user_message, NEW.answer) AND m.text IS NOT NULL
+      AND (trim(m.text, b.signs) = '' OR trim(hex(m.text), '0') = '')))
 BEGIN SELECT raise(ABORT, 'blank: a chat turn has a query and a response, neither of them blank'); END;
+
+-- What is past its time is not in the chat log, whether or not it was cleaned up.
+DROP VIEW conversation_turns;
+CREATE VIEW conversation_turns AS
+SELECT t.uuid AS id, s.uuid AS session_id, s.user_id, t.turn_seq AS turn_number,
+  coalesce(q.text, (SELECT group_concat(piece, '') FROM (
+    SELECT json_extract(b.value, '$.text') AS piece FROM json_each(q.blocks, '$.is.blocks') AS b
+    WHERE json_extract(b.value, '$.type') = 'text' ORDER BY b.key)), '') AS query_text,
+  coalesce(a.text, (SELECT group_concat(piece, '') FROM (
+    SELECT json_extract(b.value, '$.text') AS piece FROM json_each(a.blocks, '$.is.blocks') AS b
+    WHERE json_extract(b.value, '$.type') = 'text' ORDER BY b.key)), '') AS response_text,
+  strftime('%Y-%m-%dT%H:%M:%fZ', t.created_at / 1000.0, 'unixepoch') AS created_at,
+  coalesce(t.metadata, '{}') AS metadata
+FROM session AS s JOIN branch AS br ON br.session_id = s.id AND br.parent_id IS NULL
+  JOIN turn AS t ON t.branch_id = br.id
+  JOIN message AS q ON q.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
+  LEFT JOIN expiry AS e ON e.session_id = s.id
+WHERE e.ttl IS NULL OR t.created_at + e.ttl > CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER);
 
 -- The chat log takes rows: whatever writes them, they are turns like all others.
 CREATE TABLE hex_byte (                 -- SQLite before 3.41 cannot read hexadecimal by itself
@@ -104,15 +136,18 @@ BEGIN
   SELECT raise(ABORT, 'user_id: the session is another user''s')
   WHERE EXISTS (SELECT 1 FROM session WHERE uuid = NEW.session_id AND user_id <> NEW.user_id);
   SELECT raise(ABORT, 'query_text: it must not be blank') FROM blank_sign
-  WHERE trim(coalesce(NEW.query_text, ''), signs) = '';
+  WHERE trim(coalesce(NEW.query_text, ''), signs) = '' OR trim(hex(NEW.query_text), '0') = '';
+  SELECT raise(ABORT, 'query_text: it has more than 1,000,000 characters') WHERE length(NEW.query_text) > 1000000;
   SELECT raise(ABORT, 'response_text: it must not be blank') FROM blank_sign
-  WHERE trim(coalesce(NEW.response_text, ''), signs) = '';
+  WHERE trim(coalesce(NEW.response_text, ''), signs) = '' OR trim(hex(NEW.response_text), '0') = '';
+  SELECT raise(ABORT, 'response_text: it has more than 1,000,000 characters') WHERE length(NEW.response_text) > 1000000;
   SELECT raise(ABORT, 'metadata: it must be a JSON object')
   WHERE NEW.metadata IS NOT NULL AND NOT CASE WHEN json_valid(NEW.metadata) THEN json_type(NEW.metadata) = 'object' END;
   SELECT raise(ABORT, 'created_at: it must be a time in ISO 8601')
   WHERE NEW.created_at IS NOT NULL AND julianday(NEW.created_at) IS NULL;
-  SELECT raise(ABORT, 'turn_number: it must be a whole number over 0')
-  WHERE NEW.turn_number IS NOT NULL AND (typeof(NEW.turn_number) <> 'integer' OR NEW.turn_number < 1);
+  SELECT raise(ABORT, 'turn_number: it must be a whole number over 0, at most 1,000,000,000')
+  WHERE NEW.turn_number IS NOT NULL
+    AND (typeof(NEW.turn_number) <> 'integer' OR NEW.turn_number NOT BETWEEN 1 AND 1000000000);
 
   INSERT INTO session (id, org_id, user_id, kind, ttl_hours, active_branch, created_at, updated_at)
   SELECT CAST(
@@ -177,8 +212,8 @@ BEGIN
       (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 33, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 35, 2)) AS BLOB) END,
     s.id, b.id, coalesce(NEW.turn_number, b.last_turn_seq + 1), 'Done', 'completed', b.head_state, st.id,
     (SELECT max(key) - 1 FROM message), (SELECT max(key) FROM message), json(NEW.metadata),
-    coalesce(CAST(round((julianday(NEW.created_at) - 2440587.5) * 86400000) AS INTEGER),
-    CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)),
+    CAST(round((min(julianday('now'), coalesce(julianday(NEW.created_at), julianday('now'))) - 2440587.5) * 86400000)
+      AS INTEGER),
     CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)
   FROM session AS s JOIN branch AS b ON b.session_id = s.id AND b.parent_id IS NULL
     JOIN state AS st ON st.branch_id = b.id AND st.state_seq = b.head_seq + 1 WHERE s.uuid = NEW.session_id;

@@ -1,6 +1,6 @@
 -- Made from the migrations: read this, but change those.
 
-CREATE TABLE blank_sign (               -- what is no word: the signs that Unicode calls white space
+CREATE TABLE blank_sign (               -- what shows nothing: what Unicode calls white space, and signs that are not seen
   signs TEXT NOT NULL
 ) STRICT;
 
@@ -313,7 +313,7 @@ CREATE TABLE tombstone (                -- what once stood there
   kind TEXT NOT NULL,
   seq INTEGER,
   deleted_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+, org_id TEXT, user_id TEXT) STRICT, WITHOUT ROWID;
 
 CREATE TABLE turn (
   id BLOB NOT NULL UNIQUE,

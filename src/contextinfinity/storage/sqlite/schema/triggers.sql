@@ -58,15 +58,18 @@ BEGIN
   SELECT raise(ABORT, 'user_id: the session is another user''s')
   WHERE EXISTS (SELECT 1 FROM session WHERE uuid = NEW.session_id AND user_id <> NEW.user_id);
   SELECT raise(ABORT, 'query_text: it must not be blank') FROM blank_sign
-  WHERE trim(coalesce(NEW.query_text, ''), signs) = '';
+  WHERE trim(coalesce(NEW.query_text, ''), signs) = '' OR trim(hex(NEW.query_text), '0') = '';
+  SELECT raise(ABORT, 'query_text: it has more than 1,000,000 characters') WHERE length(NEW.query_text) > 1000000;
   SELECT raise(ABORT, 'response_text: it must not be blank') FROM blank_sign
-  WHERE trim(coalesce(NEW.response_text, ''), signs) = '';
+  WHERE trim(coalesce(NEW.response_text, ''), signs) = '' OR trim(hex(NEW.response_text), '0') = '';
+  SELECT raise(ABORT, 'response_text: it has more than 1,000,000 characters') WHERE length(NEW.response_text) > 1000000;
   SELECT raise(ABORT, 'metadata: it must be a JSON object')
   WHERE NEW.metadata IS NOT NULL AND NOT CASE WHEN json_valid(NEW.metadata) THEN json_type(NEW.metadata) = 'object' END;
   SELECT raise(ABORT, 'created_at: it must be a time in ISO 8601')
   WHERE NEW.created_at IS NOT NULL AND julianday(NEW.created_at) IS NULL;
-  SELECT raise(ABORT, 'turn_number: it must be a whole number over 0')
-  WHERE NEW.turn_number IS NOT NULL AND (typeof(NEW.turn_number) <> 'integer' OR NEW.turn_number < 1);
+  SELECT raise(ABORT, 'turn_number: it must be a whole number over 0, at most 1,000,000,000')
+  WHERE NEW.turn_number IS NOT NULL
+    AND (typeof(NEW.turn_number) <> 'integer' OR NEW.turn_number NOT BETWEEN 1 AND 1000000000);
 
   INSERT INTO session (id, org_id, user_id, kind, ttl_hours, active_branch, created_at, updated_at)
   SELECT CAST(
@@ -131,8 +134,8 @@ BEGIN
       (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 33, 2)) || (SELECT byte FROM hex_byte WHERE pair = substr(NEW.id, 35, 2)) AS BLOB) END,
     s.id, b.id, coalesce(NEW.turn_number, b.last_turn_seq + 1), 'Done', 'completed', b.head_state, st.id,
     (SELECT max(key) - 1 FROM message), (SELECT max(key) FROM message), json(NEW.metadata),
-    coalesce(CAST(round((julianday(NEW.created_at) - 2440587.5) * 86400000) AS INTEGER),
-    CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)),
+    CAST(round((min(julianday('now'), coalesce(julianday(NEW.created_at), julianday('now'))) - 2440587.5) * 86400000)
+      AS INTEGER),
     CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)
   FROM session AS s JOIN branch AS b ON b.session_id = s.id AND b.parent_id IS NULL
     JOIN state AS st ON st.branch_id = b.id AND st.state_seq = b.head_seq + 1 WHERE s.uuid = NEW.session_id;
@@ -235,6 +238,11 @@ BEGIN SELECT raise(ABORT, 'immutable: that raw reply is there already'); END;
 CREATE TRIGGER deleted_session_does_not_expire AFTER DELETE ON session
 BEGIN DELETE FROM expiry WHERE session_id = OLD.id; END;
 
+CREATE TRIGGER deleted_session_stays_its_owners BEFORE INSERT ON session
+WHEN EXISTS (SELECT 1 FROM tombstone AS d WHERE d.id = NEW.id AND d.kind = 'session' AND d.user_id IS NOT NULL
+  AND (d.org_id, d.user_id) <> (NEW.org_id, NEW.user_id))
+BEGIN SELECT raise(ABORT, 'user_id: a session of that id was another user''s'); END;
+
 CREATE TRIGGER session_is_made_once BEFORE INSERT ON session
 WHEN EXISTS (SELECT 1 FROM session WHERE id = NEW.id)
 BEGIN SELECT raise(ABORT, 'immutable: that session is there already'); END;
@@ -296,7 +304,8 @@ BEGIN SELECT raise(ABORT, 'immutable: that something was deleted is never forgot
 CREATE TRIGGER chat_turn_is_not_blank BEFORE INSERT ON turn
 WHEN NEW.phase = 'Done' AND EXISTS (SELECT 1 FROM session WHERE id = NEW.session_id AND kind = 'chat')
   AND (NEW.answer IS NULL OR EXISTS (SELECT 1 FROM message AS m, blank_sign AS b
-    WHERE m.key IN (NEW.user_message, NEW.answer) AND m.text IS NOT NULL AND trim(m.text, b.signs) = ''))
+    WHERE m.key IN (NEW.user_message, NEW.answer) AND m.text IS NOT NULL
+      AND (trim(m.text, b.signs) = '' OR trim(hex(m.text), '0') = '')))
 BEGIN SELECT raise(ABORT, 'blank: a chat turn has a query and a response, neither of them blank'); END;
 
 CREATE TRIGGER deleted_turn_is_not_to_be_cut AFTER DELETE ON turn

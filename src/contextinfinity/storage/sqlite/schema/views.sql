@@ -42,7 +42,9 @@ SELECT t.uuid AS id, s.uuid AS session_id, s.user_id, t.turn_seq AS turn_number,
   coalesce(t.metadata, '{}') AS metadata
 FROM session AS s JOIN branch AS br ON br.session_id = s.id AND br.parent_id IS NULL
   JOIN turn AS t ON t.branch_id = br.id
-  JOIN message AS q ON q.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer;
+  JOIN message AS q ON q.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
+  LEFT JOIN expiry AS e ON e.session_id = s.id
+WHERE e.ttl IS NULL OR t.created_at + e.ttl > CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER);
 
 CREATE VIEW jobs AS
 SELECT j.id, j.job_type, t.uuid AS turn_id, j.state, j.attempts, j.last_error,
