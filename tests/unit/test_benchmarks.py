@@ -42,6 +42,15 @@ async def test_a_benchmark_gives_sane_rows(name: str, bench: Bench) -> None:
     assert report.markdown(rows, "here").count("\n") == len(rows) + 3
 
 
+@pytest.mark.req("CHATMEM-12")
+async def test_storing_history_cleanup_and_falling_back_are_held_against_their_figures(bench: Bench) -> None:
+    judged = {row.figure: row for row in await BENCHMARKS["chat-memory"](bench) if row.figure}
+    assert judged.keys() == {"p95 < 100 ms", "p95 < 200 ms", "< 5,000 ms", "p95 < 50 ms"}
+    limits = {"p95 < 100 ms": 100, "p95 < 200 ms": 200, "p95 < 50 ms": 50}
+    assert all(judged[figure].values["p50_ms"] < limit for figure, limit in limits.items())
+    assert judged["< 5,000 ms"].reached
+
+
 async def test_the_floor_writes_as_many_rows_of_each_table_as_we_do(tmp_path: Path) -> None:
     (branch,) = await prepared(tmp_path / "floor.db", 1)
     floor, place = Floor(tmp_path / "floor.db"), Place.of(branch)
