@@ -78,8 +78,11 @@ class KeptMemories:
 
     async def forget(self, owner: Owner, memory_id: MemoryId) -> None:
         """Remove a memory for good: no turn that was said before brings it back."""
-        if not is_id(memory_id) or not await self._store.memories.forget(owner, [memory_id]):
+        found = await self._store.memories.read(owner, [memory_id]) if is_id(memory_id) else ()
+        if not found:
             raise NotFound(f"There is no memory {memory_id}.", hint=HINT)
+        thread = shelf_of(owner, found[0].tags) if owner.user_id == ANONYMOUS else None
+        await self._store.memories.forget(owner, [memory_id], thread=thread or None)
 
     async def audit(self, owner: Owner) -> tuple[Finding, ...]:
         """Hold an owner's memories against what was said, against each other, and against the time."""
