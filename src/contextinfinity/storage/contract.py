@@ -48,9 +48,8 @@ class Sessions(Protocol):
     async def create(self, new: NewSession) -> Session:
         """Make a session with one branch and its root state.
 
-        A given ``id`` is kept; ``AccessDenied`` where another owner's session was deleted under it. An ``external_id``
-        is unique within its owner (``AlreadyExists``). With ``once`` a request that comes again is given the session
-        it made; ``KeyReused`` when it asks for something else.
+        A given ``id`` is kept (``AccessDenied``: it was another owner's); an ``external_id`` is unique within its owner
+        (``AlreadyExists``). A request that comes again with its ``once`` is given what it made; or ``KeyReused``.
         """
         ...
 

@@ -19,8 +19,7 @@ CREATE TABLE memory (
   created_at INTEGER NOT NULL,
   valid_from INTEGER NOT NULL,          -- when it was last said
   valid_to INTEGER, last_placed_at INTEGER,
-  superseded_by BLOB,                   -- memory.id; of one that is not there: it was forgotten
-  superseded_at INTEGER,                -- when that was said
+  superseded_by BLOB, superseded_at INTEGER,  -- memory.id (one that is not there was forgotten), when it was said
   namespace TEXT,                       -- who made the vector
   vector BLOB
 ) STRICT;
