@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from contextinfinity.domain.ids import SessionId, TurnId, now
 from contextinfinity.domain.memory import ANONYMOUS, Memory, NewMemory, Recall
+from contextinfinity.domain.message import TextBlock
 from contextinfinity.domain.plan import Front
 from contextinfinity.domain.search import HowFar
 from contextinfinity.domain.session import Session
@@ -70,12 +71,17 @@ async def _remember(store: Store, remembering: Remembering, session: Session, tu
     if said_at <= now() - remembering.expiry:
         return 0  # what is known of it lives on as long as it is shown
     if turn.outcome in FINISHED:
-        drawn = await remembering.draw(turn.user_message.rendered_text, said_at)
+        drawn = await remembering.draw(_typed(turn), said_at)
         if (drawn.told or drawn.unwanted) and not await _answers_a_question(store, turn):
             told = drawn.told
             for unwanted in drawn.unwanted:
                 await _forget(store, session, unwanted, said_at)
     return len(await store.memories.draw(turn.id, await _new(store, session, told, said_at)))
+
+
+def _typed(turn: Turn) -> str:
+    """Give what was typed: the first piece of text, since further ones are what was brought along."""
+    return next((block.text for block in turn.user_message.blocks if isinstance(block, TextBlock)), "")
 
 
 async def _said_at(store: Store, turn: Turn) -> datetime:
@@ -108,7 +114,7 @@ async def _new(store: Store, session: Session, told: Sequence[Told], said_at: da
     if not told:
         return []
     known = await _near(store, session, told)
-    facts = [settled(fact, known) for fact in told]
+    facts = [fact for each in told if (fact := settled(each, known)) is not None]
     vectors = await placed_texts([fact.content for fact in facts])
     return [
         NewMemory(

@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import MemoryId
 from contextinfinity.domain.memory import Memory
+from contextinfinity.memory.endings import ENDINGS
 from contextinfinity.memory.phrases import ROWS
-from contextinfinity.memory.reconciling import ALIKE, alike
+from contextinfinity.memory.reconciling import same
 from contextinfinity.text.keywords import terms
 
 Trouble: TypeAlias = Literal["ungrounded", "duplicate", "stale"]
@@ -49,7 +50,7 @@ def is_grounded(content: str, words: str) -> bool:
 @cache
 def _own_terms() -> frozenset[str]:
     """Give the words that are ours: of the sentences that facts are put into."""
-    facts = " ".join(re.sub(r"\{\w\}", " ", row.fact) for row in ROWS)
+    facts = " ".join(re.sub(r"\{\w\}", " ", row.fact) for row in (*ROWS, *ENDINGS))
     return frozenset(terms(f"{facts} {_OURS}"))
 
 
@@ -67,14 +68,14 @@ def _ungrounded(memories: Sequence[Memory], source: SourceOf) -> Iterator[Findin
 def _duplicates(memories: Sequence[Memory]) -> Iterator[Finding]:
     by_word: dict[tuple[tuple[str, ...], str], list[Memory]] = {}
     for memory in memories:
-        same: Memory | None = None
+        twin: Memory | None = None
         words = sorted(set(terms(memory.content)), key=lambda word: (-len(word), word))[:3]
         for word in words:
             near = by_word.setdefault((memory.tags, word), [])
-            same = same or next((one for one in near if alike(one.content, memory.content) >= ALIKE), None)
+            twin = twin or next((one for one in near if same(one.content, memory.content)), None)
             near.append(memory)
-        if same is not None and same.about.partition(":")[0] == memory.about.partition(":")[0] != "plan":
-            yield Finding(memory_id=memory.id, trouble="duplicate", why=f"{same.id} says the same")
+        if twin is not None and twin.about.partition(":")[0] == memory.about.partition(":")[0] != "plan":
+            yield Finding(memory_id=memory.id, trouble="duplicate", why=f"{twin.id} says the same")
 
 
 def _stale(memories: Sequence[Memory], at: datetime, oldest: datetime) -> Iterator[Finding]:

@@ -12,16 +12,22 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from contextinfinity.memory.guards import Stated, is_meant, statements
-from contextinfinity.memory.phrases import ROWS, Row
+from contextinfinity.memory.endings import ENDINGS
+from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, statements
+from contextinfinity.memory.phrases import HABITAT, ROWS, Row
 from contextinfinity.memory.plans import plans_in
 from contextinfinity.memory.requests import request_in, unwanted_in
 from contextinfinity.memory.values import Drawn, Told, Unwanted, When, key_of
-from contextinfinity.memory.wording import of_the_user, sentence, thing
+from contextinfinity.memory.wording import LONGEST, of_the_user, sentence, thing
 
 MOST = 12
 """Facts that one message may tell; what tells more is a form or a list."""
 _HERE = re.compile(r"\b(?:in|for|during) this (?:chat|thread|conversation|session)\b", re.I)
+_AROUND = re.compile(r"\s+(?:for|to|from|due to|thanks to)\s.*$", re.I)
+"""Why somebody moved is not where to."""
+_SOME = re.compile(r"^(?:a bit of|a little|some) ", re.I)
+_OPPOSITE = {"eats:{k}": "like", "like:{k}": "eats"}
+"""Who does not drink coffee is not told of as one who likes it, and the other way round."""
 _LONGEST_THING = 9
 """Words; more is a story."""
 
@@ -37,14 +43,19 @@ def draw(message: str, said_at: datetime, when: When) -> Drawn:
             continue
         for fact in _facts(stated, said_at, when):
             told.setdefault(fact.about or fact.content, fact)
-    return Drawn(told=tuple(told.values())[:MOST], unwanted=tuple(unwanted))
+    said = {fact.about.partition(":")[0] for fact in told.values()}
+    kept = [fact for fact in told.values() if not said & set(fact.ends)]  # "I left Acme, I'm at Bosch": the new one
+    return Drawn(told=tuple(kept[:MOST]), unwanted=tuple(unwanted))
 
 
 def _facts(stated: Stated, said_at: datetime, when: When) -> Iterator[Told]:
     request = request_in(stated.text)
-    found = [*plans_in(stated.text, said_at, when)] or [*_told(stated.text)]
     if request is not None:
-        found = [fact for fact in found if fact.start >= request.start] or [request]
+        found = _requested(stated.text, request, said_at, when)
+    elif len(stated.text) > LONGEST_SENTENCE:
+        return
+    else:
+        found = [*plans_in(stated.text, said_at, when)] or [*_told(stated.text)]
     here = _HERE.search(stated.text) is not None
     for fact in found:
         start, end = stated.span(fact.start, fact.end)
@@ -52,9 +63,18 @@ def _facts(stated: Stated, said_at: datetime, when: When) -> Iterator[Told]:
         yield fact if request is None else replace(fact, origin="asked", confidence=1.0, weight=max(fact.weight, 6))
 
 
+def _requested(text: str, request: Told, said_at: datetime, when: When) -> list[Told]:
+    """Give the facts of what is to be remembered, and it itself where they do not say all of it."""
+    words = text[request.start : request.end]
+    found = [*plans_in(words, said_at, when)] or [*_told(words)] if len(words) <= LONGEST_SENTENCE else []
+    found = [replace(each, start=each.start + request.start, end=each.end + request.start) for each in found]
+    said = sum(each.end - each.start for each in found)
+    return found if 2 * said >= len(words) else [*found, request]
+
+
 def _told(text: str) -> Iterator[Told]:
     taken: list[tuple[int, int]] = []
-    for row in ROWS:
+    for row in (*ENDINGS, *ROWS):
         for match in row.pattern.finditer(text):
             start, end = match.span()
             if any(start < last and first < end for first, last in taken) or not is_meant(text, start, end):
@@ -71,6 +91,10 @@ def _of(row: Row, match: re.Match[str]) -> Iterator[Told]:
     whole = thing(named.get("x", ""))
     parts = _listed(whole) if "{k}" in row.about and row.about != "prefer" else [whole]
     for part in parts:
+        if row.about == "home":
+            part = _AROUND.sub("", part)
+            if not _is_place(part, match.string):
+                continue
         if not part or len(part.split()) > _LONGEST_THING or row.never.search(part) or '"' in part:
             continue
         forms = {name: of_the_user(thing(value)) for name, value in named.items()}
@@ -84,9 +108,15 @@ def _of(row: Row, match: re.Match[str]) -> Iterator[Told]:
         replaces: tuple[str, ...] = ()
         if about == "prefer":
             about = "prefer:" + "|".join(sorted((forms["k"], key_of(forms["y"]))))
+        elif row.about in _OPPOSITE:
+            replaces = (f"{_OPPOSITE[row.about]}:{forms['k']}",)
+        elif about == "diet" and row.fact.startswith("The user eats"):
+            replaces = tuple(f"eats:{key}" for key in forms["k"].split())
         elif "y" in forms:
             replaces = (f"{about.partition(':')[0]}:{key_of(forms['y'])}",)
-        yield _fact(match, row, row.fact.format_map(forms), about, replaces)
+        fact = _fact(match, row, row.fact.format_map(forms), about, replaces)
+        if len(fact.content) <= LONGEST:
+            yield replace(fact, ends=row.ends, named=tuple(forms["k"].split()) if row.ends else ())
     if "e" in named:
         yield _fact(match, row, f"The user works at {thing(named['e'])}", "employer")
     if "j" in named:
@@ -109,8 +139,18 @@ def _fact(match: re.Match[str], row: Row, content: str, about: str, replaces: tu
 def _listed(text: str) -> list[str]:
     """Part "nuts and shellfish"; "rock and roll" and longer phrases stay together."""
     parts = re.split(r"\s+(?:and|or)\s+|\s*&\s*", text)
+    parts = [_SOME.sub("", part) for part in parts]
     short = all(1 <= len(part.split()) <= 2 for part in parts)
     return [thing(part) for part in parts] if short and len(parts) <= 4 and "roll" not in text else [text]
+
+
+def _is_place(text: str, said: str) -> bool:
+    """Tell whether something is where people live: it has a name, or is a sort of home; small only where all is."""
+    named = re.sub(r"^(?:the|la|le|el|den|der) ", "", text)
+    small = said[1:].replace(" I ", " i ").replace("I'", "i'").islower()
+    return (
+        named[:1].isupper() or HABITAT.search(text) is not None or (small and named == text and len(text.split()) <= 2)
+    )
 
 
 def _cased(text: str, row: Row) -> str:

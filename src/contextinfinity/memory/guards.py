@@ -11,17 +11,20 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from contextinfinity.domain.memory import LONGEST_MEMORY
+from contextinfinity.memory.own_words import own_words
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.sentences import asks, before_question, spoken
 
 LONGEST_SENTENCE = 320
+LONGEST_REQUEST = LONGEST_MEMORY + 60
+"""Characters of a sentence that asks to remember something, which is kept whole or not at all."""
 LONGEST_MESSAGE = 20_000
 """Characters; what is longer was hardly typed."""
 
-_PARAGRAPHS = re.compile(r"\n[ \t]*\n")
-_ABOVE = re.compile(r"\b(?:above|this|that|text|it)\b", re.I)
 _QUOTED = re.compile(
-    r"\"[^\"]{1,300}\"|“[^”]{1,300}”|«[^»]{1,300}»|„[^“”]{1,300}[“”]|‘[^’]{3,300}’(?!\w)|`[^`]{1,300}`"
+    r"\"[^\"]{1,300}\"|“[^”]{1,300}”|«[^»]{1,300}»|„[^“”]{1,300}[“”]|`[^`]{1,300}`"
+    r"|(?<!\w)['‘](?:[^'‘’]|(?<=\w)['’](?=\w)){3,300}['’](?!\w)"
 )
 _CODE = re.compile(
     r"[{}<>\\]|=>|==|\w\(\w*\)|;\s*$|^\s*(?:(?:def|class|import|from \w+ import|SELECT|INSERT)\b|\$|#|\|)"
@@ -55,6 +58,8 @@ _PLAY = re.compile(
     r"|write (?:me )?(?:a|an|some)\b)",
     re.I,
 )
+_ROLE = re.compile(r"\s*you are (?:an?|the|my|our)\b", re.I)
+"""How instructions to a model begin, not talk."""
 _SUPPOSED = re.compile(
     r"\b(?:if|unless|suppose|supposing|imagine|pretend|hypothetically|let's say|say i|as if|as though|whether"
     r"|assuming|once i|in case|what would)\b",
@@ -69,8 +74,18 @@ _UNSURE = re.compile(
 )
 _OTHERS = re.compile(
     r"\b(?!i\b|we\b|already\b|just\b)[\w']+ (?:said|says|told (?:me|us|him|her|them)|asked|wrote|writes|thinks"
-    r"|thought|believes?|claims?|claimed|insists?"
-    r"|was like|keeps saying|sings?|goes)\b",
+    r"|thought|believes?|claims?|claimed|insists?|reads?|reports?|reported"
+    r"|was like|keeps saying|sings?|goes)\b|\b(?:was|were|been|being|am|'m) told\b|\b(?:apparently|supposedly|allegedly"
+    r"|rumou?r|quote|heard that)\b|^as (?-i:[A-ZÀ-Þ])\w+,? ",
+    re.I,
+)
+_DENIED = re.compile(
+    r"\b(?:not|\w+n't|never|den(?:y|ies|ied)|false|untrue|wrong|doubt|hardly|nobody|no one|neither|cannot)\b", re.I
+)
+_TAKEN_BACK = re.compile(
+    r"\bsaid (?:nobody|no one|no-one)\b|\b(?:sample|example|text|book|song|article|quote|script|template|letter)"
+    r" (?:says|said|reads|goes)\b|\bis (?:wrong|bad|good|correct|right) (?:grammar|english|spelling)\b"
+    r"|['\",] (?:he|she|they) (?:said|told|wrote|says)\b|,? not!$",
     re.I,
 )
 _CLAUSE = re.compile(r"[,;:.!?–—]\s|\s(?:but|and|so|because|although|though)\s")
@@ -94,10 +109,12 @@ def statements(message: str) -> Iterator[Stated]:
     """Give the sentences in which somebody states something themselves."""
     if not message.strip() or len(message) > LONGEST_MESSAGE or "<artifact" in message or gives_orders(message):
         return
-    message = _own_words(message)
-    played, place = _PLAY.search(message) is not None, 0
-    for sentence in spoken(message).sentences:
-        found = _found(message, sentence, place)
+    if _PLAY.search(message) or _ROLE.match(message):
+        return
+    text, start = own_words(message)
+    place = 0
+    for sentence in spoken(text).sentences:
+        found = _found(text, sentence, place)
         if found is None:
             continue
         place = found[1]
@@ -106,26 +123,18 @@ def statements(message: str) -> Iterator[Stated]:
                 return
             continue
         stated = before_question(sentence)
-        if played or len(stated) > LONGEST_SENTENCE or asks(stated) or _CODE.search(stated) or _LOG.match(stated):
+        if len(stated) > LONGEST_REQUEST or asks(stated) or _CODE.search(stated) or _LOG.match(stated):
             continue
         exact = found[1] - found[0] == len(sentence)
-        yield Stated(_blanked(stated), found[0], found[1], exact)
+        yield Stated(_blanked(stated), start + found[0], start + found[1], exact)
 
 
-def _own_words(message: str) -> str:
-    """Leave what was brought along: only the first paragraph was typed for certain, unless a later one is about it."""
-    end = _PARAGRAPHS.search(message, len(message) - len(message.lstrip()))
-    if end is None:
-        return message
-    return "" if _ABOVE.search(message, end.end()) else message[: end.start()]
-
-
-def _found(message: str, sentence: str, place: int) -> tuple[int, int] | None:
+def _found(text: str, sentence: str, place: int) -> tuple[int, int] | None:
     """Find a sentence where it stands, however its lines were broken."""
-    at = message.find(sentence, place)
+    at = text.find(sentence, place)
     if at >= 0:
         return at, at + len(sentence)
-    loose = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(message, place)
+    loose = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(text, place)
     return None if loose is None else loose.span()
 
 
@@ -135,10 +144,17 @@ def _blanked(sentence: str) -> str:
 
 
 def is_meant(sentence: str, start: int, end: int) -> bool:
-    """Tell whether what stands at a place of a sentence is stated by who says it."""
+    """Tell whether what stands at a place of a sentence is stated by who says it, and not denied or taken back."""
     before = sentence[:start]
-    if _SUPPOSED.search(before) or _OTHERS.search(before):
+    if _SUPPOSED.search(before) or _OTHERS.search(before) or _TAKEN_BACK.search(sentence, max(0, end - 20)):
         return False
-    borders = [found.end() for found in _CLAUSE.finditer(before)]
-    clause = sentence[borders[-1] if borders else 0 : end]
-    return not _UNSURE.search(clause) and not _SUPPOSED.match(clause)
+    clause = clause_start(sentence, start)
+    if _DENIED.search(sentence, clause, start):
+        return False
+    return not _UNSURE.search(sentence, clause, end) and not _SUPPOSED.match(sentence, clause, end)
+
+
+def clause_start(sentence: str, place: int) -> int:
+    """Give where the clause begins in which something stands."""
+    borders = [found.end() for found in _CLAUSE.finditer(sentence, 0, place)]
+    return borders[-1] if borders else 0

@@ -23,14 +23,14 @@ END = (
     r"|don't|can't|moved|started|just|would|could|want|need|hope|thought|think)\b)"
 )
 X = r"(?P<x>[^,;:!?()\"]{2,90}?)" + END
-_NAME = r"(?P<x>[A-ZÀ-Þ][\w'-]{1,30}(?:[ -][A-ZÀ-Þ][\w'-]{1,30}){0,2})"
+NAME = r"(?P<x>[A-ZÀ-Þ][\w'-]{1,30}(?:[ -][A-ZÀ-Þ][\w'-]{1,30}){0,2})"
 _VERY = (
-    r"(?:(?:really|absolutely|totally|just|still|also|simply|do|truly|always|genuinely|especially|particularly"
+    r"(?:(?:mostly|mainly|really|absolutely|totally|just|still|also|simply|do|truly|always|genuinely|especially"
+    r"|particularly"
     r"|quite) )*"
 )
-_NOW = r"(?:(?:now|currently|still|actually|just|recently|also|finally|already) )*"
-_AM = r"\bi(?:'m| am) "
-_HAVE = r"\bi(?:'ve| have)? "
+NOW = r"(?:(?:now|currently|still|actually|just|recently|also|finally|already) )*"
+AM = r"\bi(?:'m| am) "
 
 
 class Row(Struct, frozen=True):
@@ -43,9 +43,11 @@ class Row(Struct, frozen=True):
     pattern: re.Pattern[str]
     never: re.Pattern[str]
     """What is named then is not meant."""
+    ends: tuple[str, ...] = ()
+    """The sorts of facts of which it ends the one that names the same."""
 
 
-_POINTING = (
+POINTING = (
     r"^(?:it|this|that|them|these|those|you|your|yours|him|her|his|he|she|they|their|what|how|when|where|why|who|which"
     r"|everything|anything|something|nothing|everyone|the (?:way|idea|fact|part|thing|things|sound|look|rest|same"
     r"|one|first"
@@ -56,8 +58,12 @@ _POINTING = (
 )
 
 
-def _row(kind: MemoryKind, weight: int, about: str, fact: str, *ways: str, never: str = "") -> Row:
-    return Row(kind, weight, about, fact, re.compile("|".join(_named(ways)), re.I), re.compile(never or r"(?!)", re.I))
+def row(
+    kind: MemoryKind, weight: int, about: str, fact: str, *ways: str, never: str = "", ends: tuple[str, ...] = ()
+) -> Row:
+    """Make a row of the ways to say something."""
+    pattern, refused = re.compile("|".join(_named(ways)), re.I), re.compile(never or r"(?!)", re.I)
+    return Row(kind, weight, about, fact, pattern, refused, ends)
 
 
 def _named(ways: tuple[str, ...]) -> list[str]:
@@ -66,23 +72,37 @@ def _named(ways: tuple[str, ...]) -> list[str]:
 
 
 _PLACE = (
-    rf"^(?:a|an|fear|hope|denial|pain|peace|the (?:moment|past|present|area|same|now)|my|our|there|here)\b|{_POINTING}"
+    rf"^(?:fear|hope|denial|pain|peace|constant|limbo|chaos|poverty|luxury|harmony|terror|dread|shame|exile|isolation"
+    rf"|hell|misery|style|comfort|general|the (?:moment|past|present|area|same|now)|my|our|there|here)\b"
+    r"|^(?:kubernetes|docker|react|angular|vue|svelte|next\.?js|node(?:\.?js)?|aws|azure|gcp|google cloud|python"
+    r"|rust|go"
+    r"|golang|java|kotlin|swift|typescript|javascript|ruby|rails|django|postgres\w*|mysql|sqlite|mongo\w*|redis|kafka"
+    r"|linux|windows|mac ?os|ubuntu|github|gitlab|bitbucket|jira|slack|teams|notion|figma|terraform|helm|bazel|cmake"
+    r"|graphql|grpc|excel|word|outlook|vim|emacs|vs ?code|chrome|firefox|android|ios|cloud|serverless|microservices"
+    rf"|agile|scrum|kanban|phase|step|plan [a-z0-9]\b|version|chapter|[A-Z]*SQL)\b|{POINTING}"
 )
+HABITAT = re.compile(
+    r"\b(?:village|town|city|house|flat|apartment|countryside|suburbs?|farm|dorm|studio|cottage|island|mountains|coast"
+    r"|north|south|east|west|neighbou?rhood|district|shared flat|camper ?van|houseboat|capital)\b",
+    re.I,
+)
+"""Where people live, besides what has a name."""
 _LIKED = (
-    rf"{_POINTING}|^(?:to (?:know|see|hear|ask|thank|think|say|be|have|add|get|go|learn about|discuss)|if|for you"
+    rf"{POINTING}|^(?:to (?:know|see|hear|ask|thank|think|say|be|have|add|get|go|learn about|discuss)|if|for you"
     rf"|sharing"
     r"|having you|having this|our (?:chat|talk|conversation)|working with you|catching|the (?:book|movie|film|song"
-    r"|shot))\b"
+    r"|shot)|(?:option|version|variant|draft|choice|suggestion|answer|approach|solution|alternative"
+    r"|proposal|number|plan) (?:\w|\d+)\b)\b"
     r"|\b(?:this|these|those|him|it|it's|itself|you|your|you're)\b|\bthat \w+$"
 )
-_JOB = (
+JOB = (
     r"(?:[\w-]+ ){0,3}?(?:\w+(?:er|or|ist|ian|eer|ant|ect|ician)|nurse|chef|cook|student|pilot|clerk|judge|coach"
     r"|scientist"
     r"|analyst|consultant|freelancer|secretary|midwife|vet|veterinarian|physician|surgeon|lawyer|attorney|dentist|guide"
     r"|mechanic|therapist|intern|apprentice|phd student|researcher|monk|priest|soldier|farmer|barista|nanny|sre|ceo|cto"
     r"|founder|entrepreneur|homemaker|stay-at-home (?:mum|mom|dad|parent))"
 )
-_NO_JOB = (
+NO_JOB = (
     r"(?:member|beginner|believer|fan|lover|reader|learner|owner|user|customer|speaker|winner|loser|number|father"
     r"|mother"
     r"|brother|sister|foreigner|newcomer|stranger|outsider|survivor|singer at heart|christian|vegetarian|canadian"
@@ -126,72 +146,91 @@ _STATES = (
     r"|orphan|twin|diabetic|early riser|night owl|morning person|night person|perfectionist|foreigner|immigrant|refugee"
     r"|veteran|teetotaller|smoker|non-smoker|widower|widow)"
 )
+_KIN = (
+    r"wife|husband|partner|girlfriend|boyfriend|fiancée?|spouse|mother|mom|mum|father|dad|son|daughter|brother|sister"
+)
+_ILL_HOW = r"severe|mild|chronic|bad|really bad|terrible|occasional|late-onset|a bit of"
+_ILLNESS = (
+    r"(?:type (?:1|2|one|two) |gestational )?diabetes|asthma|epilepsy|adhd|add|ocd|ptsd|dyslexia|dyscalculia|arthritis"
+    r"|co?eliac disease|crohn's(?: disease)?|migraines?|high blood pressure|hypertension|depression|anxiety|insomnia"
+    r"|autism|ibs|tinnitus|psoriasis|eczema|hay fever|gout|sleep apn(?:o?)ea|parkinson's|multiple sclerosis"
+    r"|fibromyalgia"
+    r"|endometriosis|hypothyroidism|a heart condition|a pacemaker|lactose intolerance|a gluten intolerance|aphantasia"
+)
+_CODED = (
+    r"(?:Python|Rust|Golang|Go|Java|JavaScript|TypeScript|C\+\+|C#|C|Ruby|Kotlin|Swift|PHP|Haskell|Scala|Elixir|Clojure"
+    r"|Perl|R|Julia|SQL|COBOL|Fortran|Lua|Zig|OCaml|Erlang|Bash|Dart)(?![\w+#])"
+)
 _DIET = (
     r"(?:a |an |strictly |strict |fully |completely )*(?P<x>vegan|vegetarian|pescatarian|flexitarian|omnivore"
     r"|keto|kosher|halal)\b"
 )
 
 ROWS: tuple[Row, ...] = (
-    _row(
+    row(
         "self", 9, "name", "The user's name is {x}",
-        rf"\bmy (?:first |full |real )?name(?:'s| is)(?: actually| now)? (?-i:{_NAME})",
-        rf"\b(?:you can |please |just |everyone |people |friends )*call(?:s)? me (?-i:{_NAME})(?! (?:back|later"
+        rf"\bmy (?:first |full |real )?name(?:'s| is)(?: actually| now)? (?-i:{NAME})",
+        rf"\b(?:you can |please |just |everyone |people |friends )*call(?:s)? me (?-i:{NAME})(?! (?:back|later"
         rf"|when|if|at))",
-        rf"\bi go by (?-i:{_NAME})",
-        rf"^(?:hi|hello|hey)\b[^.!?]{{0,20}}?\b(?:i'm|i am|this is) (?-i:{_NAME})(?=[.,!]|$| and\b| from\b| here\b)",
-        rf"\bich heiße (?-i:{_NAME})", rf"\bmein name ist (?-i:{_NAME})",
-        rf"\bje m'appelle (?-i:{_NAME})", rf"\bme llamo (?-i:{_NAME})",
+        rf"\bi go by (?-i:{NAME})",
+        rf"\bmy name(?:'s not| is not| isn't) [\w'-]{{1,30}},? (?:it's|it is|but) (?-i:{NAME})",
+        rf"^(?:hi|hello|hey)\b[^.!?]{{0,20}}?\b(?:i'm|i am|this is) (?-i:{NAME})(?=[.,!]|$| and\b| from\b| here\b)",
+        rf"\bich heiße (?-i:{NAME})", rf"\bmein name ist (?-i:{NAME})",
+        rf"\bje m'appelle (?-i:{NAME})", rf"\bme llamo (?-i:{NAME})",
         never=r"^(?:not|the|a|maybe|ok|okay|it|back|when|if)\b",
     ),
-    _row(
+    row(
         "self", 6, "age", "The user is {x} years old",
-        rf"{_AM}{_NOW}(?P<x>\d{{1,2}})(?: years old| years of age|yo\b| y/o)",
+        rf"{AM}{NOW}(?P<x>\d{{1,2}})(?: years old| years of age|yo\b"
+        rf"| y/o)", rf"{AM}{NOW}(?P<x>[1-9]\d)(?=\s*(?:[.!](?:\s|$)|,\s|$)| and i\b| now\W*$)",
         r"\bi(?:'ve| have)? (?:just |recently )?turned (?P<x>\d{1,2})\b", r"\bmy age is (?P<x>\d{1,2})\b",
         r"\bich bin (?P<x>\d{1,2}) jahre alt", r"\bj'ai (?P<x>\d{1,2}) ans\b", r"\btengo (?P<x>\d{1,2}) años\b",
     ),
-    _row(
+    row(
         "self", 8, "home", "The user lives in {x}",
-        rf"\b(?:i|we) {_NOW}(?:live|reside) in {X}", rf"\b(?:i'm|i am|we're|we are) {_NOW}(?:living|based"
+        rf"\b(?:i|we) {NOW}(?:live|reside) in {X}", rf"\b(?:i'm|i am|we're|we are) {NOW}(?:living|based"
         rf"|residing) in {X}",
-        rf"\b(?:i|we)(?:'ve| have)? {_NOW}(?:moved|relocated)(?: back| over| out)? (?:from [\w ]{{2,30}} )?to {X}",
-        rf"\bmy (?:new )?home (?:is|is now) (?:in )?{X}",
+        rf"\b(?:i|we)(?:'ve| have)? {NOW}(?:moved|relocated)(?: back| over| out)? (?:from [\w ]{{2,30}} )?to {X}",
+        rf"\b(?:i|we)(?:'ve| have) been (?:living|based|residing) in {X}",
+        r"\bactually,? i(?:'m| am) in (?P<x>(?-i:[A-ZÀ-Þ])[\w' -]{2,40}?) now(?=\W|$)",
+        rf"\bmy (?:new )?(?:home|home town|city) (?:is|is now) (?:in )?{X}",
         rf"\bich (?:wohne|lebe) (?:jetzt )?in {X}", r"\bich bin nach (?P<x>[\w -]{2,40}?) (?:um)?gezogen\b",
         rf"\bj'habite (?:à|en|au) {X}", rf"\b(?:vivo|vivimos) en {X}", rf"\bme mudé a {X}",
         never=_PLACE,
     ),
-    _row(
+    row(
         "self", 5, "from", "The user is from {x}",
-        rf"{_AM}(?:originally )?from (?-i:(?=[A-ZÀ-Þ]|the )){X}", r"\bi (?:grew up|was born) in"
+        rf"{AM}(?:originally )?from (?-i:(?=[A-ZÀ-Þ]|the )){X}", r"\bi (?:grew up|was born) in"
         r" (?P<x>(?-i:[A-ZÀ-Þ])[\w' -]{2,40}?)" + END,
         never=_PLACE,
     ),
-    _row(
+    row(
         "self", 8, "job", "The user works as {x}",
-        rf"\bi {_NOW}work(?:ed|ing)? as (?P<x>(?:an?|the) [^,;:!?()\"]{{2,60}}?)(?: (?:at|for"
+        rf"\bi {NOW}work(?:ed|ing)? as (?P<x>(?:an?|the) [^,;:!?()\"]{{2,60}}?)(?: (?:at|for"
         rf"|with) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?)| in [^,;:!?()\"]{{2,60}}?)?{END}",
-        rf"{_AM}{_NOW}working as (?P<x>(?:an?|the) [^,;:!?()\"]{{2,60}}?)(?: (?:at|for"
+        rf"{AM}{NOW}working as (?P<x>(?:an?|the) [^,;:!?()\"]{{2,60}}?)(?: (?:at|for"
         rf"|with) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?)| in [^,;:!?()\"]{{2,60}}?)?{END}",
-        rf"{_AM}{_NOW}(?P<x>an? {_JOB})(?= (?:at|for|in|from|by|with|based|and|who|now|these|again|but)\b|\s*[.,;!]|$)",
-        rf"\bi(?:'ve| have)? {_NOW}(?:became|become|got promoted to|been promoted to|was promoted to"
+        rf"{AM}{NOW}(?P<x>an? {JOB})(?= (?:at|for|in|from|by|with|based|and|who|now|these|again|but)\b|\s*[.,;!]|$)",
+        rf"\bi(?:'ve| have)? {NOW}(?:became|become|got promoted to|been promoted to|was promoted to"
         rf"|started (?:working )?as"
-        rf"|started a (?:new )?job as) (?P<x>(?:an? )?{_JOB})(?= (?:at|for|in|from|by|with|and|who|last|this)\b"
+        rf"|started a (?:new )?job as) (?P<x>(?:an? )?{JOB})(?= (?:at|for|in|from|by|with|and|who|last|this)\b"
         rf"|\s*[.,;!]|$)",
         rf"\bmy (?:new |current )?(?:job|profession"
         rf"|occupation)(?: title)? is (?:now )?(?P<x>(?:an? )?[^,;:!?()\"]{{2,50}}?){END}",
-        rf"\bich arbeite (?:jetzt )?als {X}", rf"\bje suis (?P<x>{_JOB}|infirmi[eè]re?|médecin|professeure?)\b",
+        rf"\bich arbeite (?:jetzt )?als {X}", rf"\bje suis (?P<x>{JOB}|infirmi[eè]re?|médecin|professeure?)\b",
          rf"\btrabajo como {X}",
-        never=rf"{_NO_JOB}|{_POINTING}|^(?:very|great|good|fun|hard|boring|fine|demanding|stressful|killing|going|to )",
+        never=rf"{NO_JOB}|{POINTING}|^(?:very|great|good|fun|hard|boring|fine|demanding|stressful|killing|going|to )",
     ),
-    _row("self", 8, "job", "The user is {x}", rf"{_AM}{_NOW}(?P<x>retired|unemployed|self-employed|between jobs"
+    row("self", 8, "job", "The user is {x}", rf"{AM}{NOW}(?P<x>retired|unemployed|self-employed|between jobs"
     rf"|freelancing)\b",
          r"\bi(?:'ve| have)? (?:just |recently |finally )?(?P<x>retired)\b(?! to bed)"),
-    _row(
+    row(
         "self", 7, "employer", "The user works at {x}",
-        rf"\bi {_NOW}work (?:for|at|with) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
+        rf"\bi {NOW}work (?:for|at|with) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
         rf"|the )[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
-        rf"{_AM}{_NOW}(?:working|employed) (?:for|at|with|by) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
+        rf"{AM}{NOW}(?:working|employed) (?:for|at|with|by) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
         rf"|the )[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
-        rf"\bi(?:'ve| have)? {_NOW}(?:started(?: working| a new job| a job)? (?:at|with|for)|joined|got (?:a|the"
+        rf"\bi(?:'ve| have)? {NOW}(?:started(?: working| a new job| a job)? (?:at|with|for)|joined|got (?:a|the"
         rf"|my) (?:new )?job (?:at|with))"
         rf" (?P<x>(?-i:[A-ZÀ-Þ0-9])[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
         rf"\bmy (?:new |current )?(?:employer"
@@ -200,114 +239,150 @@ ROWS: tuple[Row, ...] = (
         rf" (?P<x>(?-i:[A-ZÀ-Þ])[\w .&-]{{1,40}}?){END}",
         never=r"^(?:the (?:moment|same|time|weekends?|night|morning|evening|end|minute)|a (?:loss|time)|night|home)\b",
     ),
-    _row(
+    row(
         "self", 5, "study", "The user studies {x}",
-        rf"\bi {_NOW}study {X}", rf"{_AM}{_NOW}(?:studying|majoring in|doing a (?:degree|master's|phd"
+        rf"\bi {NOW}study {X}", rf"{AM}{NOW}(?:studying|majoring in|doing a (?:degree|master's|phd"
         rf"|bachelor's) in) {X}",
-        never=rf"{_POINTING}|^(?:for|at|hard|abroad|a lot|every)\b",
+        never=rf"{POINTING}|^(?:for|at|hard|abroad|a lot|every)\b",
     ),
-    _row("self", 8, "diet", "The user is {x}", rf"{_AM}{_NOW}{_DIET}", rf"\bi(?:'ve| have)? {_NOW}(?:became|become"
+    row("self", 8, "diet", "The user is {x}", rf"{AM}{NOW}{_DIET}", rf"\bi(?:'ve| have)? {NOW}(?:became|become"
     rf"|went|gone|turned) {_DIET}",
          r"\bich bin (?:jetzt )?(?P<x>vegan|vegetarisch|vegetarier(?:in)?|veganer(?:in)?)\b"),
-    _row("self", 8, "diet", "The user is no longer {x}", rf"{_AM}(?:no longer|not) {_DIET}(?: any ?more)?",
+    row("self", 8, "diet", "The user is no longer {x}", rf"{AM}(?:no longer|not) {_DIET}(?: any ?more)?",
          rf"\bi(?:'ve| have)? (?:stopped|quit|given up) being {_DIET}"),
-    _row(
-        "self", 8, "allergy:{k}", "The user is allergic to {x}", rf"{_AM}(?!not |no longer )(?:\w+ )?allergic to {X}",
+    row(
+        "self", 8, "allergy:{k}", "The user is allergic to {x}", rf"{AM}(?!not |no longer )(?:\w+ )?allergic to {X}",
         r"\bi have (?:an?|this) (?:\w+ )?(?P<x>[\w-]{3,20}) allergy\b", rf"\bich bin allergisch gegen {X}",
         rf"\bje suis allergique (?:à|aux?) (?:la )?{X}",
         rf"\bsoy alérgic[oa] a(?:l| la| los)? {X}",
-        never=_POINTING,
+        never=POINTING,
     ),
-    _row("self", 8, "allergy:{k}", "The user is not allergic to {x}", rf"{_AM}(?:not|no longer) (?:actually"
-    rf" )?allergic to {X}", never=_POINTING),
-    _row("self", 7, "is:{k}", "The user is {x}", rf"{_AM}{_NOW}(?P<x>{_STATES})\b"),
-    _row("self", 6, "marital", "The user is {x}", rf"{_AM}{_NOW}(?:happily |newly )?(?P<x>married|single|divorced"
-    rf"|engaged|widowed)\b(?! (?:in|with the|to my work))",
-         r"\b(?:i|we)(?:'ve| have)? (?:just |recently |finally )?got(?:ten)? (?P<x>married|divorced|engaged)\b"),
-    _row("self", 5, "speaks:{k}", "The user speaks {x}", rf"\bi {_NOW}(?:can )?speak (?:fluent |some |a little "
+    row("self", 8, "allergy:{k}", "The user is not allergic to {x}", rf"{AM}(?:not|no longer) (?:actually"
+    rf" )?allergic to {X}", never=POINTING),
+    row("self", 7, "is:{k}", "The user is {x}", rf"{AM}{NOW}(?P<x>{_STATES})\b"),
+    row("self", 6, "marital", "The user is {x}", rf"{AM}{NOW}(?:happily |newly )?(?P<x>married|single|divorced"
+    rf"|separated|engaged|widowed)\b(?=\s*(?:[.,;!]|$)|\s+(?:and|but|now|again|for|since|with (?:two|three|a|kids"
+    rf"|children|no)|to (?:(?-i:[A-Z])|my (?:husband|wife|partner))|these|at the moment|so|mother|father|mum|mom"
+    rf"|dad)\b)",
+         r"\b(?:i|we)(?:'ve| have)? (?:just |recently |finally )?got(?:ten)? (?P<x>married|divorced|engaged)\b",
+         r"\bmy (?:wife|husband|partner) and i(?: have|'ve)?(?: just| recently)? (?:got )?(?P<x>separated|divorced)\b"),
+    row("self", 5, "speaks:{k}", "The user speaks {x}", rf"\bi {NOW}(?:can )?speak (?:fluent |some |a little "
     rf"|a bit of |basic )?(?P<x>(?-i:[A-Z])[^;:!?()\"]{{2,60}}?){END}",
          never=r"^(?:To|With|For|Up)\b"),
-    _row("self", 4, "learns:{k}", "The user is learning {x}", rf"{_AM}{_NOW}(?:learning|taking lessons in"
+    row("self", 4, "learns:{k}", "The user is learning {x}", rf"{AM}{NOW}(?:learning|taking lessons in"
     rf"|taking up) (?:how )?{X}",
-         rf"\bi(?:'ve| have)? {_NOW}started (?:learning|taking lessons in|to learn) {X}",
-         never=rf"{_POINTING}|^(?:from|a lot|about|new things|more|every|how much)\b"),
-    _row("self", 4, "plays:{k}", "The user plays {x}", rf"\bi {_NOW}play (?:the )?(?P<x>[\w -]{{3,30}}?){END}",
-         never=rf"{_POINTING}|^(?:with|around|along|together|games? with|at|a (?:role|part|big)|on)\b"),
-    _row("self", 4, "drives", "The user drives {x}", rf"\bi {_NOW}drive (?P<x>an? [^,;:!?()\"]{{2,40}}?){END}",
+         rf"\bi(?:'ve| have)? {NOW}started (?:learning|taking lessons in|to learn) {X}",
+         never=rf"{POINTING}|^(?:from|a lot|about|new things|more|every|how much)\b"),
+    row("self", 4, "plays:{k}", "The user plays {x}", rf"\bi {NOW}play (?:the )?(?P<x>[\w -]{{3,30}}?){END}",
+         never=rf"{POINTING}|^(?:with|around|along|together|games? with|at|a (?:role|part|big)|on)\b"),
+    row("self", 4, "drives", "The user drives {x}", rf"\bi {NOW}drive (?P<x>an? [^,;:!?()\"]{{2,40}}?){END}",
          never=r"\b(?:lot|bit|long)\b"),
-    _row("self", 5, "my:{p}", "The user's {p} is {x}", rf"\bmy (?P<p>{_OWN})(?:'s| is| was changed to| changed to"
+    row("self", 5, "my:{p}", "The user's {p} is {x}", rf"\bmy (?P<p>{_OWN})(?:'s| is| was changed to| changed to"
     rf"| are)(?: now| actually| still)? {X}",
-         never=rf"{_POINTING}|^(?:so|very|really|not|no longer|too|always|quite|pretty|a bit|over|in (?:a|two"
+         rf"\bmy (?P<p>{_OWN})(?:'s not| is not| isn't) [^,;:!?()\"]{{2,40}}, (?:it's|it is|but) {X}",
+         never=rf"{POINTING}|^(?:so|very|really|not|no longer|too|always|quite|pretty|a bit|over|in (?:a|two"
          rf"|three)|coming up|great|good|tight|probably|still|out)\b"),
-    _row("self", 6, "my:{p}", "The user's {p} is called {x}",
-         rf"\b(?:my|our) (?P<p>{_ONE})(?:'s name)?(?:'s| is)(?: called| named)? (?-i:{_NAME})(?=[.,;!]|$| and\b"
+    row("self", 6, "my:{p}", "The user's {p} is called {x}",
+         rf"\b(?:my|our) (?P<p>{_ONE})(?:'s name)?(?:'s| is)(?: called| named)? (?-i:{NAME})(?=[.,;!]|$| and\b"
          rf"| who\b)",
-         rf"\b(?:my|our) (?P<p>{_ONE}),? (?-i:{_NAME})(?:,| and i\b| who\b)"),
-    _row("self", 5, "my:{p}:{k}", "The user has a {p} called {x}",
-         rf"\b(?:my|our) (?:\w+ )?(?P<p>{_MANY})(?:'s name)?(?:'s| is) (?:called |named )?(?-i:{_NAME})(?=[.,;!]|$"
+         rf"\b(?:my|our) (?P<p>{_ONE}),? (?-i:{NAME})(?:,| and i\b| who\b)"),
+    row("self", 5, "my:{p}:{k}", "The user has a {p} called {x}",
+         rf"\b(?:my|our) (?:\w+ )?(?P<p>{_MANY})(?:'s name)?(?:'s| is) (?:called |named )?(?-i:{NAME})(?=[.,;!]|$"
          rf"| and\b"
          rf"| who\b)",
          rf"\b(?:i|we) (?:have|got|adopted|own|'ve got) an? (?:[\w-]+ ){{0,2}}?(?P<p>{_MANY})(?:,)? (?:called "
-         rf"|named |whose name is )(?-i:{_NAME})",
-         rf"\b(?:i|we) (?:have|got|own)\b[^.;:!?]{{0,40}} and an? (?P<p>{_MANY}) (?:called |named )(?-i:{_NAME})",
-         rf"\b(?:my|our) (?:\w+ )?(?P<p>{_MANY}),? (?-i:{_NAME})(?:,| and i\b| is\b| loves?\b| just\b| who\b)"),
-    _row("self", 5, "has:{k}", "The user has {n} {x}",
+         rf"|named |whose name is )(?-i:{NAME})",
+         rf"\b(?:i|we) (?:have|got|own)\b[^.;:!?]{{0,40}} and an? (?P<p>{_MANY}) (?:called |named )(?-i:{NAME})",
+         rf"\b(?:my|our) (?:\w+ )?(?P<p>{_MANY}),? (?-i:{NAME})(?:,| and i\b| is\b| loves?\b| just\b| who\b)"),
+    row("self", 5, "has:{k}", "The user has {n} {x}",
          r"\b(?:i|we)(?: have|'ve got| have got| own) (?:got )?(?P<n>an?|one|two|three|four|five|six|no"
-         r"|\d{1,2}) (?:\w+ ){0,2}?"
+         r"|\d{1,2}) (?:(?:adult|young|old|little|small|big|large|lovely|cute|beautiful|grown|grown-up|teenage"
+         r"|twin|rescue|new"
+         r"|older|younger|black|white|brown|grey|ginger|electric|wonderful|\w+-year-old) ){0,2}"
          r"(?P<x>dogs?|cats?|kids?|children|child|sons?|daughters?|brothers?|sisters?|siblings?|horses?"
-         r"|grandchildren|grandkids|cars?)\b(?! (?:called|named|who))"),
-    _row("preference", 4, "prefer", "The user prefers {x} to {y}",
+         r"|grandchildren|grandkids|cars?)\b(?=\s*(?:[.,;!]|$)|\s+(?:and|but|so|at home|aged|with|now|already|too"
+         r"|who live)\b)"),
+    row("self", 7, "is:{k}", "The user has {x}",
+         rf"\bi(?:'ve got| have| suffer from| live with|'ve| was diagnosed with"
+         rf"| have been diagnosed with) (?:{_ILL_HOW} )*"
+         rf"(?P<x>{_ILLNESS})\b(?! (?:class|data|table|model|question|patient|study))"),
+    row("self", 5, "teaches:{k}", "The user teaches {x}", rf"\bi {NOW}teach {X}",
+         never=rf"{POINTING}|^(?:my|people|kids how|how|a lesson|at|in|for|there)\b"),
+    row("self", 6, "workplace", "The user works remotely from {x}",
+         rf"\bi {NOW}work (?:remotely|from home) (?:from|in) (?P<x>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{2,40}}?){END}"),
+    row("self", 5, "my:{p}:is", "The user's {p} is {x}",
+         rf"\b(?:my|our) (?P<p>{_KIN}) is (?P<x>an? {JOB})(?=\s*(?:[.,;!]|$)|\s+(?:at|for|in|and|so|but|now|by)\b)",
+         never=NO_JOB),
+    row("preference", 4, "prefer", "The user prefers {x} to {y}",
          rf"\bi(?:'d)? {_VERY}(?:prefer|like) (?P<x>[^,;:!?()\"]{{2,50}}?) (?:over|to|more than|better than"
          rf"|rather than|instead of) (?P<y>[^,;:!?()\"]{{2,50}}?){END}",
          never=rf"{_LIKED}|^to\b"),
-    _row("preference", 3, "like:{k}", "The user does not like {x}",
+    row("preference", 3, "like:{k}", "The user does not like {x}",
          rf"\bi {_VERY}(?:don't|do not|never|no longer) {_VERY}(?:like|enjoy|love|care for) {X}",
          rf"\bi {_VERY}(?:hate|dislike|despise|can't stand|cannot stand|loathe|detest|can't bear) {X}",
-         rf"{_AM}(?:not|no longer) {_VERY}(?:(?:a|much of a|such a) (?:big |huge )?(?:fan of|lover of)|into|fond of"
+         rf"{AM}(?:not|no longer) {_VERY}(?:(?:a|much of a|such a) (?:big |huge )?(?:fan of|lover of)|into|fond of"
          rf"|keen on|crazy about) {X}",
+         rf"\bi(?:'ve| have)? (?:stopped|quit) (?:liking|loving|enjoying) {X}",
          rf"\bich (?:hasse|mag keinen?|mag keine) {X}", r"\bich mag (?P<x>[\w -]{3,30}?) (?:gar "
          r"|überhaupt )?nicht\b",
          rf"\b(?:je n'aime pas|je déteste) (?:les? |la |du )?{X}", rf"\b(?:no me gustan?|odio) (?:el |la |los "
          rf"|las )?{X}",
          never=_LIKED),
-    _row("preference", 3, "like:{k}", "The user likes {x}",
+    row("preference", 3, "like:{k}", "The user likes {x}",
          rf"\b(?<!thing )(?<!things )(?<!what )(?<!that )(?<!people )i {_VERY}(?:like|love|enjoy|adore|prefer) {X}",
-         rf"{_AM}{_VERY}(?:(?:a|such a) (?:big |huge |massive |real )*(?:fan of|lover of)|into|fond of|keen on"
+         rf"{AM}{_VERY}(?:(?:a|such a) (?:big |huge |massive |real )*(?:fan of|lover of)|into|fond of|keen on"
          rf"|crazy about|passionate about|obsessed with|addicted to) {X}",
          rf"\bi(?:'ve| have) (?:come|grown|started|begun) to (?:like|love|enjoy) {X}", rf"\bi(?:'ve| have) always"
          rf" (?:liked|loved|enjoyed) {X}",
          rf"\bich (?:mag|liebe) (?!keinen?\b){X}", rf"\bj'(?:aime|adore) (?:les? |la |du )?{X}",
          rf"(?<!no )\bme (?:gustan?|encantan?) (?:el |la |los |las )?{X}",
          never=_LIKED),
-    _row("preference", 5, "eats:{k}", "The user does not {v} {x}", rf"\bi {_VERY}(?:don't|do not|never|no longer"
+    row("preference", 5, "eats:{k}", "The user does not {v} {x}", rf"\bi {_VERY}(?:don't|do not|never|no longer"
     rf"|can't|cannot) (?P<v>eat|drink|smoke) {X}",
-         rf"\bi(?:'ve| have)? (?:stopped|quit|given up) (?P<v>eat|drink|smok)ing {X}", never=_POINTING),
-    _row("preference", 4, "eats:{k}", "The user {v}s {x}", rf"\bi {_NOW}(?P<v>eat|drink|smoke) {X}(?<=again)",
-         never=_POINTING),
-    _row("preference", 4, "uses:{k}", "The user uses {x}",
-         rf"\b(?:i|we) {_NOW}(?:use|am using|'m using) (?P<x>(?-i:[A-Z])[\w .+#/-]{{1,40}}?)(?: (?:for|as|on|at"
-         rf"|to) [^,;:!?()\"]{{2,50}}?)?{END}"),
-    _row("preference", 4, "uses:{k}", "The user uses {x} instead of {y}",
-         rf"\b(?:i|we)(?:'ve| have)? {_NOW}(?:switched|migrated|changed) from (?P<y>[\w .+#/-]{{2,40}}?) to {X}",
-         never=_POINTING),
-    _row("wish", 8, "answers:language", "The user wants answers in {x}",
+         rf"\bi(?:'ve| have)? (?:stopped|quit|given up) (?P<v>eat|drink|smok)ing {X}", never=POINTING),
+    row("self", 8, "diet", "The user eats {x}",
+         rf"\bi(?:'ve| have)? {NOW}(?:eat|started eating|started to eat|gone back to eating|went back to eating)"
+         rf" (?P<x>meat|fish|meat and fish|fish and meat|everything)(?: (?:now|again|these days))+(?=\W|$)",
+         rf"\bi(?:'ve| have)? {NOW}(?:started eating|started to eat|gone back to eating|went back to eating)"
+         rf" (?P<x>meat|fish|meat and fish|fish and meat)\b"),
+    row("preference", 4, "eats:{k}", "The user {v}s {x}", rf"\bi {NOW}(?P<v>eat|drink|smoke) {X}(?<=again)",
+         never=POINTING),
+    row("preference", 4, "uses:{k}", "The user uses {x}",
+         rf"\b(?:i|we) {NOW}(?:use|am using|'m using) (?P<x>(?-i:[A-Z])[\w .+#/-]{{1,40}}?)(?: (?:for|as|on|at"
+         rf"|to) [^,;:!?()\"]{{2,50}}?)?{END}",
+         rf"\bi {_VERY}(?:(?:usually|primarily) )?(?:write|code in|program in|develop in|write code in)"
+         rf" (?P<x>(?-i:{_CODED})(?:(?:, | and )(?:(?:a bit of|a little|some) )?(?-i:{_CODED})){{0,3}})",
+         never=r"^(?:if|for|while|this|that|the|it)\b|\b(?:statements?|functions?|loops?|formulas?|class(?:es)?"
+         r"|variables?|here)\b"),
+    row("preference", 4, "uses:{k}", "The user uses {x} instead of {y}",
+         rf"\b(?:i|we)(?:'ve| have)? {NOW}(?:switched|migrated|changed) from (?P<y>[\w .+#/-]{{2,40}}?) to {X}",
+         never=POINTING),
+    row("wish", 8, "answers:language", "The user wants answers in {x}",
          r"\b(?:always|from now on|in future|in the future|every time|by default)\b[^.!?]{0,40}?\b(?:answer|reply"
          r"|respond|write|speak|talk)(?: to me| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b",
          r"\b(?:answer|reply|respond|write|speak|talk)(?: to me"
          r"| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b(?=[^.!?]{0,20}\b(?:from now on|always|in future|by default"
          r"|please))",
          r"\bi (?:prefer|want|like) (?:your |the )?(?:answers|replies|responses) in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b"),
-    _row("wish", 8, "answers:length", "The user wants {x} answers",
+    row("wish", 8, "answers:length", "The user wants {x} answers",
          r"\b(?:keep|make) (?:your |the |all )*(?:answers|replies|responses|explanations) (?:very "
          r"|really )?(?P<x>short|brief|concise|long|detailed|simple)\b",
          r"\bi (?:prefer|want|like) (?:your |the |my )?(?P<x>short|brief|concise|long|detailed"
-         r"|simple)(?:er)? (?:answers|replies|responses|explanations)\b"),
-    _row("wish", 8, "answers:units", "The user wants {x} units", r"\b(?:always |please |only )+use (?P<x>metric"
+         r"|simple)(?:er)? (?:answers|replies|responses|explanations)\b",
+         r"\byou (?:can|may) (?:now )?(?:give|write|send|make)(?: me)? (?P<x>short|brief|concise|long|detailed"
+         r"|simple)(?:er)? (?:answers|replies|responses|explanations)(?: (?:again|now))\b"),
+    row("wish", 8, "answers:units", "The user wants {x} units", r"\b(?:always |please |only )+use (?P<x>metric"
     r"|imperial|si)\b", r"\bi (?:use|prefer|think in) (?P<x>metric|imperial)\b"),
-    _row("wish", 7, "wish:{k}", "The user wants the assistant to always {x}",
+    row("wish", 7, "wish:{k}", "The user wants the assistant to always {x}",
          rf"(?:^|[,;] )(?:please |and )?(?:from now on|in future|in the future),? (?:please )?(?:always )?{_DO}{X}",
          rf"(?:^|[,;] )(?:please |and )?always {_DO}{X}"),
-    _row("wish", 7, "wish:{k}", "The user wants the assistant to never {x}",
+    row("wish", 7, "wish:{k}", "The user wants the assistant to never {x}",
          rf"(?:^|[,;] )(?:please |and )?(?:from now on|in future|in the future),? (?:please )?(?:don't|do not"
-         rf"|never) {_DO}{X}", rf"(?:^|[,;] )(?:please |and )?never {_DO}{X}"),
+         rf"|never) {_DO}{X}", rf"(?:^|[,;] )(?:please |and )?never {_DO}{X}",
+         rf"(?:^|[,;] )(?:please |and )?(?:don't|do not) (?:ever )?{_DO}(?P<x>[^,;:!?()\"]{{2,90}}?) in (?:your"
+         rf"|any|the) (?:replies"
+         rf"|answers|responses|messages)\b"),
+    row("wish", 7, "wish:{k}", "The user allows the assistant to {x}",
+         rf"\byou (?:can|may) {_DO}{X}(?<=again)",
+         never=r"^(?:give|write|send|make)(?: me)? (?:short|brief|concise|long|detailed|simple)"),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.memory.guards import is_meant
 from contextinfinity.memory.values import Span, Told, When, key_of
@@ -27,11 +28,19 @@ _WHAT = rf"(?P<what>(?:[\w'’-]+ ){{0,4}}?{_EVENT}(?: (?:to|in|with|for|at|from
 _SHIFTED = (
     r"(?:scheduled|set|planned|booked|moved|postponed|rescheduled|pushed(?: back)?|brought forward|delayed|changed|due)"
 )
-_SET = (
-    rf"(?:(?:is|will be|takes place|starts|begins|'s)(?: (?:now|actually|also|still|being))*(?: {_SHIFTED})?"
-    rf"|(?:was|has been|got|had to be)(?: \w+)? {_SHIFTED})(?: (?:to|for|until|on|in|at|back to))?"
+_AT = r"(?: (?:to|for|until|on|in|at|back to))?"
+_NEWLY = (
+    rf"(?:(?:is|will be|'s)(?: (?:now|actually|also|still|being))+(?: {_SHIFTED})?"
+    rf"|(?:was|has been|got|had to be)(?: \w+)? {_SHIFTED}){_AT}"
 )
-_MINE = re.compile(rf"\b(?:my|our|the) {_WHAT} {_SET}\b", re.I)
+_SET = rf"(?:(?:is|will be|takes place|starts|begins|'s)(?: {_SHIFTED})?{_AT}|{_NEWLY})"
+_MINE = re.compile(rf"\b(?:my|our) {_WHAT} {_SET}\b", re.I)
+_KNOWN = re.compile(rf"\bthe {_WHAT} {_NEWLY}\b", re.I)
+"""What is only "the flight" somebody has spoken of before: a day in a contract is nobody's plan."""
+_DUE = re.compile(
+    r"\b(?:my|our) (?P<what>[\w'-]{3,20}(?: [\w'-]{2,20}){0,3}?) is (?P<due>due) (?:on|by|in|next|this|tomorrow)\b",
+    re.I,
+)
 _MOVED = re.compile(rf"\b(?:my|our|the) {_WHAT} (?:moved|slipped|changed) to\b", re.I)
 _HAVE = re.compile(
     rf"\b(?:i|we)(?: have|'ve got|'ve booked| booked| have booked|'ve scheduled| scheduled)(?: got)? (?:an?|my|our"
@@ -51,10 +60,23 @@ _DOING = re.compile(
     re.I,
 )
 _CANCELLED = re.compile(
-    rf"\b(?:my|our|the) {_WHAT} (?:is|was|has been|got|is being)(?: \w+)? (?:cancell?ed\b|called off\b|off(?=[.,;!]"
+    rf"\b(?:my|our|the) {_WHAT}(?: on [\w ]{{3,20}}?)? (?:is|was|has been|got|is being)(?: \w+)? (?:cancell?ed\b"
+    rf"|called off\b|off(?=[.,;!]"
     rf"|$))",
     re.I,
 )
+_CALLED_OFF = re.compile(
+    rf"\b(?:i|we)(?:'ve| have| had to| need to|'ve had to)?(?: just)? (?:cancel(?:led|ed)?|call(?:ed)? off) (?:my|our"
+    rf"|the) {_WHAT}(?=\s*(?:[.,;!]|$)| (?:on|because|for|next|this|tomorrow|yesterday)\b)",
+    re.I,
+)
+_NOT_GOING = re.compile(
+    r"\b(?:i'm|i am|we're|we are|i will|we will) (?:no longer|not) (?P<how>flying|travell?ing|going|moving|driving"
+    r"|heading)"
+    r" (?:back )?to (?P<where>(?-i:[A-ZÀ-Þ])[\w'’-]*(?: (?-i:[A-ZÀ-Þ])[\w'’-]*){0,3})",
+    re.I,
+)
+_TRAVEL = re.compile(r"\b(?:flight|flying|trip|journey|travell?ing|going|driving|heading|off)\b", re.I)
 _PAST = re.compile(r"\b(?:last|past|ago|yesterday|previous|since|(?:19|20)\d\d)\b", re.I)
 _WEEKDAY = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", re.I)
 _LONGEST = timedelta(days=100)
@@ -64,19 +86,32 @@ _TIME = re.compile(r"\bat (\d{1,2}(?::\d\d)?(?: ?[ap]m)?|noon|midnight)\b", re.I
 
 def plans_in(text: str, said_at: datetime, when: When) -> Iterator[Told]:
     """Give the plans of a sentence."""
-    for match in _CANCELLED.finditer(text):
-        if is_meant(text, *match.span()):
-            what = _event(match["what"])
-            yield _told(match, f"The user's {what} was cancelled", what, said_at + timedelta(days=30))
-            return
+    if (over := _cancelled(text, said_at)) is not None:
+        yield over
+        return
     ahead = [span for named in when(text, said_at) if (span := _ahead(named, said_at)) is not None]
     if not ahead:
         return
-    for pattern in (_MINE, _MOVED, _HAVE, _GOING, _DOING):
+    for pattern in (_MINE, _KNOWN, _DUE, _MOVED, _HAVE, _GOING, _DOING):
         for match in pattern.finditer(text):
             if is_meant(text, *match.span()):
                 yield _planned(match, text, ahead[0])
                 return
+
+
+def _cancelled(text: str, said_at: datetime) -> Told | None:
+    until = said_at + timedelta(days=30)
+    for pattern in (_CANCELLED, _CALLED_OFF, _NOT_GOING):
+        for match in pattern.finditer(text):
+            if not is_meant(text, *match.span()):
+                continue
+            if pattern is _NOT_GOING:
+                how, where = match["how"].lower(), match["where"]
+                told = _told(match, f"The user is not {how} to {where}", f"{how} {where}", until)
+                return replace(told, ends=("plan",), named=tuple(key_of(where).split()))
+            what = of_the_user(_event(match["what"]))
+            return replace(_told(match, f"The user's {what} was cancelled", what, until), vague=True)
+    return None
 
 
 class Days(Struct, frozen=True):
@@ -110,10 +145,12 @@ def _planned(match: re.Match[str], text: str, span: Days) -> Told:
     if named.get("how"):
         where = named.get("where") or ""
         what = " ".join(f"{named['how'].lower()} {'to ' if where else ''}{where}{named.get('what') or ''}".split())
-        about = key_of(where) if where else key_of(what)
+        about = f"{'moving' if named['how'].lower() == 'moving' else 'flying'} {where}" if where else what
         return _told(match, f"The user is {of_the_user(_event(what))} ({day})", about, span.end)
     what = _event(named["what"])
-    return _told(match, f"The user's {of_the_user(what)}: {day}", what, span.end)
+    due = "due " if named.get("due") else ""
+    told = _told(match, f"The user's {of_the_user(what)}: {due}{day}", what, span.end)
+    return replace(told, vague=match.re is not _HAVE)
 
 
 def _told(match: re.Match[str], content: str, about: str, until: datetime) -> Told:
@@ -123,7 +160,7 @@ def _told(match: re.Match[str], content: str, about: str, until: datetime) -> To
         start=start,
         end=end,
         kind="plan",
-        about=f"plan:{key_of(about)}",
+        about=f"plan:{key_of(_TRAVEL.sub('travel', about))}",
         weight=5,
         valid_to=until,
     )

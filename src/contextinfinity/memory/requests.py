@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
+from contextinfinity.domain.memory import LONGEST_MEMORY
 from contextinfinity.memory.values import Told, Unwanted, key_of
 from contextinfinity.memory.wording import of_the_user, sentence
 from contextinfinity.text.keywords import terms
 
 _POLITE = (
     r"(?:(?:please|pls|ok|okay|so|hey|and|also|oh|well|now|just|can you|could you|will you|would you"
-    r"|you should|i want you to|i need you to),? )*"
+    r"|you can|you may|you should|i want you to|i need you to|i'd like you to),? )*"
 )
 _REMEMBER = re.compile(
     rf"^{_POLITE}(?:remember(?! when| the time| how| that time| what| last| our| seeing| being| going)|keep in mind"
@@ -19,17 +20,33 @@ _REMEMBER = re.compile(
     r"|denk dran"
     r"|n'oublie pas|rappelle-toi|recuerda|no olvides)"
     r"(?: for (?:later|me|next time|the future))?(?:,? (?:that|this:|dass|que)|:|(?=,? (?:my |i |i'm |we "
-    r"|our )))\s+(?!you\b|i'm (?:always )?here)(?P<x>.{3,240}?)[.!]*$",
+    rf"|our )))\s+(?!you\b|i'm (?:always )?here)(?P<x>.{{3,{LONGEST_MEMORY}}}?)[.!]*$",
     re.I,
 )
 _FORGET = re.compile(
-    rf"^{_POLITE}(?:forget|don't remember|do not remember|stop remembering|delete|erase|remove|vergiss|oublie|olvida)"
+    rf"^{_POLITE}(?:forget|don't remember|do not remember|stop remembering|vergiss|oublie|olvida"
+    r"|(?:delete|erase|remove)(?=.{0,200}\b(?:memory|memories|remember|know|that i)\b))"
     r"(?: the (?:fact|memory)| your memory| what (?:i|you) (?:said|told you|know))?(?: that| about| of|,? dass"
     r"| que)?\s+(?P<x>.{3,200}?)"
     r"(?: from (?:your )?memory)?[.!]*$",
     re.I,
 )
 _OF_ME = re.compile(r"\b(?:i|i'm|i've|my|me|mine|we|our|ich|mein\w*|je|mon|ma|mes|mi|mis)\b|^(?:that|about)\b", re.I)
+_NO_MEMORY = re.compile(
+    r"\b(?:previous|last|earlier|first|other|next) \w+|\b(?:message|question|request|prompt|commit|file|line|order"
+    r"|answer|instructions?|command|suggestion)s?\b",
+    re.I,
+)
+"""What one forgets in a talk, not of a person."""
+_SORTS = (
+    (re.compile(r"^my name\b|^what i'm called", re.I), ("name",)),
+    (re.compile(r"^where i live\b|^my (?:home|address|city|home town)\b", re.I), ("home", "my:address")),
+    (re.compile(r"^my (?:job|work|profession|employer)\b|^where i work\b|^what i do\b", re.I), ("job", "employer")),
+    (re.compile(r"^my age\b|^how old i am\b", re.I), ("age",)),
+    (re.compile(r"^my diet\b|^what i eat\b", re.I), ("diet", "eats")),
+    (re.compile(r"^my allerg(?:y|ies)\b", re.I), ("allergy",)),
+)
+_NOT = re.compile(r"\b(?:not|no|never|hate|\w+n't)\b", re.I)
 _EVERYTHING = re.compile(
     rf"^{_POLITE}(?:forget|delete|erase)(?: about)? (?:everything|all|anything|whatever)\b.{{0,40}}\b(?:about me"
     rf"|of me|my memories|know of me)[.!]*$",
@@ -44,11 +61,14 @@ def request_in(text: str) -> Told | None:
     if match is None or '"' in match["x"] or len(terms(match["x"])) < 1:
         return None
     words = match["x"]
+    content = sentence(f"The user said: {of_the_user(words)}")
+    if len(content) > LONGEST_MEMORY:
+        return None
     about = ""
     if own := re.match(r"(?:my|our|the) ([\w' -]{2,40}?) (?:is|are|was)\b", words, re.I):
         about = f"my:{own[1].lower()}"
     return Told(
-        content=sentence(f"The user said: {of_the_user(words)}"),
+        content=content,
         start=match.start("x"),
         end=match.end("x"),
         kind="note",
@@ -66,5 +86,10 @@ def unwanted_in(text: str) -> tuple[Unwanted, str] | None:
     match = _FORGET.match(text)
     if match is None or not _OF_ME.search(text[match.start() : match.end()][6:]):
         return None
-    words = tuple(dict.fromkeys(term for term in terms(match["x"]) if term not in _FIRST_PERSON))
-    return (Unwanted(words=words), match["x"]) if words else None
+    named = match["x"]
+    if _NO_MEMORY.search(named):
+        return None
+    words = tuple(dict.fromkeys(term for term in terms(named) if term not in _FIRST_PERSON))
+    abouts = next((sorts for pattern, sorts in _SORTS if pattern.search(named)), ())
+    unwanted = Unwanted(words=words, abouts=abouts, denied=_NOT.search(named) is not None)
+    return (unwanted, named) if words or abouts else None

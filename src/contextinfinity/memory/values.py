@@ -26,13 +26,23 @@ class Told(Struct, frozen=True, kw_only=True):
     confidence: float = 0.9
     valid_to: datetime | None = None
     here: bool = False
+    ends: tuple[str, ...] = ()
+    """The sorts of facts of which it ends those that name ``named``; where there is none, it says nothing."""
+    named: tuple[str, ...] = ()
+    vague: bool = False
+    """Whether it may name by fewer words what is known: "the flight" for the flight to Rome."""
 
 
 class Unwanted(Struct, frozen=True, kw_only=True):
-    """What the user wants to be forgotten: these facts, or else whatever has these words; ``everything``: all of it."""
+    """What the user wants to be forgotten: these facts, or else whatever has these words; ``everything``: all of it.
+
+    ``abouts`` are sorts of facts, such as where they live; ``denied``: what is meant says that something is not so.
+    """
 
     facts: tuple[str, ...] = ()
+    abouts: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    denied: bool = False
     everything: bool = False
 
 

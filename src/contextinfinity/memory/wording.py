@@ -31,6 +31,7 @@ _BEFORE = re.compile(
     r"^(?:(?:just|really|only|mostly|mainly|also|actually|still|both|now|currently|always|usually)\s+)+", re.I
 )
 LONGEST = 160
+"""Characters of a fact that is drawn; what is longer is a story."""
 
 
 def thing(text: str) -> str:
@@ -52,5 +53,5 @@ def of_the_user(text: str) -> str:
 
 def sentence(text: str) -> str:
     """Put a fact into one line with a capital and a full stop."""
-    text = " ".join(text.split())[:LONGEST].rstrip(" ,;:.!-")
+    text = " ".join(text.split()).rstrip(" ,;:.!-")
     return f"{text[:1].upper()}{text[1:]}."
