@@ -19,6 +19,7 @@ from contextinfinity.memory.plans import plans_in
 from contextinfinity.memory.requests import request_in, unwanted_in
 from contextinfinity.memory.values import Drawn, Told, Unwanted, When, key_of
 from contextinfinity.memory.wording import LONGEST, of_the_user, sentence, thing
+from contextinfinity.memory.written import as_said
 
 MOST = 12
 """Facts that one message may tell; what tells more is a form or a list."""
@@ -140,8 +141,9 @@ def _listed(text: str) -> list[str]:
     """Part "nuts and shellfish"; "rock and roll" and longer phrases stay together."""
     parts = re.split(r"\s+(?:and|or)\s+|\s*&\s*", text)
     parts = [_SOME.sub("", part) for part in parts]
-    short = all(1 <= len(part.split()) <= 2 for part in parts)
-    return [thing(part) for part in parts] if short and len(parts) <= 4 and "roll" not in text else [text]
+    lengths = {len(part.split()) for part in parts}  # "electronic and rock music" are two kinds of music
+    alike = lengths <= {1} or lengths == {2}
+    return [thing(part) for part in parts] if alike and len(parts) <= 4 and "roll" not in text else [text]
 
 
 def _is_place(text: str, said: str) -> bool:
@@ -151,6 +153,11 @@ def _is_place(text: str, said: str) -> bool:
     return (
         named[:1].isupper() or HABITAT.search(text) is not None or (small and named == text and len(text.split()) <= 2)
     )
+
+
+def about_of(content: str) -> str:
+    """Name what a sentence about the user is about, as if they had said it; nothing where no phrase fits."""
+    return next((fact.about for fact in _told(as_said(content)) if not fact.ends), "")
 
 
 def _cased(text: str, row: Row) -> str:

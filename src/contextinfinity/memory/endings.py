@@ -36,8 +36,9 @@ ENDINGS = (
         ends=("job",)),
     row("self", 5, "", "The user no longer has {x}",
         rf"{_LEFT}(?:sold|got rid of|gave away|scrapped|returned) (?P<x>(?:the|my|our) [^,;:!?()\"]{{2,40}}?){END}",
-        rf"\b(?:i|we) (?:no longer (?:have|own|drive)|don't (?:have|own|drive)) (?P<x>(?:the|my|our|an?|any) "
-        rf"[^,;:!?()\"]{{2,40}}?){END}",
+        rf"\b(?:i|we) no longer (?:have|own|drive) (?P<x>(?:the|my|our|an?|any) [^,;:!?()\"]{{2,40}}?){END}",
+        r"\b(?:i|we) (?:don't|do not) (?:have|own|drive) (?P<x>(?:the|my|our|an?|any) [^,;:!?()\"]{2,40}?)"
+        r" (?:any ?more|any longer)\b",
         ends=("drives", "has", "my")),
     row("self", 5, "", "The user's {x} died",
         rf"(?-i:{NAME})(?: has| had)?(?: just| recently| sadly)? (?:died|passed away)\b",

@@ -158,3 +158,9 @@ def clause_start(sentence: str, place: int) -> int:
     """Give where the clause begins in which something stands."""
     borders = [found.end() for found in _CLAUSE.finditer(sentence, 0, place)]
     return borders[-1] if borders else 0
+
+
+def clause_end(sentence: str, place: int) -> int:
+    """Give where the clause ends in which something stands."""
+    border = _CLAUSE.search(sentence, place)
+    return len(sentence) if border is None else border.start()

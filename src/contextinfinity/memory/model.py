@@ -1,8 +1,8 @@
 """A model that draws memories, of which nothing is believed.
 
 It has to quote the words that each fact rests on. A fact stands only where the quotation is there, word for word, in
-what the user states themselves, nothing is named that the quotation does not name, and nothing is turned round. What
-phrases find is there in any case; a model that fails takes nothing away.
+what the user states themselves, and the clause around it says the same of them: with the claim's own verb, and neither
+supposed nor denied. What phrases find is there in any case; a model that fails takes nothing away.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from contextinfinity.domain.memory import MemoryKind
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
-from contextinfinity.memory.audit import is_grounded
-from contextinfinity.memory.drawing import MOST, draw
+from contextinfinity.memory.claims import says
+from contextinfinity.memory.drawing import MOST, about_of, draw
 from contextinfinity.memory.guards import Stated, statements
 from contextinfinity.memory.reconciling import ALIKE, alike
 from contextinfinity.memory.values import Drawn, Told, When, key_of
@@ -106,9 +106,9 @@ class ModelDrawer:
             place = next((one for one in stated if quote in one.text), None)
             if place is None or not fact.startswith("The user") or gives_orders(fact):
                 continue
-            if not is_grounded(fact, quote) or self._opposed(fact, quote):
-                continue
             at = place.text.index(quote)
+            if not says(fact, place.text, at, at + len(quote)) or self._opposed(fact, quote):
+                continue
             start, end = place.span(at, at + len(quote))
-            about = f"note:{key_of(fact)}"
+            about = about_of(fact) or f"note:{key_of(fact)}"
             yield Told(content=fact, start=start, end=end, kind=claim.kind, about=about, weight=4, confidence=0.7)

@@ -1,0 +1,53 @@
+"""Whether somebody's own words say what a model claims of them.
+
+A quotation alone proves nothing: "lives in Oslo" may be said of a brother, "married" of who is not. So the whole clause
+is read: its subject is who speaks, its verb is the claim's, it says all that the claim says, and no more nor less
+denied.
+"""
+
+from __future__ import annotations
+
+import re
+
+from contextinfinity.memory.guards import clause_end, clause_start, is_meant
+from contextinfinity.memory.written import as_said
+from contextinfinity.text.keywords import terms
+
+_DAY = re.compile(r"\(?\d{4}-\d\d-\d\d(?: to \d{4}-\d\d-\d\d)?\)?")
+_DENIES = re.compile(r"\b(?:not|no|never|nothing|nobody|none|cannot|without|hardly|neither|stopped|\w+n't)\b", re.I)
+_ADVERBS = (
+    r"(?:(?:now|currently|still|actually|just|recently|also|finally|already|really|absolutely|totally|do|always|never"
+    r"|usually|often|mostly|mainly|sometimes|not|don't|do not|no longer|only|both|very|quite|severely|a|an|the) )*"
+)
+_OWNED = r"\b(?:my|our) (?:[\w-]+ ){0,2}?"
+_HELD = r"\b(?:i|we)(?:'ve got| have got| have| own|'ve) (?!to\b)(?:[\w-]+ ){0,3}?"
+_FREE = frozenset(("user", "call", "am"))
+"""Words of the claim that need not be said."""
+
+
+def says(fact: str, sentence: str, start: int, end: int) -> bool:
+    """Tell whether the clause around a quotation states the fact of who speaks."""
+    first, last = clause_start(sentence, start), clause_end(sentence, end)
+    clause = sentence[first:last]
+    spoken = _spoken(fact, clause)
+    if spoken is None or bool(_DENIES.search(fact)) != bool(_DENIES.search(clause)):
+        return False
+    if not set(terms(_DAY.sub(" ", fact))) - _FREE <= set(terms(clause[spoken:])):
+        return False
+    return is_meant(sentence, first + spoken, last)
+
+
+def _spoken(fact: str, clause: str) -> int | None:
+    """Find where who speaks says it, as a subject with the claim's own verb, or of something that is theirs."""
+    said = _DAY.sub(" ", as_said(fact)).rstrip(". ")
+    ways: list[str] = []
+    if own := re.match(r"My ([\w-]+)", said):
+        ways.append(rf"{_OWNED}{re.escape(own[1])}\b")
+    elif held := re.match(r"I have (?:(?:an?|the|one|two|three|four|some|\d+) )?([\w-]+)", said):
+        ways += [rf"{_OWNED}{re.escape(held[1])}\b", rf"{_HELD}{re.escape(held[1])}\b"]
+    elif am := re.match(rf"I am {_ADVERBS}([\w-]+)", said, re.I):
+        ways.append(rf"\b(?:i'm|i am|we're|we are) {_ADVERBS}{re.escape(am[1])}\b")
+    elif verb := re.match(rf"I {_ADVERBS}([\w-]+)", said, re.I):
+        ways.append(rf"\b(?:i|we) {_ADVERBS}{re.escape(verb[1])}\b")
+    found = [match.start() for way in ways if (match := re.search(way, clause, re.I))]
+    return min(found, default=None)
