@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import MemoryId
 from contextinfinity.domain.memory import Memory
-from contextinfinity.memory.endings import ENDINGS
-from contextinfinity.memory.phrases import ROWS
 from contextinfinity.memory.reconciling import same
 from contextinfinity.text.keywords import terms
 
@@ -50,7 +48,7 @@ def is_grounded(content: str, words: str) -> bool:
 @cache
 def _own_terms() -> frozenset[str]:
     """Give the words that are ours: of the sentences that facts are put into."""
-    facts = " ".join(re.sub(r"\{\w\}", " ", row.fact) for row in (*ROWS, *ENDINGS))
+    facts = " ".join(re.sub(r"\{\w\}", " ", row.fact) for row in TABLE)
     return frozenset(terms(f"{facts} {_OURS}"))
 
 

@@ -41,10 +41,10 @@ def _spoken(fact: str, clause: str) -> int | None:
     """Find where who speaks says it, as a subject with the claim's own verb, or of something that is theirs."""
     said = _DAY.sub(" ", as_said(fact)).rstrip(". ")
     ways: list[str] = []
-    if own := re.match(r"My ([\w-]+)", said):
-        ways.append(rf"{_OWNED}{re.escape(own[1])}\b")
-    elif held := re.match(r"I have (?:(?:an?|the|one|two|three|four|some|\d+) )?([\w-]+)", said):
-        ways += [rf"{_OWNED}{re.escape(held[1])}\b", rf"{_HELD}{re.escape(held[1])}\b"]
+    if own := re.match(r"(?:My|I have (?:(?:an?|the|one|two|three|four|some|\d+) )?)\s*([\w-]+)", said):
+        if re.search(rf"{_OWNED}{re.escape(own[1])}\b", clause, re.I):
+            return 0
+        ways.append(rf"{_HELD}{re.escape(own[1])}\b")
     elif am := re.match(rf"I am {_ADVERBS}([\w-]+)", said, re.I):
         ways.append(rf"\b(?:i'm|i am|we're|we are) {_ADVERBS}{re.escape(am[1])}\b")
     elif verb := re.match(rf"I {_ADVERBS}([\w-]+)", said, re.I):

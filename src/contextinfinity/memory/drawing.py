@@ -12,11 +12,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from contextinfinity.memory.endings import ENDINGS
 from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, statements
-from contextinfinity.memory.phrases import HABITAT, ROWS, Row
+from contextinfinity.memory.phrases import HABITAT, Row
 from contextinfinity.memory.plans import plans_in
 from contextinfinity.memory.requests import request_in, unwanted_in
+from contextinfinity.memory.table import TABLE
 from contextinfinity.memory.values import Drawn, Told, Unwanted, When, key_of
 from contextinfinity.memory.wording import LONGEST, of_the_user, sentence, thing
 from contextinfinity.memory.written import as_said
@@ -26,6 +26,8 @@ MOST = 12
 _HERE = re.compile(r"\b(?:in|for|during) this (?:chat|thread|conversation|session)\b", re.I)
 _AROUND = re.compile(r"\s+(?:for|to|from|due to|thanks to)\s.*$", re.I)
 """Why somebody moved is not where to."""
+_CLAIMS = re.compile(r"\"|\b(?:is|are|was|were)\b", re.I)
+"""Then more is said of it: it is a title or a text, not a thing."""
 _SOME = re.compile(r"^(?:a bit of|a little|some) ", re.I)
 _OPPOSITE = {"eats:{k}": "like", "like:{k}": "eats"}
 """Who does not drink coffee is not told of as one who likes it, and the other way round."""
@@ -75,7 +77,7 @@ def _requested(text: str, request: Told, said_at: datetime, when: When) -> list[
 
 def _told(text: str) -> Iterator[Told]:
     taken: list[tuple[int, int]] = []
-    for row in (*ENDINGS, *ROWS):
+    for row in TABLE:
         for match in row.pattern.finditer(text):
             start, end = match.span()
             if any(start < last and first < end for first, last in taken) or not is_meant(text, start, end):
@@ -96,7 +98,7 @@ def _of(row: Row, match: re.Match[str]) -> Iterator[Told]:
             part = _AROUND.sub("", part)
             if not _is_place(part, match.string):
                 continue
-        if not part or len(part.split()) > _LONGEST_THING or row.never.search(part) or '"' in part:
+        if not part or len(part.split()) > _LONGEST_THING or row.never.search(part) or _CLAIMS.search(part):
             continue
         forms = {name: of_the_user(thing(value)) for name, value in named.items()}
         forms["x"] = _cased(of_the_user(part), row)

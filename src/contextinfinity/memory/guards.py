@@ -85,10 +85,32 @@ _DENIED = re.compile(
 _TAKEN_BACK = re.compile(
     r"\bsaid (?:nobody|no one|no-one)\b|\b(?:sample|example|text|book|song|article|quote|script|template|letter)"
     r" (?:says|said|reads|goes)\b|\bis (?:wrong|bad|good|correct|right) (?:grammar|english|spelling)\b"
-    r"|['\",] (?:he|she|they) (?:said|told|wrote|says)\b|,? not!$",
+    r"|['\",] (?:he|she|they|people) (?:said|told|wrote|says?)\b|,? not!$",
     re.I,
 )
-_CLAUSE = re.compile(r"[,;:.!?–—]\s|\s(?:but|and|so|because|although|though)\s")
+_BEFORE_IT = """
+actually again ah all also already and anyway as at because best both btw but by careful clear confession context
+correction course evening exciting fact finally first forgot frankly fun fyi general good great happy hello hey hi
+honest honestly hope husband i i'm i've in indeed instead is it it's just kids know known last lately life listen look
+luckily mainly me mean mention mentioned moment morning mostly my nice no nope normally now obviously oh ok okay once
+one only our out partner personally please plus point ps quick really recently remember remind right sadly said say
+seriously should since so sometimes soon sorry still such sure tell thanks that that's the then there these thing
+though time times to today told tonight too truth turns unfortunately update usually way we're week well when which
+while why wife yeah yep yes yesterday you
+"""
+_LEADING = frozenset(_BEFORE_IT.split())
+"""Words that stand before what somebody says of themselves; others make it a part of what they speak about."""
+_AT_A_TIME = re.compile(
+    r"(?:since|for|in|after|before|by|at|on|during|until|from|last|this|these|every|over|around|about)"
+    r" (?:[\w'-]+ ){1,6}$|.{0,80}(?:is|'s) why $",
+    re.I,
+)
+_IN_A_TEXT = re.compile(
+    r"\b(?:example|text|sentence|story|game|dream|scenario|case|song|book|movie|film|novel|play|poem|quote|letter|title"
+    r"|chapter|scene|code|grammar|phrase|line|instance|exercise|dialogue|script)s?\b",
+    re.I,
+)
+_CLAUSE = re.compile(r"[,;:.!?–—]\s|\s[-–—]\s|\s(?:but|and|so|because|although|though|except)\s")
 
 
 class Stated(Struct, frozen=True):
@@ -151,7 +173,14 @@ def is_meant(sentence: str, start: int, end: int) -> bool:
     clause = clause_start(sentence, start)
     if _DENIED.search(sentence, clause, start):
         return False
+    if not _leads(sentence[clause:start]) or _IN_A_TEXT.search(before):
+        return False
     return not _UNSURE.search(sentence, clause, end) and not _SUPPOSED.match(sentence, clause, end)
+
+
+def _leads(words: str) -> bool:
+    """Tell whether a clause may begin so before it says what its speaker states."""
+    return _AT_A_TIME.match(words.lstrip()) is not None or {*re.findall(r"[\w']+", words.lower())} <= _LEADING
 
 
 def clause_start(sentence: str, place: int) -> int:

@@ -40,7 +40,7 @@ _LETTER = re.compile(
 )
 _CODE_LINE = re.compile(
     r"[{}\\]|<\/?\w+[^>\n]{0,60}>|=>|==|\w\(\w*\)|;\s*$|^\s*(?:(?:def|class|import|from \w+ import|return|SELECT"
-    r"|INSERT)\b|\$ |#|\|)",
+    r"|INSERT)\b|\$ |//|--|/\*|#|\|)",
     re.M,
 )
 _BULLET = re.compile(r"^[ \t]*(?:[-*+•–]|\d{1,3}[.)])[ \t]", re.M)
@@ -54,6 +54,7 @@ _OF_SELF = re.compile(
     r"|don't|call|keep|from now on)\b",
     re.I,
 )
+_TELLS = re.compile(r"\b(?:texted|wrote|writes|said|says|sent|reads|replied|posted|told|tells|got)\b", re.I)
 _JOKE = re.compile(r"(?<!no )(?<!not )(?<!n't )\b(?:kidding|joking|jk)\b", re.I)
 _LABEL = re.compile(
     r"\b(?:note|ps|p\.s|fyi|btw|way|update|correction|edit|remember|important|also|facts?|reminder|clear|thing|me"
@@ -101,7 +102,8 @@ def _before_quotation(paragraph: str) -> str:
             return paragraph[: colon.start()]
     place = 0
     for line in paragraph.split("\n")[:-1]:
-        if line.strip()[-1:] not in (*".!?…,", "") and not _OF_SELF.search(line) and not _GREETING.match(line):
+        announces = _TELLS.search(line) or not _OF_SELF.search(line)
+        if line.strip()[-1:] not in (*".!?…,", "") and announces and not _GREETING.match(line):
             return paragraph[:place]
         place += len(line) + 1
     return paragraph

@@ -90,8 +90,8 @@ HABITAT = re.compile(
 _LIKED = (
     rf"{POINTING}|^(?:to (?:know|see|hear|ask|thank|think|say|be|have|add|get|go|learn about|discuss)|if|for you"
     rf"|sharing"
-    r"|having you|having this|our (?:chat|talk|conversation)|working with you|catching|the (?:book|movie|film|song"
-    r"|shot)|(?:option|version|variant|draft|choice|suggestion|answer|approach|solution|alternative"
+    r"|having you|having this|our (?:chat|talk|conversation)s?|working with you|catching|the (?:book|movie|film|song"
+    r"|shot|new)|(?:option|version|variant|draft|choice|suggestion|answer|approach|solution|alternative"
     r"|proposal|number|plan) (?:\w|\d+)\b)\b"
     r"|\b(?:this|these|those|him|it|it's|itself|you|your|you're)\b|\bthat \w+$"
 )
@@ -123,14 +123,6 @@ _ONE = (
 _MANY = (
     r"dog|puppy|cat|kitten|horse|rabbit|parrot|hamster|son|daughter|brother|sister|best friend|baby|child|kid|twins?"
 )
-_DO = (
-    r"(?=(?:use|answer|reply|respond|write|call|address|include|give|show|format|keep|explain|cite|ask|avoid|add"
-    r"|put|start|end|skip"
-    r"|translate|speak|mention|assume|check|run|send|suggest|recommend|make|tell|say|be (?:brief|concise|honest"
-    r"|direct|formal|polite)|do"
-    r"|quote|remind|summari[sz]e|list|convert|mark|sign|spell|stick)\b)"
-)
-"""What one asks an assistant to do."""
 _OWN = (
     r"(?:email(?: address)?|e-mail(?: address)?|phone number|address|birthday|blood type|native language|mother tongue"
     r"|first language|time ?zone|shoe size|hometown|home town|major|degree|nationality|favou?rite (?!thing|part|one"
@@ -151,7 +143,8 @@ _KIN = (
 )
 _ILL_HOW = r"severe|mild|chronic|bad|really bad|terrible|occasional|late-onset|a bit of"
 _ILLNESS = (
-    r"(?:type (?:1|2|one|two) |gestational )?diabetes|asthma|epilepsy|adhd|add|ocd|ptsd|dyslexia|dyscalculia|arthritis"
+    r"(?:type (?:1|2|one|two) |gestational )?diabetes|asthma|epilepsy|adhd|(?-i:ADD)|ocd|ptsd|dyslexia|dyscalculia"
+    r"|arthritis"
     r"|co?eliac disease|crohn's(?: disease)?|migraines?|high blood pressure|hypertension|depression|anxiety|insomnia"
     r"|autism|ibs|tinnitus|psoriasis|eczema|hay fever|gout|sleep apn(?:o?)ea|parkinson's|multiple sclerosis"
     r"|fibromyalgia"
@@ -159,7 +152,7 @@ _ILLNESS = (
 )
 _CODED = (
     r"(?:Python|Rust|Golang|Go|Java|JavaScript|TypeScript|C\+\+|C#|C|Ruby|Kotlin|Swift|PHP|Haskell|Scala|Elixir|Clojure"
-    r"|Perl|R|Julia|SQL|COBOL|Fortran|Lua|Zig|OCaml|Erlang|Bash|Dart)(?![\w+#])"
+    r"|Perl|R|Julia|SQL|COBOL|Fortran|Lua|Zig|OCaml|Erlang|Bash|Dart)(?![\w+#-])"
 )
 _DIET = (
     r"(?:a |an |strictly |strict |fully |completely )*(?P<x>vegan|vegetarian|pescatarian|flexitarian|omnivore"
@@ -172,7 +165,7 @@ ROWS: tuple[Row, ...] = (
         rf"\bmy (?:first |full |real )?name(?:'s| is)(?: actually| now)? (?-i:{NAME})",
         rf"\b(?:you can |please |just |everyone |people |friends )*call(?:s)? me (?-i:{NAME})(?! (?:back|later"
         rf"|when|if|at))",
-        rf"\bi go by (?-i:{NAME})",
+        rf"\bi go by (?-i:{NAME})", rf"^i(?:'m| am) (?-i:{NAME})(?= from (?-i:[A-ZÀ-Þ]))",
         rf"\bmy name(?:'s not| is not| isn't) [\w'-]{{1,30}},? (?:it's|it is|but) (?-i:{NAME})",
         rf"^(?:hi|hello|hey)\b[^.!?]{{0,20}}?\b(?:i'm|i am|this is) (?-i:{NAME})(?=[.,!]|$| and\b| from\b| here\b)",
         rf"\bich heiße (?-i:{NAME})", rf"\bmein name ist (?-i:{NAME})",
@@ -191,6 +184,7 @@ ROWS: tuple[Row, ...] = (
         rf"\b(?:i|we) {NOW}(?:live|reside) in {X}", rf"\b(?:i'm|i am|we're|we are) {NOW}(?:living|based"
         rf"|residing) in {X}",
         rf"\b(?:i|we)(?:'ve| have)? {NOW}(?:moved|relocated)(?: back| over| out)? (?:from [\w ]{{2,30}} )?to {X}",
+        rf"\b(?:i|we)(?:'ve| have) lived in (?P<x>[\w' -]{{2,40}}?) (?:for|since) (?:[\w']+ ?){{1,4}}{END}",
         rf"\b(?:i|we)(?:'ve| have) been (?:living|based|residing) in {X}",
         r"\bactually,? i(?:'m| am) in (?P<x>(?-i:[A-ZÀ-Þ])[\w' -]{2,40}?) now(?=\W|$)",
         rf"\bmy (?:new )?(?:home|home town|city) (?:is|is now) (?:in )?{X}",
@@ -210,6 +204,8 @@ ROWS: tuple[Row, ...] = (
         rf"|with) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?)| in [^,;:!?()\"]{{2,60}}?)?{END}",
         rf"{AM}{NOW}working as (?P<x>(?:an?|the) [^,;:!?()\"]{{2,60}}?)(?: (?:at|for"
         rf"|with) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?)| in [^,;:!?()\"]{{2,60}}?)?{END}",
+        rf"{AM}{NOW}(?P<x>(?:the |an? )?(?:ceo|cto|cfo|co-?founder|founder|head|director|owner|editor) (?:of|at)"
+        rf" [^,;:!?()\"]{{2,40}}?){END}",
         rf"{AM}{NOW}(?P<x>an? {JOB})(?= (?:at|for|in|from|by|with|based|and|who|now|these|again|but)\b|\s*[.,;!]|$)",
         rf"\bi(?:'ve| have)? {NOW}(?:became|become|got promoted to|been promoted to|was promoted to"
         rf"|started (?:working )?as"
@@ -226,7 +222,7 @@ ROWS: tuple[Row, ...] = (
          r"\bi(?:'ve| have)? (?:just |recently |finally )?(?P<x>retired)\b(?! to bed)"),
     row(
         "self", 7, "employer", "The user works at {x}",
-        rf"\bi {NOW}work (?:for|at|with) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
+        rf"\bi {NOW}work (?:part-time |full-time |remotely )?(?:for|at|with) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
         rf"|the )[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
         rf"{AM}{NOW}(?:working|employed) (?:for|at|with|by) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
         rf"|the )[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
@@ -281,7 +277,8 @@ ROWS: tuple[Row, ...] = (
     rf"| are)(?: now| actually| still)? {X}",
          rf"\bmy (?P<p>{_OWN})(?:'s not| is not| isn't) [^,;:!?()\"]{{2,40}}, (?:it's|it is|but) {X}",
          never=rf"{POINTING}|^(?:so|very|really|not|no longer|too|always|quite|pretty|a bit|over|in (?:a|two"
-         rf"|three)|coming up|great|good|tight|probably|still|out)\b"),
+         rf"|three)|coming up|on (?!\d|the \d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+         rf"|under|broken|dead|slow|open|off|running|being|gone|great|good|tight|probably|still|out)\b"),
     row("self", 6, "my:{p}", "The user's {p} is called {x}",
          rf"\b(?:my|our) (?P<p>{_ONE})(?:'s name)?(?:'s| is)(?: called| named)? (?-i:{NAME})(?=[.,;!]|$| and\b"
          rf"| who\b)",
@@ -305,11 +302,21 @@ ROWS: tuple[Row, ...] = (
     row("self", 7, "is:{k}", "The user has {x}",
          rf"\bi(?:'ve got| have| suffer from| live with|'ve| was diagnosed with"
          rf"| have been diagnosed with) (?:{_ILL_HOW} )*"
-         rf"(?P<x>{_ILLNESS})\b(?! (?:class|data|table|model|question|patient|study))"),
+         rf"(?P<x>{_ILLNESS})\b(?=\s*(?:[.,;!]|$)|\s+(?:and|but|so|since|which|as|for|now|too|because|last|this|in"
+         rf"|when|at)\b)"),
     row("self", 5, "teaches:{k}", "The user teaches {x}", rf"\bi {NOW}teach {X}",
          never=rf"{POINTING}|^(?:my|people|kids how|how|a lesson|at|in|for|there)\b"),
     row("self", 6, "workplace", "The user works remotely from {x}",
          rf"\bi {NOW}work (?:remotely|from home) (?:from|in) (?P<x>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{2,40}}?){END}"),
+    row("self", 6, "workplace", "The user works from {x}", rf"\bi {NOW}work (?:remotely )?from (?P<x>home)\b(?! in\b)"),
+    row("self", 5, "born", "The user was born in {x}", r"\bi was born in (?P<x>(?:19|20)\d\d)\b"),
+    row("self", 6, "my:pronouns", "The user's pronouns are {x}",
+         r"\b(?:my pronouns are|i use) (?P<x>(?:he|she|they|xe|ze)/\w{2,6}(?:/\w{2,6})?)\b"),
+    row("self", 7, "business", "The user runs {x}",
+         r"\bi (?:own|run|have) (?P<x>(?:an?|my own) (?:[\w-]+ ){0,2}?(?:bakery|caf[eé]|restaurant|shop|store|company"
+         r"|business|startup|farm|studio|agency|practice|gym|salon|hotel|bookshop|brewery))\b(?=\s*(?:[.,;!]|$)"
+         r"|\s+(?:in"
+         r"|near|with|and|so|but|that)\b)"),
     row("self", 5, "my:{p}:is", "The user's {p} is {x}",
          rf"\b(?:my|our) (?P<p>{_KIN}) is (?P<x>an? {JOB})(?=\s*(?:[.,;!]|$)|\s+(?:at|for|in|and|so|but|now|by)\b)",
          never=NO_JOB),
@@ -357,32 +364,4 @@ ROWS: tuple[Row, ...] = (
     row("preference", 4, "uses:{k}", "The user uses {x} instead of {y}",
          rf"\b(?:i|we)(?:'ve| have)? {NOW}(?:switched|migrated|changed) from (?P<y>[\w .+#/-]{{2,40}}?) to {X}",
          never=POINTING),
-    row("wish", 8, "answers:language", "The user wants answers in {x}",
-         r"\b(?:always|from now on|in future|in the future|every time|by default)\b[^.!?]{0,40}?\b(?:answer|reply"
-         r"|respond|write|speak|talk)(?: to me| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b",
-         r"\b(?:answer|reply|respond|write|speak|talk)(?: to me"
-         r"| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b(?=[^.!?]{0,20}\b(?:from now on|always|in future|by default"
-         r"|please))",
-         r"\bi (?:prefer|want|like) (?:your |the )?(?:answers|replies|responses) in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b"),
-    row("wish", 8, "answers:length", "The user wants {x} answers",
-         r"\b(?:keep|make) (?:your |the |all )*(?:answers|replies|responses|explanations) (?:very "
-         r"|really )?(?P<x>short|brief|concise|long|detailed|simple)\b",
-         r"\bi (?:prefer|want|like) (?:your |the |my )?(?P<x>short|brief|concise|long|detailed"
-         r"|simple)(?:er)? (?:answers|replies|responses|explanations)\b",
-         r"\byou (?:can|may) (?:now )?(?:give|write|send|make)(?: me)? (?P<x>short|brief|concise|long|detailed"
-         r"|simple)(?:er)? (?:answers|replies|responses|explanations)(?: (?:again|now))\b"),
-    row("wish", 8, "answers:units", "The user wants {x} units", r"\b(?:always |please |only )+use (?P<x>metric"
-    r"|imperial|si)\b", r"\bi (?:use|prefer|think in) (?P<x>metric|imperial)\b"),
-    row("wish", 7, "wish:{k}", "The user wants the assistant to always {x}",
-         rf"(?:^|[,;] )(?:please |and )?(?:from now on|in future|in the future),? (?:please )?(?:always )?{_DO}{X}",
-         rf"(?:^|[,;] )(?:please |and )?always {_DO}{X}"),
-    row("wish", 7, "wish:{k}", "The user wants the assistant to never {x}",
-         rf"(?:^|[,;] )(?:please |and )?(?:from now on|in future|in the future),? (?:please )?(?:don't|do not"
-         rf"|never) {_DO}{X}", rf"(?:^|[,;] )(?:please |and )?never {_DO}{X}",
-         rf"(?:^|[,;] )(?:please |and )?(?:don't|do not) (?:ever )?{_DO}(?P<x>[^,;:!?()\"]{{2,90}}?) in (?:your"
-         rf"|any|the) (?:replies"
-         rf"|answers|responses|messages)\b"),
-    row("wish", 7, "wish:{k}", "The user allows the assistant to {x}",
-         rf"\byou (?:can|may) {_DO}{X}(?<=again)",
-         never=r"^(?:give|write|send|make)(?: me)? (?:short|brief|concise|long|detailed|simple)"),
 )  # fmt: skip

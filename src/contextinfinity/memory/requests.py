@@ -15,7 +15,7 @@ _POLITE = (
 )
 _REMEMBER = re.compile(
     rf"^{_POLITE}(?:remember(?! when| the time| how| that time| what| last| our| seeing| being| going)|keep in mind"
-    rf"|bear in mind|note(?: down)?"
+    rf"|bear in mind|note down|note(?=:? (?:that )?(?:my|i|i'm|our|we)\b)"
     r"|make a note|don't forget|do not forget|take note|save(?: this| that)?(?: to memory| for later)?|merke? dir"
     r"|denk dran"
     r"|n'oublie pas|rappelle-toi|recuerda|no olvides)"
@@ -33,7 +33,8 @@ _FORGET = re.compile(
 )
 _OF_ME = re.compile(r"\b(?:i|i'm|i've|my|me|mine|we|our|ich|mein\w*|je|mon|ma|mes|mi|mis)\b|^(?:that|about)\b", re.I)
 _NO_MEMORY = re.compile(
-    r"\b(?:previous|last|earlier|first|other|next) \w+|\b(?:message|question|request|prompt|commit|file|line|order"
+    r"^(?:it|this|that|what (?:i|you) (?:said|told you|wrote))\b(?! about)|\b(?:earlier|mentioned)\b"
+    r"|\b(?:previous|last|earlier|first|other|next) \w+|\b(?:message|question|request|prompt|commit|file|line|order"
     r"|answer|instructions?|command|suggestion)s?\b",
     re.I,
 )
