@@ -190,7 +190,8 @@ def _chat() -> list[Row]:
     for said in (said for talk in talks for said in talk.said):
         with took.timed():
             drawn = draw(said.text, said.at, told_of)
-        verdicts += [judged.get(_mark(said.id, fact.content), "unread") for fact in drawn.told]
+        told = [fact for fact in drawn.told if not fact.ends]  # what ends something counts against what is known only
+        verdicts += [judged.get(_mark(said.id, fact.content), "unread") for fact in told]
     turns = len(took.seconds)
     wrong, unread = (1000 * verdicts.count(verdict) / turns for verdict in ("wrong", "unread"))
     beside = f"{wrong:.1f}, of {1000 * len(verdicts) / turns:.1f} drawn; {unread:.1f} nobody has judged"

@@ -13,6 +13,7 @@ from msgspec import Struct
 from contextinfinity.domain.ids import MemoryId
 from contextinfinity.domain.memory import Memory
 from contextinfinity.memory.reconciling import same
+from contextinfinity.memory.table import TABLE
 from contextinfinity.text.keywords import terms
 
 Trouble: TypeAlias = Literal["ungrounded", "duplicate", "stale"]

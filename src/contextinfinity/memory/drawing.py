@@ -46,7 +46,7 @@ def draw(message: str, said_at: datetime, when: When) -> Drawn:
             continue
         for fact in _facts(stated, said_at, when):
             told.setdefault(fact.about or fact.content, fact)
-    said = {fact.about.partition(":")[0] for fact in told.values()}
+    said = {fact.about.partition(":")[0] for fact in told.values() if not fact.ends}
     kept = [fact for fact in told.values() if not said & set(fact.ends)]  # "I left Acme, I'm at Bosch": the new one
     return Drawn(told=tuple(kept[:MOST]), unwanted=tuple(unwanted))
 
@@ -104,6 +104,7 @@ def _of(row: Row, match: re.Match[str]) -> Iterator[Told]:
         forms["x"] = _cased(of_the_user(part), row)
         forms["n"] = named.get("n", "").lower()
         forms["p"] = named.get("p", "").lower().replace("favorite", "favourite")
+        forms["v"] = "smoke" if forms.get("v") == "smok" else forms.get("v", "")
         forms["k"] = key_of(part)
         if not forms["k"]:
             continue

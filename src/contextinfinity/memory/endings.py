@@ -6,7 +6,7 @@ somebody who lives in Berlin, and "Rex died" nothing where nobody knows a Rex.
 
 from __future__ import annotations
 
-from contextinfinity.memory.phrases import AM, END, JOB, NAME, NOW, POINTING, X, row
+from contextinfinity.memory.phrases import AM, END, JOB, NAME, NOW, OWN, POINTING, X, row
 
 _NO_MORE = r"\b(?:i|we)(?:'m| am|'re| are)? (?:no longer|don't|do not|not|never|didn't ever)"
 _GAVE_UP = r"\b(?:i|we)(?:'ve| have)? (?:just |recently |finally )?(?:stopped|quit|given up|gave up)"
@@ -44,6 +44,14 @@ ENDINGS = (
         rf"(?-i:{NAME})(?: has| had)?(?: just| recently| sadly)? (?:died|passed away)\b",
         r"\b(?:my|our) (?P<x>[\w -]{3,24}?)(?: has| had)?(?: just| recently| sadly)? (?:died|passed away)\b",
         ends=("my", "has")),
+    row("preference", 4, "", "The user gave up {x}",
+        rf"\bi(?:'ve| have)? (?:just |recently |finally )?(?:given up|gave up|cut out) (?!on\b|\w+ing\b){X}",
+        never=POINTING, ends=("like", "eats", "plays", "learns", "uses")),
+    row("self", 5, "", "The user's {p} is no longer {x}",
+        rf"\bmy (?P<p>{OWN})(?:'s| is) (?:no longer|not) (?P<x>[^,;:!?()\"]{{2,40}}?)(?: any ?more)?(?=[.!]|$)",
+        ends=("my",)),
+    row("self", 5, "speaks:{k}", "The user does not speak {x}",
+        r"\bi (?:don't|do not|can't|cannot|no longer) (?:actually )?speak (?:any )?(?P<x>(?-i:[A-Z])[a-z]{3,20})\b"),
     row("self", 8, "allergy:{k}", "The user is not allergic to {x}",
         r"\bmy (?P<x>[\w-]{3,20}) allergy (?:is|has)(?: \w+)? (?:gone|over|cured|disappeared|healed)\b",
         r"\bi (?:no longer have|don't have|do not have|never had) (?:an?|my|any) (?P<x>[\w-]{3,20}) allergy\b",

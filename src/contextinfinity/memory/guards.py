@@ -92,8 +92,8 @@ _BEFORE_IT = """
 actually again ah all also already and anyway as at because best both btw but by careful clear confession context
 correction course evening exciting fact finally first forgot frankly fun fyi general good great happy hello hey hi
 honest honestly hope husband i i'm i've in indeed instead is it it's just kids know known last lately life listen look
-luckily mainly me mean mention mentioned moment morning mostly my nice no nope normally now obviously oh ok okay once
-one only our out partner personally please plus point ps quick really recently remember remind right sadly said say
+luckily mainly me mean meant mention mentioned moment morning mostly my nice no nope normally now obviously oh ok okay
+once one only our out partner personally please plus point ps quick really recently remember remind right sadly said say
 seriously should since so sometimes soon sorry still such sure tell thanks that that's the then there these thing
 though time times to today told tonight too truth turns unfortunately update usually way we're week well when which
 while why wife yeah yep yes yesterday you

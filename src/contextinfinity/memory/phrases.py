@@ -123,7 +123,7 @@ _ONE = (
 _MANY = (
     r"dog|puppy|cat|kitten|horse|rabbit|parrot|hamster|son|daughter|brother|sister|best friend|baby|child|kid|twins?"
 )
-_OWN = (
+OWN = (
     r"(?:email(?: address)?|e-mail(?: address)?|phone number|address|birthday|blood type|native language|mother tongue"
     r"|first language|time ?zone|shoe size|hometown|home town|major|degree|nationality|favou?rite (?!thing|part|one"
     r"|place to|time of)[\w -]{2,30}?|pronouns"
@@ -273,15 +273,18 @@ ROWS: tuple[Row, ...] = (
          never=rf"{POINTING}|^(?:with|around|along|together|games? with|at|a (?:role|part|big)|on)\b"),
     row("self", 4, "drives", "The user drives {x}", rf"\bi {NOW}drive (?P<x>an? [^,;:!?()\"]{{2,40}}?){END}",
          never=r"\b(?:lot|bit|long)\b"),
-    row("self", 5, "my:{p}", "The user's {p} is {x}", rf"\bmy (?P<p>{_OWN})(?:'s| is| was changed to| changed to"
-    rf"| are)(?: now| actually| still)? {X}",
-         rf"\bmy (?P<p>{_OWN})(?:'s not| is not| isn't) [^,;:!?()\"]{{2,40}}, (?:it's|it is|but) {X}",
+    row("self", 5, "my:{p}", "The user's {p} is {x}",
+         rf"\bmy (?:new |current )?(?P<p>{OWN})(?:'s| is| was changed to| changed to"
+         rf"| are)(?: now| actually| still)? {X}",
+         rf"\bmy (?:new |current )?(?P<p>{OWN})(?:'s not| is not| isn't) [^,;:!?()\"]{{2,40}}, (?:it's|it is|but) {X}",
          never=rf"{POINTING}|^(?:so|very|really|not|no longer|too|always|quite|pretty|a bit|over|in (?:a|two"
          rf"|three)|coming up|on (?!\d|the \d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
          rf"|under|broken|dead|slow|open|off|running|being|gone|great|good|tight|probably|still|out)\b"),
     row("self", 6, "my:{p}", "The user's {p} is called {x}",
          rf"\b(?:my|our) (?P<p>{_ONE})(?:'s name)?(?:'s| is)(?: called| named)? (?-i:{NAME})(?=[.,;!]|$| and\b"
          rf"| who\b)",
+         rf"\b(?:my|our) (?P<p>{_ONE})(?:'s name)?(?:'s not| is not| isn't)(?: called| named)? [\w'-]{{1,30}},?"
+         rf" (?:it's|it is|but) (?-i:{NAME})",
          rf"\b(?:my|our) (?P<p>{_ONE}),? (?-i:{NAME})(?:,| and i\b| who\b)"),
     row("self", 5, "my:{p}:{k}", "The user has a {p} called {x}",
          rf"\b(?:my|our) (?:\w+ )?(?P<p>{_MANY})(?:'s name)?(?:'s| is) (?:called |named )?(?-i:{NAME})(?=[.,;!]|$"
@@ -346,7 +349,7 @@ ROWS: tuple[Row, ...] = (
          never=_LIKED),
     row("preference", 5, "eats:{k}", "The user does not {v} {x}", rf"\bi {_VERY}(?:don't|do not|never|no longer"
     rf"|can't|cannot) (?P<v>eat|drink|smoke) {X}",
-         rf"\bi(?:'ve| have)? (?:stopped|quit|given up) (?P<v>eat|drink|smok)ing {X}", never=POINTING),
+         rf"\bi(?:'ve| have)? (?:stopped|quit|given up|gave up) (?P<v>eat|drink|smok)ing {X}", never=POINTING),
     row("self", 8, "diet", "The user eats {x}",
          rf"\bi(?:'ve| have)? {NOW}(?:eat|started eating|started to eat|gone back to eating|went back to eating)"
          rf" (?P<x>meat|fish|meat and fish|fish and meat|everything)(?: (?:now|again|these days))+(?=\W|$)",

@@ -76,6 +76,7 @@ _NOT_GOING = re.compile(
     r" (?:back )?to (?P<where>(?-i:[A-ZÀ-Þ])[\w'’-]*(?: (?-i:[A-ZÀ-Þ])[\w'’-]*){0,3})",
     re.I,
 )
+_MARRIAGE = re.compile(r"\bgetting married\b", re.I)
 _TRAVEL = re.compile(r"\b(?:flight|flying|trip|journey|travell?ing|going|driving|heading|off)\b", re.I)
 _PAST = re.compile(r"\b(?:last|past|ago|yesterday|previous|since|(?:19|20)\d\d)\b", re.I)
 _WEEKDAY = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", re.I)
@@ -160,7 +161,7 @@ def _told(match: re.Match[str], content: str, about: str, until: datetime) -> To
         start=start,
         end=end,
         kind="plan",
-        about=f"plan:{key_of(_TRAVEL.sub('travel', about))}",
+        about=f"plan:{key_of(_MARRIAGE.sub('wedding', _TRAVEL.sub('travel', about)))}",
         weight=5,
         valid_to=until,
     )

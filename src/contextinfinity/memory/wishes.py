@@ -25,12 +25,16 @@ WISHES = (
          r"\b(?:answer|reply|respond|write|speak|talk)(?: to me"
          r"| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b(?=[^.!?]{0,20}\b(?:from now on|always|in future|by default"
          r"|please))",
+         r"\byou (?:can|may) (?:answer|reply|respond|write|speak|talk)(?: to me| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})"
+         r" (?:again|now)\b",
          r"\bi (?:prefer|want|like) (?:your |the )?(?:answers|replies|responses) in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b"),
     row("wish", 8, "answers:length", "The user wants {x} answers",
          r"\b(?:keep|make) (?:your |the |all )*(?:answers|replies|responses|explanations) (?:very "
          r"|really )?(?P<x>short|brief|concise|long|detailed|simple)\b",
          r"\bi (?:prefer|want|like) (?:your |the |my )?(?P<x>short|brief|concise|long|detailed"
          r"|simple)(?:er)? (?:answers|replies|responses|explanations)\b",
+         r"\b(?P<x>short|brief|concise|long|detailed|simple)(?:er)? (?:answers|replies|responses|explanations)"
+         r" are (?:fine|ok|okay|good|welcome)(?: again| now)",
          r"\byou (?:can|may) (?:now )?(?:give|write|send|make)(?: me)? (?P<x>short|brief|concise|long|detailed"
          r"|simple)(?:er)? (?:answers|replies|responses|explanations)(?: (?:again|now))\b"),
     row("wish", 8, "answers:units", "The user wants {x} units", r"\b(?:always |please |only )+use (?P<x>metric"
@@ -52,5 +56,6 @@ WISHES = (
          rf"|from now|any ?more)\b)"),
     row("wish", 7, "wish:{k}", "The user allows the assistant to {x}",
          rf"\byou (?:can|may) {_DO}{X}(?<=again)",
-         never=r"^(?:give|write|send|make)(?: me)? (?:short|brief|concise|long|detailed|simple)"),
+         never=r"^(?:give|write|send|make)(?: me)? (?:short|brief|concise|long|detailed|simple)"
+         r"|^\w+(?: to me| me)? in (?-i:[A-Z])"),
 )  # fmt: skip

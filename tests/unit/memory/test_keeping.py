@@ -11,7 +11,7 @@ from contextinfinity.domain.memory import Candidate, Memory, Recalled
 from contextinfinity.domain.session import Owner
 from contextinfinity.memory.audit import audit, is_grounded
 from contextinfinity.memory.ranking import ranked
-from contextinfinity.memory.reconciling import alike, meant, settled
+from contextinfinity.memory.reconciling import alike, meant, same, settled
 from contextinfinity.memory.snippet import LONGEST, Line, besides, fitting, lines, within
 from contextinfinity.memory.values import Told, Unwanted
 from contextinfinity.testing.builders import embedding
@@ -34,10 +34,47 @@ def test_facts_are_alike_by_their_words_unless_one_denies_the_other() -> None:
 def test_a_fact_that_is_known_in_other_words_takes_its_place() -> None:
     known = memory("The user likes hiking in the high Alps.", about="like:alp high hik", kind="preference")
     new = Told(content="The user likes hiking in high Alps today.", start=0, end=1, about="like:x", kind="preference")
-    assert settled(replace(new, content="The user likes the high Alps hiking."), [known]).about == known.about
-    assert settled(replace(new, about="eats:x"), [known]).about == "eats:x"
+    other = settled(replace(new, content="The user likes the high Alps hiking."), [known])
+    assert other is not None
+    assert other.about == known.about
+    assert settled(replace(new, about="eats:x"), [known]) == replace(new, about="eats:x")
     opposite = replace(new, content="The user does not like hiking in the high Alps.")
     assert settled(opposite, [known]) == opposite
+
+
+@pytest.mark.req("MEMORY-4")
+@pytest.mark.parametrize(
+    ("one", "other", "are_one"),
+    [
+        ("The user likes hiking.", "The user likes going hiking.", True),
+        ("The user likes hiking.", "The user likes hiking in the mountains.", True),
+        ("The user likes dogs.", "The user likes hot dogs.", False),
+        ("Always include unit tests for new code.", "Always include integration tests for new code.", False),
+        ("The user likes the north side beach.", "The user likes the south side beach.", False),
+    ],
+)
+def test_a_word_more_may_make_it_another_fact(one: str, other: str, are_one: bool) -> None:
+    assert same(one, other) is same(other, one) is are_one
+
+
+@pytest.mark.req("MEMORY-4")
+def test_what_is_over_takes_the_place_of_what_is_known_and_says_nothing_else() -> None:
+    left = Told(content="The user no longer lives in Oslo.", start=0, end=1, ends=("home",), named=("oslo",))
+    oslo, bonn = memory("The user lives in Oslo.", 1, about="home"), memory("The user lives in Bonn.", 2, about="home")
+    ended = settled(left, [oslo])
+    assert ended is not None
+    assert ended.about == "home"
+    assert settled(left, [bonn, memory("The user likes Oslo.", 3, about="like:oslo")]) is None
+
+
+@pytest.mark.req("MEMORY-4")
+def test_a_plan_named_by_fewer_words_is_the_one_that_is_known() -> None:
+    rome = memory("The user's flight to Rome: 2026-05-03.", 1, about="plan:rom travel", kind="plan")
+    lima = memory("The user's flight to Lima: 2026-05-04.", 2, about="plan:lima travel", kind="plan")
+    moved = Told(content="The user's flight: 2026-05-05.", start=0, end=1, kind="plan", about="plan:travel", vague=True)
+    for known, about in (([rome], "plan:rom travel"), ([rome, lima], "plan:travel"), ([], "plan:travel")):
+        assert getattr(settled(moved, known), "about", None) == about
+    assert getattr(settled(replace(moved, vague=False), [rome]), "about", None) == "plan:travel"
 
 
 def test_what_is_to_be_forgotten_is_chosen_by_fact_then_by_words() -> None:
@@ -46,6 +83,8 @@ def test_what_is_to_be_forgotten_is_chosen_by_fact_then_by_words() -> None:
     assert meant(Unwanted(words=("oslo", "fjord")), known) == known[1:]
     assert meant(Unwanted(words=("oslo", "rum")), known) == meant(Unwanted(), known) == []
     assert meant(Unwanted(everything=True), known) == known
+    assert meant(Unwanted(abouts=("home",), words=("home",)), [replace(known[0], about="home")]) != []
+    assert meant(Unwanted(words=("oslo",)), [memory("The user does not like Oslo.", 3)]) == []
 
 
 @pytest.mark.req("MEMORY-2")

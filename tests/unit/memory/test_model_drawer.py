@@ -50,6 +50,48 @@ async def test_what_does_not_rest_on_a_quotation_is_dropped(fact: str, quote: st
 
 
 @pytest.mark.req("MEMORY-4")
+@pytest.mark.parametrize(
+    ("message", "fact", "quote"),
+    [
+        ("I visited Oslo.", "The user lives in Oslo.", "I visited Oslo"),
+        ("My brother lives in Oslo.", "The user lives in Oslo.", "lives in Oslo"),
+        ("My boss is allergic to nuts.", "The user is allergic to nuts.", "allergic to nuts"),
+        ("I met a nurse from Siemens.", "The user works as a nurse at Siemens.", "a nurse from Siemens"),
+        ("Bob divorced Ann.", "The user is divorced.", "divorced Ann"),
+        ("I am rarely not tired.", "The user is tired.", "tired"),
+        ("I might keep bees.", "The user keeps bees.", "keep bees"),
+        ("If I kept bees I would sing.", "The user keeps bees.", "kept bees"),
+        ("People think I keep bees.", "The user keeps bees.", "I keep bees"),
+        ("I kept bees.", "The user keeps bees.", "I kept bees"),
+    ],
+)
+async def test_a_quotation_of_something_else_proves_nothing(message: str, fact: str, quote: str) -> None:
+    assert await drawn((fact, quote), message=message) == []
+
+
+@pytest.mark.req("MEMORY-4")
+@pytest.mark.parametrize(
+    ("message", "fact"),
+    [
+        ("As you know, I keep bees on the roof.", "The user keeps bees on the roof."),
+        ("I'm scared of spiders, always was.", "The user is scared of spiders."),
+        ("My moped is from 1974.", "The user's moped is from 1974."),
+        ("I never touch gin.", "The user never touches gin."),
+    ],
+)
+async def test_what_somebody_says_of_themselves_is_believed(message: str, fact: str) -> None:
+    assert await drawn((fact, message[-16:-1]), message=message) == [fact]
+
+
+@pytest.mark.req("MEMORY-4")
+async def test_a_models_fact_is_about_what_its_phrase_would_be() -> None:
+    said = json.dumps({"memories": [{"fact": "The user lives in Bonn.", "quote": "live in Bonn", "kind": "self"}]})
+    adviser = Adviser(provider=ScriptedProvider([said]), model_id="m", seconds=5)
+    message = "Well the two of us, I gather, I live in Bonn."
+    assert {fact.about for fact in (await ModelDrawer(adviser, told_of, opposed).draw(message, SAID)).told} == {"home"}
+
+
+@pytest.mark.req("MEMORY-4")
 @pytest.mark.parametrize("answer", ["no JSON", '{"memories": 3}', "{}", Reply(error=AWAY)])
 async def test_a_model_that_fails_takes_nothing_away(answer: Reply | str) -> None:
     assert await drawn(answer=answer) == ["The user lives in Oslo."]
