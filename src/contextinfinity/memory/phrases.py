@@ -187,7 +187,7 @@ ROWS: tuple[Row, ...] = (
         rf"\b(?:i|we)(?:'ve| have) lived in (?P<x>[\w' -]{{2,40}}?) (?:for|since) (?:[\w']+ ?){{1,4}}{END}",
         rf"\b(?:i|we)(?:'ve| have) been (?:living|based|residing) in {X}",
         r"\bactually,? i(?:'m| am) in (?P<x>(?-i:[A-ZÀ-Þ])[\w' -]{2,40}?) now(?=\W|$)",
-        rf"\bmy (?:new )?(?:home|home town|city) (?:is|is now) (?:in )?{X}",
+        rf"\bmy (?:new )?(?:home|home town|city) (?:is|is now) (?:in )?{X}", rf"(?<!the )\bhome is (?:now )?in {X}",
         rf"\bich (?:wohne|lebe) (?:jetzt )?in {X}", r"\bich bin nach (?P<x>[\w -]{2,40}?) (?:um)?gezogen\b",
         rf"\bj'habite (?:à|en|au) {X}", rf"\b(?:vivo|vivimos) en {X}", rf"\bme mudé a {X}",
         never=_PLACE,

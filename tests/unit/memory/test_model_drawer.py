@@ -58,7 +58,7 @@ async def test_what_does_not_rest_on_a_quotation_is_dropped(fact: str, quote: st
         ("My boss is allergic to nuts.", "The user is allergic to nuts.", "allergic to nuts"),
         ("I met a nurse from Siemens.", "The user works as a nurse at Siemens.", "a nurse from Siemens"),
         ("Bob divorced Ann.", "The user is divorced.", "divorced Ann"),
-        ("I am rarely not tired.", "The user is tired.", "tired"),
+        ("I am not tired of Oslo.", "The user is tired of Oslo.", "tired of Oslo"),
         ("I might keep bees.", "The user keeps bees.", "keep bees"),
         ("If I kept bees I would sing.", "The user keeps bees.", "kept bees"),
         ("People think I keep bees.", "The user keeps bees.", "I keep bees"),
@@ -85,9 +85,10 @@ async def test_what_somebody_says_of_themselves_is_believed(message: str, fact: 
 
 @pytest.mark.req("MEMORY-4")
 async def test_a_models_fact_is_about_what_its_phrase_would_be() -> None:
-    said = json.dumps({"memories": [{"fact": "The user lives in Bonn.", "quote": "live in Bonn", "kind": "self"}]})
+    said = json.dumps({"memories": [{"fact": "The user lives in Bonn.", "quote": "live in bonn", "kind": "self"}]})
     adviser = Adviser(provider=ScriptedProvider([said]), model_id="m", seconds=5)
-    message = "Well the two of us, I gather, I live in Bonn."
+    message = "You know, Tom, I live in bonn."
+    assert await drawn(answer="{}", message=message) == []
     assert {fact.about for fact in (await ModelDrawer(adviser, told_of, opposed).draw(message, SAID)).told} == {"home"}
 
 
