@@ -21,7 +21,6 @@ from contextinfinity.settings import Settings
 from contextinfinity.testing.clients import (
     ClientSuite,
     ImportPromises,
-    MemoryPromises,
     TokenPromises,
     UpkeepPromises,
     suite_settings,
@@ -30,7 +29,7 @@ from contextinfinity.testing.clients.talking import done, hanging, heard, words
 from contextinfinity.wiring import open_client
 
 
-class TestLocalClient(ClientSuite, MemoryPromises, ImportPromises, TokenPromises, UpkeepPromises):
+class TestLocalClient(ClientSuite, ImportPromises, TokenPromises, UpkeepPromises):
     @pytest.fixture
     async def client(self, tmp_path: Path) -> AsyncIterator[Client]:
         async with open_client(suite_settings(tmp_path)) as client:
@@ -92,13 +91,6 @@ class TestRemoteClient(ClientSuite):
             client.tokens.needed(),
             client.past.bring_in_step(),
             client.threads.clean_up(),
-            client.memories.list(),
-            client.memories.find("x"),
-            client.memories.add("x"),
-            client.memories.edit("x", "y"),
-            client.memories.forget("x"),
-            client.memories.export(),
-            client.memories.audit(),
             client.imports.load(tmp_path / "x"),
         ):
             with pytest.raises(Refused, match="--server"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -28,6 +29,21 @@ def test_a_conversation_at_a_server_is_had_with_the_same_commands(server: Server
     assert cix.json("search", "heron", "--session", thread, *here)["hits"]
     assert cix.json("fold", thread, "--preview", *here)["case"] == "none"
     assert thread in json.dumps(cix.json("sessions", *here))
+    assert not (cix.folder / "ledger.db").exists()
+
+
+@pytest.mark.req("MEMORY-5", "CLI-1")
+def test_memories_at_a_server_are_kept_edited_exported_audited_and_forgotten(server: Server, cix: Cix) -> None:
+    here = ("--user", f"zoe-{uuid4().hex}", "--server", server.url)
+    (kept,) = cix.json("remember", "The user is left-handed.", *here)["memories"]
+    assert cix.json("memories", "list", "--about", "hands", *here)["memories"] == [kept]
+    (edited,) = cix.json("memories", "edit", kept["id"][-8:], "The user is right-handed.", *here)["memories"]
+    assert json.loads(cix("memories", "export", *here).stdout) == edited
+    assert cix.json("memories", "audit", *here) == {"findings": []}
+    assert cix.json("forget", kept["id"][-8:], *here) == {"forgotten": kept["id"]}
+    assert cix.json("memories", "list", *here)["memories"] == []
+    gone = cix("forget", kept["id"], *here)
+    assert (gone.exit_code, "There is no memory" in gone.stderr) == (1, True)
     assert not (cix.folder / "ledger.db").exists()
 
 

@@ -20,9 +20,10 @@ OPEN = {("GET", "/healthz")}
 """Routes that anybody may call."""
 OWN = {
     *(("POST", "/threads"), ("GET", "/threads"), ("GET", "/search"), ("GET", "/metrics"), ("GET", "/models")),
-    ("GET", "/compactions"),
+    *(("GET", "/compactions"), ("GET", "/memories"), ("POST", "/memories"), ("GET", "/memories/export")),
+    ("GET", "/memories/audit"),
 }
-"""Routes that name no thread: what they give is the caller's own."""
+"""Routes that name nothing of anybody: what they give is the caller's own."""
 FOREIGN: dict[tuple[str, str], Any] = {
     ("GET", "/threads/{thread_id}"): None,
     ("PATCH", "/threads/{thread_id}"): {"title": "mine"},
@@ -44,8 +45,11 @@ FOREIGN: dict[tuple[str, str], Any] = {
     ("POST", "/threads/{thread_id}/fold"): {},
     ("POST", "/threads/{thread_id}/unfold"): {},
     ("POST", "/threads/{thread_id}/commit"): {},
+    ("PATCH", "/memories/{memory_id}"): {"content": "The user likes rum."},
+    ("DELETE", "/memories/{memory_id}"): None,
 }
-"""Routes that name a thread, each with a body that would do for one's own."""
+"""Routes that name a thread or a memory, each with a body that would do for one's own."""
+NOBODYS = "01a1e11a-d2de-7000-b5c4-2ef1e259c4c0"
 
 
 class Guarded:
@@ -60,6 +64,7 @@ class Guarded:
         self.app = self.make("shop", "--scope", "app")
         self.turn = self.call(self.ann, "POST", "/threads/lobby/messages", {"content": "My cat is called Tom."}).json()
         self.call(self.ann, "POST", f"/threads/{self.turn['thread_id']}/pins", {"fact": "A fact of Ann's."})
+        self.memory = self.call(self.ann, "POST", "/memories", {"content": "The user likes tea."}).json()
 
     def make(self, user: str, *more: str) -> str:
         """Make a token."""
@@ -75,7 +80,7 @@ class Guarded:
 
     def path(self, route: str) -> str:
         """Fill a route with Ann's ids."""
-        filled = route.format(**self.turn)
+        filled = route.format(**self.turn, memory_id=self.memory["id"])
         return f"{filled}?n=1" if route.endswith("/pins") else filled
 
 
@@ -98,12 +103,13 @@ def test_every_route_is_in_the_table_of_who_may_call_it() -> None:
     assert {route for route in routes() if "{" in route[1]} == set(FOREIGN)
 
 
-@pytest.mark.req("SAFE-5", "API-1")
+@pytest.mark.req("SAFE-5", "API-1", "MEMORY-6")
 @pytest.mark.parametrize(("method", "route"), FOREIGN)
-def test_a_thread_of_somebody_else_looks_like_one_that_is_not_there(guarded: Guarded, method: str, route: str) -> None:
+def test_what_is_somebody_elses_looks_like_what_is_not_there(guarded: Guarded, method: str, route: str) -> None:
     body = json.loads(json.dumps(FOREIGN[method, route]).replace("{branch_id}", guarded.turn["branch_id"]))
     path = guarded.path(route)
-    unknown = path.replace(guarded.turn["thread_id"], "01a1e11a-d2de-7000-b5c4-2ef1e259c4c0")
+    named = guarded.memory["id"] if "{memory_id}" in route else guarded.turn["thread_id"]
+    unknown = path.replace(named, NOBODYS)
     for stranger in (guarded.bob, guarded.elsewhere):
         if "{turn_id}" in route:
             anywhere = path.replace(guarded.turn["thread_id"], "-")
@@ -111,13 +117,12 @@ def test_a_thread_of_somebody_else_looks_like_one_that_is_not_there(guarded: Gua
         told = problem(guarded.call(stranger, method, path, body), 404)
         as_unknown = problem(guarded.call(stranger, method, unknown, body), 404)
         assert {**told, "detail": ""} == {**as_unknown, "detail": ""}
-        assert told["detail"].replace(guarded.turn["thread_id"], "X") == as_unknown["detail"].replace(
-            "01a1e11a-d2de-7000-b5c4-2ef1e259c4c0", "X"
-        )
+        assert told["detail"].replace(named, "X") == as_unknown["detail"].replace(NOBODYS, "X")
     seen = guarded.call(guarded.ann, "GET", f"/threads/{guarded.turn['thread_id']}").json()
     assert (seen["title"], seen["turns"], seen["branch_id"]) == (None, 1, guarded.turn["branch_id"])
     pins = guarded.call(guarded.ann, "GET", f"/threads/{guarded.turn['thread_id']}/pins").json()["pins"]
     assert [pin["fact"] for pin in pins] == ["A fact of Ann's."]
+    assert guarded.memory in guarded.call(guarded.ann, "GET", "/memories").json()["memories"]
 
 
 @pytest.mark.req("SAFE-5")
@@ -145,6 +150,22 @@ def test_lists_and_searches_show_what_is_the_callers_own(guarded: Guarded) -> No
         assert (guarded.turn["thread_id"] in [thread["thread_id"] for thread in threads]) is seen
         assert bool(guarded.call(token, "GET", "/search?q=cat").json()["hits"]) is seen
     problem(guarded.call(guarded.bob, "GET", f"/search?q=cat&thread_id={guarded.turn['thread_id']}"), 404)
+
+
+@pytest.mark.req("MEMORY-6", "API-10")
+def test_memories_are_the_callers_own_whatever_a_tag_says(guarded: Guarded) -> None:
+    for stranger in (guarded.bob, guarded.elsewhere):
+        for path in ("/memories", "/memories?q=tea", "/memories/export", f"/memories?after={guarded.memory['id']}"):
+            assert guarded.call(stranger, "GET", path).json()["memories"] == []
+        assert guarded.call(stranger, "GET", "/memories/audit").json() == {"findings": []}
+        shelf = {"content": "x y", "tags": [f"thread:{guarded.turn['thread_id']}"]}
+        problem(guarded.call(stranger, "POST", "/memories", shelf), 404)
+    for path in ("/memories?user_id=ann", "/memories?tag=user:ann", "/memories/export?user_id=ann"):
+        problem(guarded.call(guarded.bob, "GET", path), 403)
+    for body in ({"content": "x y", "user_id": "ann"}, {"content": "x y", "tags": ["user:ann"]}):
+        problem(guarded.call(guarded.bob, "POST", "/memories", body), 403)
+    found = guarded.call(guarded.app, "GET", "/memories?user_id=ann").json()["memories"]
+    assert guarded.memory in found
 
 
 @pytest.mark.req("API-10")

@@ -15,6 +15,7 @@ from contextinfinity.client.values import (
     Pins,
     ShownBranch,
     ShownFold,
+    ShownMemory,
     ShownThread,
     TurnAccount,
 )
@@ -22,6 +23,7 @@ from contextinfinity.domain.deletion import Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn
 from contextinfinity.domain.search import Hits
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
+from contextinfinity.memory.audit import Finding
 from contextinfinity.server import problems, streams
 from contextinfinity.server.bodies import BODIES, JSON
 
@@ -74,6 +76,25 @@ class Branches(Struct, frozen=True, kw_only=True):
     branches: tuple[ShownBranch, ...]
 
 
+class MemoryPage(Struct, frozen=True, kw_only=True):
+    """Memories, the newest first; ``next`` is the ``after`` of the page that follows, if there is one."""
+
+    memories: tuple[ShownMemory, ...]
+    next: str | None = None
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """What is wrong with memories."""
+
+    findings: tuple[Finding, ...]
+
+
+class Forgotten(Struct, frozen=True, kw_only=True):
+    """A memory that is gone for good, by its id."""
+
+    forgotten: str
+
+
 class ModelNames(Struct, frozen=True, kw_only=True):
     """The models that can be asked for, the one that answers by itself first."""
 
@@ -90,7 +111,7 @@ class State(Struct, frozen=True, kw_only=True):
 
 ANSWERS = (
     *(MadeThread, ThreadPage, ShownThread, MessagePage, FinishedTurn, TurnAccount, Explained, Branches, ShownBranch),
-    *(Pins, ShownFold, Committed, Hits, Deleted, ModelNames, State),
+    *(Pins, ShownFold, Committed, Hits, Deleted, MemoryPage, ShownMemory, Findings, Forgotten, ModelNames, State),
 )
 
 ALWAYS = (400, 401, 403, 422, 429, 431, 503)
@@ -162,4 +183,17 @@ def schemas() -> dict[str, Any]:
     """Give the schemas of everything that is taken and answered, by name."""
     kinds = (*BODIES, *ANSWERS)
     _, components = msgspec.json.schema_components((*kinds, problems.ProblemDocument), ref_template=REFERENCE)
-    return components
+    return {name: _plain(schema) for name, schema in components.items()}
+
+
+def _plain(schema: Any) -> Any:
+    """Write a list of so many values of one kind in the way that all who read such documents know."""
+    if isinstance(schema, list):
+        return [_plain(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    told = {name: _plain(inner) for name, inner in schema.items()}
+    each = told.get("prefixItems")
+    if not each or any(one != each[0] for one in each):
+        return told
+    return {name: inner for name, inner in told.items() if name != "prefixItems"} | {"items": each[0]}

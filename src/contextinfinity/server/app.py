@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.server import answers, finding, lines, operations, problems, talking, threads
+from contextinfinity.server import answers, finding, lines, memories, operations, problems, talking, threads
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import Guard
 from contextinfinity.server.metrics import Figures
@@ -54,7 +54,7 @@ def make_app(settings: Settings, open_client: OpenClient, *, shared_figures: boo
         docs_url=None,  # those pages load scripts from strangers
         redoc_url=None,
     )
-    routers = [module.routes for module in (threads, talking, lines, finding, operations)]
+    routers = [module.routes for module in (threads, talking, lines, finding, memories, operations)]
     for router in routers:
         app.include_router(router)
     app.state.flat_routes = [route for router in routers for route in router.routes]

@@ -63,6 +63,20 @@ class NewMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The failed turn that this one says again."""
 
 
+class NewMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fact to be kept. Tags: ``user:ID`` says whose, ``thread:ID`` of which thread alone; none: the caller's."""
+
+    content: str
+    tags: Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=8)] = ()
+    user_id: Name | None = None
+
+
+class MemoryChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Other words for a memory."""
+
+    content: str
+
+
 class ActiveBranch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The branch on which the conversation goes on."""
 
@@ -105,7 +119,10 @@ class BranchWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     branch_id: str | None = None
 
 
-BODIES = (NewThread, ThreadChange, NewMessage, ActiveBranch, ForkPlace, RollbackPlace, NewPin, FoldWish, BranchWish)
+BODIES = (
+    *(NewThread, ThreadChange, NewMessage, NewMemory, MemoryChange, ActiveBranch, ForkPlace, RollbackPlace, NewPin),
+    *(FoldWish, BranchWish),
+)
 
 
 def body_of(kind: type[B], *, may_be_empty: bool = False) -> Callable[[Request], Awaitable[B]]:

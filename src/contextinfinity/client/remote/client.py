@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -21,16 +20,15 @@ from contextinfinity.client.contract import (
     Tokens,
 )
 from contextinfinity.client.remote.line import Line
+from contextinfinity.client.remote.memories import RemoteMemories
 from contextinfinity.client.remote.talking import RemoteConversations
 from contextinfinity.client.remote.threads import ELSEWHERE, RemoteFolds, RemotePast, RemotePins, RemoteThreads
-from contextinfinity.client.values import Health, MadeToken, ShownMemory
-from contextinfinity.domain.ids import MemoryId
+from contextinfinity.client.values import Health, MadeToken
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import Token, TokenId, TokenScope
 from contextinfinity.domain.work import Backlog
 from contextinfinity.errors import ContextInfinityError, Refused
 from contextinfinity.exchange.values import Format, Imported, Progress
-from contextinfinity.memory.audit import Finding
 
 
 class _State(Struct, frozen=True, kw_only=True):
@@ -57,7 +55,7 @@ class RemoteClient:
         self.pins = RemotePins(self._line)
         self.folds = RemoteFolds(self._line)
         self.past = RemotePast(self._line)
-        self.memories = RemoteMemories()
+        self.memories = RemoteMemories(self._line)
         self.imports = RemoteImports()
         self.tokens = RemoteTokens()
 
@@ -80,50 +78,6 @@ class RemoteClient:
     async def close(self, *, answer_seconds: float = 5.0) -> None:
         """Let go of the line; what runs goes on at the server."""
         await self._line.close()
-
-
-class RemoteMemories:
-    """``Memories``, which no route serves yet."""
-
-    async def list(
-        self,
-        owner: Owner = LOCAL,
-        *,
-        tag: str | None = None,
-        q: str | None = None,
-        limit: int = 50,
-        after: MemoryId | None = None,
-    ) -> tuple[ShownMemory, ...]:
-        """Refuse."""
-        raise _no_memories()
-
-    async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
-        """Refuse."""
-        raise _no_memories()
-
-    async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
-        """Refuse."""
-        raise _no_memories()
-
-    async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
-        """Refuse."""
-        raise _no_memories()
-
-    async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
-        """Refuse."""
-        raise _no_memories()
-
-    async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
-        """Refuse."""
-        raise _no_memories()
-
-    async def audit(self, owner: Owner = LOCAL) -> tuple[Finding, ...]:
-        """Refuse."""
-        raise _no_memories()
-
-
-def _no_memories() -> Refused:
-    return Refused("Memories are seen and changed where the ledger is.", hint=ELSEWHERE)
 
 
 class RemoteImports:

@@ -72,14 +72,22 @@ class Line:
         return await self._asked("GET", path, kind, owner, query=query)
 
     async def send(
-        self, method: str, path: str, kind: type[T], body: object, *, owner: Owner = LOCAL, key: str | None = None
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        body: object,
+        *,
+        owner: Owner = LOCAL,
+        key: str | None = None,
+        **query: Any,
     ) -> T:
         """Change something; under a key it may be tried again."""
-        return await self._asked(method, path, kind, owner, body=body, key=key)
+        return await self._asked(method, path, kind, owner, body=body, key=key, query=query)
 
-    async def remove(self, path: str, kind: type[T], **query: Any) -> T:
+    async def remove(self, path: str, kind: type[T], *, owner: Owner = LOCAL, **query: Any) -> T:
         """Remove something, and give what is left."""
-        return await self._asked("DELETE", path, kind, LOCAL, query=query)
+        return await self._asked("DELETE", path, kind, owner, query=query)
 
     async def _asked(
         self,

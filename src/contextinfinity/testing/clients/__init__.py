@@ -26,11 +26,13 @@ from contextinfinity.testing.clients.threads import ThreadPromises, UpkeepPromis
 from contextinfinity.testing.clients.tokens import TokenPromises
 
 
-class ClientSuite(TalkPromises, RequestPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises):
+class ClientSuite(
+    TalkPromises, RequestPromises, ThreadPromises, BranchPromises, PinPromises, FoldPromises, MemoryPromises
+):
     """Every promise of the contract that any client keeps, wherever its engine is.
 
-    ``MemoryPromises``, ``ImportPromises``, ``TokenPromises`` and ``UpkeepPromises`` are for clients of an engine of
-    their own. Give it a ``client`` fixture on an empty ledger with ``suite_settings``.
+    ``ImportPromises``, ``TokenPromises`` and ``UpkeepPromises`` are for clients of an engine of their own. Give it a
+    ``client`` fixture on an empty ledger with ``suite_settings``.
     """
 
 
