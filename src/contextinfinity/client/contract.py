@@ -36,7 +36,7 @@ from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.token import Token, TokenId, TokenScope
 from contextinfinity.engine.engine import Content, How, Where
-from contextinfinity.engine.explain import Explained
+from contextinfinity.engine.explain import Explained, Quoted
 from contextinfinity.engine.watch import Stamped
 from contextinfinity.exchange.values import Format, Imported, Progress
 from contextinfinity.memory.audit import Finding
@@ -53,6 +53,7 @@ __all__ = [
     "Memories",
     "Past",
     "PinnedFacts",
+    "Quoted",
     "Stamped",
     "Threads",
     "Tokens",

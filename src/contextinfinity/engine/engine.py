@@ -20,7 +20,7 @@ from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
-from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
+from contextinfinity.domain.message import ContentBlock, Json, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.route import Route
 from contextinfinity.domain.search import Brought, Hits, HowFar, Scope
@@ -32,7 +32,7 @@ from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.lifecycle import Lifecycle
-from contextinfinity.engine.once import for_session, once_of
+from contextinfinity.engine.once import for_message, for_session
 from contextinfinity.engine.parts import Asked, Models
 from contextinfinity.engine.watch import Stamped, finished, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
@@ -57,6 +57,7 @@ class How(TypedDict, total=False):
     """How a message is to be sent, beyond what it says and where: what ``send`` and ``ask`` take by name.
 
     ``key``: the caller's own name of the request. One that comes again under its key joins the turn it made.
+    ``metadata``: kept with the turn, as an object of JSON.
     """
 
     user_id: str | None
@@ -69,6 +70,7 @@ class How(TypedDict, total=False):
     attach: tuple[ChunkId, ...]
     retry_of: TurnId | None
     key: str | None
+    metadata: Json
 
 
 class Where(TypedDict, total=False):
@@ -102,6 +104,7 @@ class _Sending(Struct, frozen=True, kw_only=True):
     attach: tuple[ChunkId, ...] = ()
     retry_of: TurnId | None = None
     key: str | None = None
+    metadata: Json = None
 
     @property
     def owner(self) -> Owner:
@@ -154,12 +157,13 @@ class Engine(Lifecycle):
     async def accept(self, thread_id: str, content: Content, **how: Unpack[How]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
         sending = _checked(self.models, content, how)
-        once = _once(thread_id, content, sending)
+        once = for_message(sending.owner, sending.key, thread_id, content, to_builtins(sending))
         session, found = await _thread(self, thread_id, sending.owner, once)
         new = NewTurn(
             branch_id=await self.branch_of(session, sending.branch_id),
             message=_message(content),
             retry_of=sending.retry_of,
+            metadata=sending.metadata,
             queue_limit=QUEUE_LIMIT,
             begin=True,
             once=once,
@@ -374,13 +378,6 @@ def _says_something(content: Content) -> bool:
     if isinstance(content, str):
         return bool(content.strip())
     return any(not isinstance(block, TextBlock) or block.text.strip() for block in content)
-
-
-def _once(thread_id: str, content: Content, sending: _Sending) -> Once | None:
-    if sending.key is None:
-        return None
-    asked = {"thread_id": thread_id, "content": content, "how": to_builtins(sending)}
-    return once_of(sending.owner, sending.key, asked)
 
 
 async def _thread(engine: Engine, thread_id: str, owner: Owner, once: Once | None) -> tuple[Session, bool]:

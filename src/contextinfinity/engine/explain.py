@@ -7,13 +7,15 @@ then no longer the one that was sent.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import pairwise
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, TurnId
+from contextinfinity.domain.chunk import ChunkSide
+from contextinfinity.domain.ids import BranchId, ChunkId, MemoryId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Front, Plan
 from contextinfinity.domain.prompt import ProviderRequest
@@ -34,6 +36,17 @@ from contextinfinity.prompt.sections import Artifact, Sections, shown_turns
 from contextinfinity.providers.again import written_again
 
 
+class Quoted(Struct, frozen=True, kw_only=True):
+    """A piece of the past as a request showed it; ``turn_seq`` 0: of another conversation."""
+
+    chunk_id: ChunkId
+    role: ChunkSide
+    text: str
+    score: float
+    turn_seq: int
+    created_at: datetime
+
+
 class Explained(Struct, frozen=True, kw_only=True):
     """One request, accounted for and written again."""
 
@@ -50,6 +63,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     body: Json
     matches: bool
     """Whether the body is what was sent, by its hash."""
+    quoted: tuple[Quoted, ...] = ()
+    """What was brought back of the past."""
     memories: tuple[MemoryId, ...] = ()
     """The memories that stood in it."""
     removed: tuple[str, ...] = ()
@@ -104,7 +119,8 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
     how = msgspec.json.decode(form)
     sections = await _redacted(parts, sections, plan)
     with_tools = how["form"].get("abilities", {}).get("tools", True)
-    prompt = lay_out(cut(sections, plan.shrunk) if plan.shrunk else sections, with_tools=with_tools)
+    sections = cut(sections, plan.shrunk) if plan.shrunk else sections
+    prompt = lay_out(sections, with_tools=with_tools)
     prompt = await with_pictures(parts.store.contents, prompt)
     prompt = replace(prompt, markers=tuple(how["markers"]))
     request = ProviderRequest(
@@ -128,8 +144,20 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
         messages=prompt.messages,
         body=msgspec.json.decode(request_again.body),
         matches=request_again.sha256 == plan.request_sha256,
+        quoted=tuple(map(_quoted, sections.artifacts)),
         memories=tuple(each.id for each in (*whole.standing, *plan.remembered)),
         removed=tuple(removed),
+    )
+
+
+def _quoted(artifact: Artifact) -> Quoted:
+    return Quoted(
+        chunk_id=artifact.chunk_id,
+        role=artifact.side,
+        text=artifact.text,
+        score=artifact.score,
+        turn_seq=artifact.turn_seq,
+        created_at=artifact.said_at,
     )
 
 

@@ -23,6 +23,16 @@ def once_of(owner: Owner, key: str, asked: Mapping[str, object]) -> Once:
     return Once(key=_hash((owner, key)), asked=_hash(asked))
 
 
+def for_message(
+    owner: Owner, key: str | None, thread_id: str, content: object, how: Mapping[str, object]
+) -> Once | None:
+    """Name a message that is sent under a key, if it is; its metadata say nothing of what is asked for."""
+    if key is None:
+        return None
+    how = {name: value for name, value in how.items() if name != "metadata"}
+    return once_of(owner, key, {"thread_id": thread_id, "content": content, "how": how})
+
+
 def for_session(once: Once) -> Once:
     """Name the part of such a request that makes a session."""
     return Once(key=_hash(("session", once.key)), asked=once.asked)
