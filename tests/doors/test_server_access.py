@@ -21,7 +21,7 @@ OPEN = {("GET", "/healthz")}
 OWN = {
     *(("POST", "/threads"), ("GET", "/threads"), ("GET", "/search"), ("GET", "/metrics"), ("GET", "/models")),
     *(("GET", "/compactions"), ("GET", "/memories"), ("POST", "/memories"), ("GET", "/memories/export")),
-    ("GET", "/memories/audit"),
+    *(("GET", "/memories/audit"), ("POST", "/chat")),
 }
 """Routes that name nothing of anybody: what they give is the caller's own."""
 FOREIGN: dict[tuple[str, str], Any] = {
@@ -150,6 +150,21 @@ def test_lists_and_searches_show_what_is_the_callers_own(guarded: Guarded) -> No
         assert (guarded.turn["thread_id"] in [thread["thread_id"] for thread in threads]) is seen
         assert bool(guarded.call(token, "GET", "/search?q=cat").json()["hits"]) is seen
     problem(guarded.call(guarded.bob, "GET", f"/search?q=cat&thread_id={guarded.turn['thread_id']}"), 404)
+
+
+@pytest.mark.req("SAFE-5", "API-5", "API-10")
+def test_a_chat_of_somebody_else_is_left_alone_and_the_token_says_who_asks(guarded: Guarded) -> None:
+    mine = guarded.call(guarded.ann, "POST", "/chat", {"query": "My secret is heron."}).json()["session_id"]
+    assert guarded.call(guarded.ann, "GET", f"/threads/{mine}").json()["user_id"] == "ann"
+    for stranger in (guarded.bob, guarded.elsewhere):
+        told = guarded.call(stranger, "POST", "/chat", {"query": "What is it?", "session_id": mine}).json()
+        assert (told["session_id"] == mine, told["metadata"]["turns_loaded"], told["error"]) == (False, 0, None)
+        assert "heron" not in guarded.call(stranger, "GET", f"/threads/{told['session_id']}/messages").text
+    again = guarded.call(guarded.ann, "POST", "/chat", {"query": "And now?", "session_id": mine}).json()
+    assert (again["session_id"], again["metadata"]["turn_number"]) == (mine, 2)
+    problem(guarded.call(guarded.bob, "POST", "/chat", {"query": "Hello", "user_id": "ann"}), 403)
+    for_carl = guarded.call(guarded.app, "POST", "/chat", {"query": "Hello", "user_id": "carl"}).json()
+    assert guarded.call(guarded.app, "GET", f"/threads/{for_carl['session_id']}").json()["user_id"] == "carl"
 
 
 @pytest.mark.req("MEMORY-6", "API-10")

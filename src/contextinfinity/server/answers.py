@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from datetime import datetime
+from typing import Any, Literal, get_args
 
 import msgspec
 from fastapi import Request
 from msgspec import Struct
 from starlette.responses import Response
 
-from contextinfinity.client.contract import Explained
+from contextinfinity.client.contract import Explained, Quoted
 from contextinfinity.client.values import (
     Committed,
     Pins,
@@ -21,6 +22,7 @@ from contextinfinity.client.values import (
 )
 from contextinfinity.domain.deletion import Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn
+from contextinfinity.domain.route import Intent
 from contextinfinity.domain.search import Hits
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
 from contextinfinity.memory.audit import Finding
@@ -76,6 +78,45 @@ class Branches(Struct, frozen=True, kw_only=True):
     branches: tuple[ShownBranch, ...]
 
 
+class ChatFacts(Struct, frozen=True, kw_only=True):
+    """What is to be known of an answer of a chat. ``candidates``: what a question asked back offers.
+
+    ``turns_loaded``: how many of the turns before it were read, ``retention.history_limit`` at most. ``degraded``: the
+    ledger is away, and the answer is held for it, without a ``turn_number``.
+    """
+
+    message_type: Literal["answer", "clarification", "error"]
+    outcome: TurnOutcome
+    intent: Intent
+    confidence: float
+    result_count: int
+    turns_loaded: int
+    turn_id: str
+    turn_number: int | None
+    model: str
+    created_at: datetime
+    candidates: tuple[str, ...] = ()
+    role: str | None = None
+    degraded: bool = False
+
+
+class ChatAnswer(Struct, frozen=True, kw_only=True):
+    """An answer of a chat. ``intent``: what the query is for; ``confidence``: how often such a label is right.
+
+    ``data``: the pieces of the past that it was answered with. ``error``: why there is no whole answer, if there is
+    none.
+    """
+
+    query: str
+    message: str
+    data: tuple[Quoted, ...]
+    intent: Intent
+    confidence: float
+    session_id: str
+    metadata: ChatFacts
+    error: str | None = None
+
+
 class MemoryPage(Struct, frozen=True, kw_only=True):
     """Memories, the newest first; ``next`` is the ``after`` of the page that follows, if there is one."""
 
@@ -111,7 +152,20 @@ class State(Struct, frozen=True, kw_only=True):
 
 ANSWERS = (
     *(MadeThread, ThreadPage, ShownThread, MessagePage, FinishedTurn, TurnAccount, Explained, Branches, ShownBranch),
-    *(Pins, ShownFold, Committed, Hits, Deleted, MemoryPage, ShownMemory, Findings, Forgotten, ModelNames, State),
+    *(
+        Pins,
+        ShownFold,
+        Committed,
+        Hits,
+        Deleted,
+        ChatAnswer,
+        MemoryPage,
+        ShownMemory,
+        Findings,
+        Forgotten,
+        ModelNames,
+        State,
+    ),
 )
 
 ALWAYS = (400, 401, 403, 422, 429, 431, 503)

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.server import answers, finding, lines, memories, operations, problems, talking, threads
+from contextinfinity.server import answers, chat, finding, lines, memories, operations, problems, talking, threads
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import Guard
 from contextinfinity.server.metrics import Figures
@@ -41,7 +41,7 @@ def make_app(settings: Settings, open_client: OpenClient, *, shared_figures: boo
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         async with open_client(settings) as client:
-            app.state.door = Door(client=client, server=settings.server, figures=figures)
+            app.state.door = Door(client=client, server=settings.server, retention=settings.retention, figures=figures)
             yield
 
     app = FastAPI(
@@ -54,7 +54,7 @@ def make_app(settings: Settings, open_client: OpenClient, *, shared_figures: boo
         docs_url=None,  # those pages load scripts from strangers
         redoc_url=None,
     )
-    routers = [module.routes for module in (threads, talking, lines, finding, memories, operations)]
+    routers = [module.routes for module in (threads, talking, lines, finding, memories, chat, operations)]
     for router in routers:
         app.include_router(router)
     app.state.flat_routes = [route for router in routers for route in router.routes]

@@ -63,6 +63,15 @@ class NewMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The failed turn that this one says again."""
 
 
+class ChatQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something to be said in a chat. A ``session_id`` that is no UUID is replaced by one; ``role``: of who asks."""
+
+    query: str
+    user_id: Annotated[str, Meta(max_length=128)] | None = None
+    role: Annotated[str, Meta(max_length=128)] | None = None
+    session_id: str | None = None
+
+
 class NewMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fact to be kept. Tags: ``user:ID`` says whose, ``thread:ID`` of which thread alone; none: the caller's."""
 
@@ -120,8 +129,8 @@ class BranchWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 BODIES = (
-    *(NewThread, ThreadChange, NewMessage, NewMemory, MemoryChange, ActiveBranch, ForkPlace, RollbackPlace, NewPin),
-    *(FoldWish, BranchWish),
+    *(NewThread, ThreadChange, NewMessage, ChatQuery, NewMemory, MemoryChange, ActiveBranch, ForkPlace, RollbackPlace),
+    *(NewPin, FoldWish, BranchWish),
 )
 
 

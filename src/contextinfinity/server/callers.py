@@ -32,12 +32,15 @@ class Caller:
     org_id: str = ""
     token: Token | None = None
 
-    def owner(self, user_id: str | None = None) -> Owner:
-        """Give whom a request acts for; ``NotYours`` where the token does not allow it."""
+    def owner(self, user_id: str | None = None, *, nameless: str = "local") -> Owner:
+        """Give whom a request acts for; ``NotYours`` where the token does not allow it.
+
+        ``nameless``: whoever does not say who they are, where nobody has to.
+        """
         if user_id is not None:
             check_name("user_id", user_id)
         if self.token is None:
-            return Owner(user_id=user_id or "local", org_id=self.org_id)
+            return Owner(user_id=user_id or nameless, org_id=self.org_id)
         owner = Owner(user_id=user_id or self.token.owner.user_id, org_id=self.token.owner.org_id)
         if not self.token.may_act_for(owner):
             raise NotYours(f"This token is {self.token.owner.user_id}'s, and the request is for {owner.user_id}.")

@@ -14,7 +14,7 @@ from contextinfinity.client.contract import Client
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import TooMany
 from contextinfinity.server.metrics import Figures
-from contextinfinity.settings import Server, Settings
+from contextinfinity.settings import Retention, Server, Settings
 
 OpenClient: TypeAlias = Callable[[Settings], Client]
 BURST_SECONDS = 10.0
@@ -77,6 +77,7 @@ class Door:
     client: Client
     server: Server
     figures: Figures
+    retention: Retention
     rates: Rates = field(init=False)
     streams: Streams = field(init=False)
     ending: asyncio.Event = field(default_factory=asyncio.Event)

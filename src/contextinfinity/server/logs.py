@@ -11,6 +11,8 @@ import logging
 from datetime import UTC, datetime
 
 LOGGER = "contextinfinity"
+OF_A_FAILURE = ("operation", "session_id", "user_id", "error")
+"""What records say of work on the ledger that did not succeed."""
 
 
 class JsonLines(logging.Formatter):
@@ -22,6 +24,7 @@ class JsonLines(logging.Formatter):
         told = {"time": moment, "level": record.levelname.lower(), "logger": record.name}
         told["message"] = record.getMessage()
         told |= getattr(record, "fields", {})
+        told |= {name: getattr(record, name) for name in OF_A_FAILURE if hasattr(record, name)}
         if record.exc_info:
             told["trace"] = self.formatException(record.exc_info)
         return json.dumps(told)

@@ -39,9 +39,9 @@ owner only. Talking to `new`, or to a name that is not used yet, makes the threa
 ## Requests that come again
 
 A request with the header `Idempotency-Key` (1 to 255 characters) is done once, however often it comes, also after a
-restart and through another worker: a message joins the turn it made the first time, `POST /threads` gives the thread it
-made. The same key with another message is refused. Keys count for each user by themselves. `fork` and `rollback` make a
-branch whenever they are asked; the other routes can be repeated at will.
+restart and through another worker: a message or a query joins the turn it made the first time, `POST /threads` gives
+the thread it made. The same key with another message is refused. Keys count for each user by themselves. `fork` and
+`rollback` make a branch whenever they are asked; the other routes can be repeated at will.
 
 ## Streams
 
@@ -53,9 +53,22 @@ listens. A stream that ends without `done` was cut, by the network or because th
 `GET /threads/{thread_id}/turns/{turn_id}/stream` with the last id you heard as `Last-Event-ID`; without one it begins
 anew. Any number may listen, in any worker, up to an hour after the end; later there is `done` with the whole text.
 
+## Chats
+
+`POST /chat` answers one query in a session whose turns live for `retention.conversation_ttl_hours`. Without a
+`session_id` a session begins, and its id is in the answer; a UUID that is not known yet is used as it is; anything
+else, and a session of somebody else, is replaced by a new one. `intent` is the [router's](routing.md) label of the
+query, and `confidence` how often such a label was right when that was measured. `data` are the pieces of the past it
+was answered with. `metadata.message_type` is `answer`, `clarification` (the message asks which of
+`metadata.candidates` is meant; the next query may say so for five minutes) or `error` (`error` says what went wrong;
+the status is 200). While the ledger is away, answers go on and are `degraded`. Without tokens and `user_id` the user
+is `anonymous`, of whom nothing is known outside the session. With `retention.stateless` nothing is loaded and nothing
+kept. All else of a session is done under `/threads`: its `session_id` is a `thread_id`.
+
 ## Pages
 
-`GET /threads` gives `next`, to be sent as `after`; messages give `before`, to be sent as `before`. null: that was all.
+`GET /threads` and `GET /memories` give `next`, to be sent as `after`; messages give `before`, to be sent as `before`.
+null: that was all.
 
 ## Problems
 

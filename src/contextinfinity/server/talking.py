@@ -70,7 +70,7 @@ async def say(request: Request, thread_id: ThreadOrNew, caller: Asking, body: Sa
     door = door_of(request)
     owner = caller.owner(body.user_id)
     events = _sent(door, await place_of(request, caller, thread_id, owner), body, owner, key)
-    _note_start(request, await anext(events))
+    note_start(request, await anext(events))
     return answer(await last(door, events))
 
 
@@ -89,7 +89,7 @@ async def say_and_listen(
     except BaseException:
         close()
         raise
-    _note_start(request, first)
+    note_start(request, first)
     return EventStream(frames(door, first, events), close=close, stall_seconds=door.server.stall_seconds)
 
 
@@ -158,7 +158,7 @@ def _sent(door: Door, thread_id: str, body: NewMessage, owner: Owner, key: str |
     )
 
 
-def _note_start(request: Request, first: Stamped) -> None:
+def note_start(request: Request, first: Stamped) -> None:
     """Write down where a message went."""
     event = first.event
     if isinstance(event, TurnStarted):

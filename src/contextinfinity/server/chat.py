@@ -1,0 +1,208 @@
+"""``POST /chat``: one query, one answer, in a session that lives for a day or for as long as the settings say.
+
+A session id never makes it fail: whatever cannot be gone on with is begun anew, under the id that was sent where that
+is a UUID nobody else has. With the ledger away the answer comes all the same, and is held until it is back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Depends, Request
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from contextinfinity.client.contract import Quoted
+from contextinfinity.client.values import ShownTurn
+from contextinfinity.conversation_memory.values import known_session
+from contextinfinity.domain.events import FinishedTurn
+from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.memory import ANONYMOUS
+from contextinfinity.domain.route import Intent
+from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.errors import AlreadyExists, ContextInfinityError, InvalidInput, LedgerError, NotFound, TooLarge
+from contextinfinity.server.answers import WITH_BODY, ChatAnswer, ChatFacts, answer, gives, takes
+from contextinfinity.server.bodies import ChatQuery, body_of
+from contextinfinity.server.callers import Asking, Caller
+from contextinfinity.server.door import Door, door_of
+from contextinfinity.server.streams import last
+from contextinfinity.server.talking import note_start
+from contextinfinity.server.threads import Key
+
+log = logging.getLogger(__name__)
+
+routes = APIRouter(tags=["chat"], default_response_class=Response)
+
+SURE, UNSURE = 0.98, 0.48
+"""How often a label is right, measured: one of the four that say something, and ``other``."""
+
+
+class Place(NamedTuple):
+    """Where a query goes, and the newest turns there, oldest first."""
+
+    session_id: str
+    earlier: Sequence[ShownTurn] = ()
+
+
+class Meaning(NamedTuple):
+    """What a query is for, and how sure that is."""
+
+    intent: Intent
+    confidence: float
+
+
+@routes.post("/chat", responses=gives(ChatAnswer, *WITH_BODY, 409), openapi_extra=takes(ChatQuery))
+async def chat(
+    request: Request, caller: Asking, body: Annotated[ChatQuery, Depends(body_of(ChatQuery))], key: Key = None
+) -> Response:
+    """Answer a query in a chat; which one, `session_id` says, and without one a new one begins."""
+    door = door_of(request)
+    owner = caller.owner(body.user_id or None, nameless=ANONYMOUS)
+    _check(body.query, door.server.max_message_chars)
+    if door.retention.stateless:
+        return answer(await _answered_once(request, door, owner, body))
+    wanted = known_session(body.session_id)
+    place = await _place(door, caller, owner, wanted, key)
+    try:
+        told = await _answered(request, door, place, owner, body, key)
+    except NotFound:  # it went with its last turn just now
+        place = await _made(door, owner, place.session_id, key)
+        told = await _answered(request, door, place, owner, body, key)
+    return answer(told)
+
+
+def _check(query: str, most: int) -> None:
+    """Refuse a query before anything is made for it."""
+    if not query.strip():
+        raise InvalidInput("query: it must not be blank.", hint="Say something.")
+    if len(query) > most:
+        raise TooLarge(f"query: it has {len(query)} characters; {most} are the most.")
+
+
+async def _place(door: Door, caller: Caller, owner: Owner, wanted: str | None, key: str | None) -> Place:
+    """Find the session that is meant, or make one. What is somebody else's is left alone."""
+    if wanted is None:
+        return await _made(door, owner, None, key)
+    try:
+        if caller.token is not None and not caller.may_open(await door.client.threads.get(wanted, owner)):
+            return await _made(door, owner, None, key)
+        shown = await door.client.conversations.show(wanted, limit=door.retention.history_limit)
+        return Place(wanted, shown.turns)
+    except NotFound:
+        return await _made(door, owner, wanted, key)
+    except LedgerError as error:
+        _tell("load_history", wanted, owner, error)
+        return await _made(door, owner, wanted if caller.token is None else None, key)
+
+
+async def _made(door: Door, owner: Owner, session_id: str | None, key: str | None) -> Place:
+    """Make a session: under an id, or under a new one where that is taken."""
+    new = NewSession(id=session_id, owner=owner, kind="chat", ttl_hours=door.retention.conversation_ttl_hours)
+    threads = door.client.threads
+    if session_id is None:
+        return Place((await threads.create(new, key=key)).thread_id)
+    try:
+        return Place((await threads.create(new)).thread_id)
+    except AlreadyExists:
+        return Place((await threads.create(replace(new, id=None), key=key)).thread_id)
+
+
+async def _answered_once(request: Request, door: Door, owner: Owner, body: ChatQuery) -> ChatAnswer:
+    """Answer a query and keep nothing of it; the caller's session is as it was, and stays for later."""
+    place = await _made(door, owner, None, None)
+    try:
+        told = await _answered(request, door, place, owner, body, None, is_alone=True)
+    finally:
+        try:
+            await door.client.threads.delete(place.session_id)
+        except ContextInfinityError as error:  # it goes when its time is over
+            _tell("delete_session", place.session_id, owner, error)
+    return replace(told, session_id=known_session(body.session_id) or new_id())
+
+
+async def _answered(
+    request: Request,
+    door: Door,
+    place: Place,
+    owner: Owner,
+    body: ChatQuery,
+    key: str | None,
+    *,
+    is_alone: bool = False,
+) -> ChatAnswer:
+    meaning = _meaning(body.query, place.earlier)
+    about = {**meaning._asdict(), **({} if body.role is None else {"role": body.role})}
+    events = door.client.conversations.send(
+        place.session_id,
+        body.query,
+        user_id=owner.user_id,
+        org_id=owner.org_id,
+        use_memory=not is_alone,
+        key=key,
+        metadata=about,
+    )
+    note_start(request, await anext(events))
+    turn = await last(door, events)
+    candidates, quoted = await _behind(door, turn)
+    return _told(body, turn, meaning, place, candidates, quoted)
+
+
+def _meaning(query: str, earlier: Sequence[ShownTurn]) -> Meaning:
+    """Say what a query is for, by the router's own rule."""
+    from contextinfinity.routing.intent import intent_of  # what it knows of words takes time to load
+
+    intent = intent_of(query, [turn.user for turn in earlier]).intent
+    return Meaning(intent, UNSURE if intent == "other" else SURE)
+
+
+async def _behind(door: Door, turn: FinishedTurn) -> tuple[tuple[str, ...], tuple[Quoted, ...]]:
+    """Read what was offered to choose from, and what of the past was shown to the model; the answer goes without."""
+    with suppress(NotFound, LedgerError):
+        plan = await door.client.conversations.context(turn.turn_id)
+        quoted = (await door.client.conversations.explain(turn.turn_id)).quoted if plan.retrieved else ()
+        return plan.candidates, quoted
+    return (), ()
+
+
+def _told(
+    body: ChatQuery,
+    turn: FinishedTurn,
+    meaning: Meaning,
+    place: Place,
+    candidates: tuple[str, ...],
+    quoted: tuple[Quoted, ...],
+) -> ChatAnswer:
+    facts = ChatFacts(
+        message_type="error" if turn.error else "clarification" if turn.outcome == "clarification" else "answer",
+        outcome=turn.outcome,
+        intent=meaning.intent,
+        confidence=meaning.confidence,
+        result_count=len(quoted),
+        turns_loaded=len(place.earlier),
+        turn_id=turn.turn_id,
+        turn_number=turn.turn_seq,
+        model=turn.model,
+        created_at=turn.created_at,
+        candidates=candidates,
+        role=body.role,
+        degraded=turn.durability == "local",
+    )
+    return ChatAnswer(
+        query=body.query,
+        message=turn.text,
+        data=quoted,
+        intent=meaning.intent,
+        confidence=meaning.confidence,
+        session_id=place.session_id,
+        metadata=facts,
+        error=None if turn.error is None else turn.error.message,
+    )
+
+
+def _tell(operation: str, session_id: str, owner: Owner, error: ContextInfinityError) -> None:
+    """Write down what did not work, and for whom."""
+    about = {"operation": operation, "session_id": session_id, "user_id": owner.user_id, "error": error.message}
+    log.warning("chat: %s failed: %s", operation, error.message, extra=about)
