@@ -25,6 +25,7 @@ compaction_trigger_tokens = 1200
 verbatim_window_tokens = 300
 [retention]
 history_limit = 3
+conversation_ttl_hours = 2.0
 [server]
 max_message_chars = 400
 """
@@ -33,7 +34,7 @@ STATELESS = "[retention]\nstateless = true\n"
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that folds early and loads three turns."""
+    """A server that folds early, loads three turns, and keeps a turn for two hours."""
     made = Server(tmp_path_factory.mktemp("small"), FOLDS_EARLY)
     yield made
     made.stop()
@@ -138,17 +139,25 @@ def test_so_many_of_the_newest_turns_are_loaded_and_no_more(server: Server, smal
 
 @pytest.mark.req("CHATMEM-4", "CHATMEM-5")
 def test_a_turn_of_more_than_a_day_ago_is_not_there_and_a_clean_up_by_hand_deletes_it(own: Server) -> None:
-    mine, young = str(uuid4()), str(uuid4())
+    mine, gone = chat(own, "now")["session_id"], str(uuid4())
     backdate(own, mine, "heron", hours=24.1)
-    backdate(own, young, "stork", hours=23.9)
-    assert own.said(young) == ["stork"]
-    assert "heron" not in own.http.get(f"/threads/{mine}/messages").text
+    backdate(own, mine, "stork", hours=23.9)
+    backdate(own, gone, "heron", hours=24.1)
+    assert own.said(mine) == ["now", "stork"]
+    assert chat(own, "Hello", mine)["metadata"]["turns_loaded"] == 2
     result = Cix(own.folder).json("cleanup")
-    assert (result["sessions_deleted"], result["turns_deleted"], result["errors"]) == (1, 1, [])
-    problem(own.http.get(f"/threads/{mine}"), 404)
-    told = chat(own, "Hello", mine)
-    assert (told["session_id"], told["metadata"]["turns_loaded"]) == (mine, 0)
-    assert chat(own, "Hello", young)["metadata"]["turns_loaded"] == 1
+    assert (result["sessions_deleted"], result["errors"]) == (1, [])
+    problem(own.http.get(f"/threads/{gone}"), 404)
+    told = chat(own, "Hello", gone)
+    assert (told["session_id"], told["metadata"]["turns_loaded"]) == (gone, 0)
+
+
+@pytest.mark.req("CHATMEM-4")
+def test_how_long_a_turn_of_a_chat_lives_is_a_setting(small: Server) -> None:
+    mine = chat(small, "now")["session_id"]
+    backdate(small, mine, "heron", hours=2.1)
+    backdate(small, mine, "stork", hours=1.9)
+    assert small.said(mine) == ["now", "stork"]
 
 
 @pytest.mark.req("CHATMEM-4")
