@@ -5,7 +5,7 @@ BIN := .venv/bin
 MODELS ?= $(or $(CONTEXTINFINITY_LOCAL__MODELS_DIR),$(HOME)/.cache/contextinfinity/models)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run setup test check format bench bench-full peers torture endurance faults clean
+.PHONY: run setup test check format bench bench-full peers torture storm endurance faults clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -37,6 +37,10 @@ peers: ## install what `bench recall` is compared with, in .venv-peers
 
 torture: .venv/.dev ## kill a working process 10,000 times and look at what it left; takes about half an hour
 	$(BIN)/python -m benchmarks.torture --trials 10000
+
+storm: .venv/.dev ## 200 streams at servers that are killed, of one worker and of two: is every message there, once?
+	$(BIN)/python -m benchmarks.storm --streams 200
+	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2
 
 endurance: .venv/.dev ## 10,000 turns in one process: does memory stay flat?
 	$(BIN)/python -m benchmarks.endurance

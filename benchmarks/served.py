@@ -1,0 +1,198 @@
+"""A real ``cix serve`` and a thin line to it, for what measures or batters the server.
+
+The line speaks as much HTTP/1.1 as our own server answers with, so that the load generator takes little of the
+machine it shares with what it measures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+LONGEST_LINE = 2**24
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+class Cut(Exception):
+    """The connection ended before the answer did."""
+
+
+class Answer(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+
+    def value(self) -> Any:
+        """Read it as JSON; an answer that refuses is an error here."""
+        assert self.status == 200, self.body.decode()
+        return json.loads(self.body)
+
+
+class Told(NamedTuple):
+    """A server-sent event."""
+
+    name: str
+    data: Any
+    id: str | None
+
+
+class Served:
+    """A server process on one data folder, which can be killed and started again."""
+
+    def __init__(self, folder: Path, settings: str = "", *, workers: int = 1) -> None:
+        self._folder = folder
+        self._workers = workers
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.toml").write_text(settings, encoding="utf-8")
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until connections are taken, on a port of its own."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
+        command = [sys.executable, "-m", "contextinfinity", "serve", "--port", "0", "--workers", self._workers]
+        with (self._folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*map(str, command), "--json", "--data-dir", str(self._folder)],
+                env=inherited,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, (self._folder / "log").read_text()[-2000:]
+        self.port = int(json.loads(line)["url"].rpartition(":")[2])
+
+    def end(self, how: int = signal.SIGTERM) -> int:
+        """Have it end, and give its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(timeout=60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    def kill(self) -> None:
+        """Kill all of its processes at once."""
+        workers = self.workers()
+        self.end(signal.SIGKILL)  # first: it would replace a worker that dies
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def workers(self) -> list[int]:
+        """Name the processes that answer."""
+        if self._workers == 1:
+            return [self.process.pid]
+        parent = self.process.pid
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    def cpu_seconds(self) -> float:
+        """Tell how long its processes have computed by now."""
+        return sum(map(_cpu_seconds, self.workers()))
+
+    def line(self) -> Line:
+        """Give a line to it; it connects with its first request."""
+        return Line(self.port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+class Line:
+    """One connection, kept from request to request and made anew after it was cut."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._ends: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def get(self, path: str) -> Answer:
+        """Read something."""
+        return await self._whole("GET", path, None, {})
+
+    async def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Answer:
+        """Send JSON."""
+        return await self._whole("POST", path, body, headers or {})
+
+    async def stream(
+        self, path: str, body: object | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[Told]:
+        """Listen to a stream to its end: one that a body begins, or one that is running."""
+        try:
+            status, chunks = await self._begin("GET" if body is None else "POST", path, body, headers or {})
+            if status != 200:
+                told = b"".join([chunk async for chunk in chunks])
+                raise AssertionError(f"{status} {told.decode()}")
+            rest = b""
+            async for chunk in chunks:
+                *blocks, rest = (rest + chunk).split(b"\n\n")
+                for block in blocks:
+                    if (event := _event(block)) is not None:
+                        yield event
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise Cut(str(error)) from error
+        finally:
+            self.close()  # whoever leaves early leaves the connection in the middle of an answer
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._ends is not None:
+            self._ends[1].close()
+            self._ends = None
+
+    async def _whole(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> Answer:
+        try:
+            status, chunks = await self._begin(method, path, body, headers)
+            return Answer(status, b"".join([chunk async for chunk in chunks]))
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self.close()
+            raise Cut(str(error)) from error
+
+    async def _begin(
+        self, method: str, path: str, body: object, headers: Mapping[str, str]
+    ) -> tuple[int, AsyncIterator[bytes]]:
+        if self._ends is None:
+            self._ends = await asyncio.open_connection("127.0.0.1", self._port, limit=LONGEST_LINE)
+        reader, writer = self._ends
+        sent = b"" if body is None else json.dumps(body).encode()
+        head = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", f"content-length: {len(sent)}"]
+        head += ["content-type: application/json", *(f"{name}: {value}" for name, value in headers.items())]
+        writer.write("\r\n".join([*head, "", ""]).encode() + sent)
+        first, *fields = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        named = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+        length = named.get("content-length")
+        return int(first.split()[1]), _chunks(reader) if length is None else _measured(reader, int(length))
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        yield (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+
+
+async def _measured(reader: asyncio.StreamReader, length: int) -> AsyncIterator[bytes]:
+    yield await reader.readexactly(length)
+
+
+def _event(block: bytes) -> Told | None:
+    """Read an event; None for a comment."""
+    pairs = (line.partition(":") for line in block.decode().split("\n"))
+    fields = {name: value.removeprefix(" ") for name, _, value in pairs}
+    return Told(fields["event"], json.loads(fields["data"]), fields.get("id")) if "event" in fields else None
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS

@@ -1,0 +1,31 @@
+"""A server whose streams are cut and which is killed: what it acknowledged is there, once, with an honest end.
+
+The small version of ``make storm``, each time with another seed, which a failure prints.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from benchmarks.storm import Weather, storm
+
+
+@pytest.mark.req("API-2", "API-6", "TURN-9", "STREAM-3")
+def test_every_acknowledged_message_is_there_once_after_cuts_and_kills(tmp_path: Path) -> None:
+    weather = Weather(streams=20, messages=3, kills=2, seed=random.randrange(2**32))
+    outcome = storm(tmp_path, weather)
+    assert outcome.faults == [], weather
+    assert outcome.did["kills of the server"] == 2
+    assert min(outcome.did[what] for what in ("resumes", "repeats under a key", "streams left", "cuts by a kill")) > 0
+
+
+@pytest.mark.req("THREAD-4", "API-2", "API-6", "TURN-9")
+def test_two_workers_on_one_ledger_lose_and_double_nothing_when_they_are_killed(tmp_path: Path) -> None:
+    weather = Weather(streams=20, messages=3, kills=2, workers=2, seed=random.randrange(2**32))
+    outcome = storm(tmp_path, weather)
+    assert outcome.faults == [], weather
+    assert outcome.did["kills of a worker"] + outcome.did["kills of the server"] == 2
+    assert outcome.did["read back"] > 0, "over connections that either worker took"
