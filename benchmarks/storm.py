@@ -55,7 +55,7 @@ class Weather:
     """How hard it blows."""
 
     streams: int = 200
-    messages: int = 5
+    messages: int = 10
     kills: int = 8
     workers: int = 1
     seed: int = 1
@@ -105,7 +105,7 @@ class Storm:
         self._rng = random.Random(weather.seed)
         self._up = asyncio.Event()
         self._up.set()
-        self._acknowledged = asyncio.Semaphore(0)
+        self._completed = asyncio.Semaphore(0)
         self.said: list[Said] = []
         self.outcome = Outcome()
 
@@ -175,7 +175,6 @@ class Storm:
         match event.name:
             case "turn" if said.turn is None:
                 said.turn = event.data
-                self._acknowledged.release()
                 if self._rng.random() < 0.3:
                     await self._read_back(said)
             case "turn":
@@ -186,6 +185,8 @@ class Storm:
                 said.heard += event.data["text"]
             case "done":
                 said.end = event.data
+                if said.end["outcome"] == "completed":
+                    self._completed.release()
         said.last = event.id or said.last
 
     async def _read_back(self, said: Said) -> None:
@@ -203,11 +204,11 @@ class Storm:
             self._fault(said, "was acknowledged and could not be read back")
 
     async def _kill(self) -> None:
-        """Kill the server from time to time: time is counted in messages that were acknowledged."""
-        whole = self._weather.streams * self._weather.messages
+        """Kill the server from time to time: time is counted in answers that were heard to their end."""
+        some = max(1, self._weather.streams // 8)
         for _ in range(self._weather.kills):
-            for _ in range(max(1, whole // (self._weather.kills + 1) - self._rng.randrange(3))):
-                await self._acknowledged.acquire()
+            for _ in range(self._rng.randint(some, 4 * some)):
+                await self._completed.acquire()
             workers = self._server.workers()
             if len(workers) > 1 and self._rng.random() < 0.5:
                 os.kill(self._rng.choice(workers), signal.SIGKILL)
@@ -295,7 +296,7 @@ def storm(folder: Path, weather: Weather) -> Outcome:
 def main() -> None:
     """Read the arguments, let it blow, and say what came of it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.storm", description="Streams, cuts and kills.")
-    for name, most in (("streams", 200), ("messages", 5), ("kills", 8), ("workers", 1)):
+    for name, most in (("streams", 200), ("messages", 10), ("kills", 8), ("workers", 1)):
         parser.add_argument(f"--{name}", type=int, default=most)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     weather = Weather(**vars(parser.parse_args()))

@@ -5,17 +5,20 @@ The small version of ``make storm``, each time with another seed, which a failur
 
 from __future__ import annotations
 
+import asyncio
 import random
+import signal
 from pathlib import Path
 
 import pytest
 
+from benchmarks.served import Cut, Line, Served
 from benchmarks.storm import Weather, storm
 
 
 @pytest.mark.req("API-2", "API-6", "TURN-9", "STREAM-3")
 def test_every_acknowledged_message_is_there_once_after_cuts_and_kills(tmp_path: Path) -> None:
-    weather = Weather(streams=20, messages=3, kills=2, seed=random.randrange(2**32))
+    weather = Weather(streams=20, messages=4, kills=2, seed=random.randrange(2**32))
     outcome = storm(tmp_path, weather)
     assert outcome.faults == [], weather
     assert outcome.did["kills of the server"] == 2
@@ -24,8 +27,26 @@ def test_every_acknowledged_message_is_there_once_after_cuts_and_kills(tmp_path:
 
 @pytest.mark.req("THREAD-4", "API-2", "API-6", "TURN-9")
 def test_two_workers_on_one_ledger_lose_and_double_nothing_when_they_are_killed(tmp_path: Path) -> None:
-    weather = Weather(streams=20, messages=3, kills=2, workers=2, seed=random.randrange(2**32))
+    weather = Weather(streams=20, messages=4, kills=2, workers=2, seed=random.randrange(2**32))
     outcome = storm(tmp_path, weather)
     assert outcome.faults == [], weather
     assert outcome.did["kills of a worker"] + outcome.did["kills of the server"] == 2
     assert outcome.did["read back"] > 0, "over connections that either worker took"
+
+
+async def test_workers_whose_parent_is_killed_end_by_themselves_and_free_the_port(tmp_path: Path) -> None:
+    server = Served(tmp_path, workers=2)
+    line = server.line()
+    assert await answers(line)
+    server.end(signal.SIGKILL)
+    async with asyncio.timeout(30):
+        while await answers(line):
+            line.close()
+
+
+async def answers(line: Line) -> bool:
+    """Tell whether somebody is still there."""
+    try:
+        return (await line.get("/healthz")).status == 200
+    except Cut:
+        return False

@@ -1,8 +1,8 @@
 """Running the server: one process, or several that share the listening socket.
 
 The parent of several does nothing but watch: a worker that dies is replaced, and when the parent is told to end, it
-tells them and waits. A process that is told to end takes no new connections, gives what runs its time, lets the rest
-go, and closes its engine.
+tells them and waits. When it is killed they end by themselves, and the port is free again. A process that is told to
+end takes no new connections, gives what runs its time, lets the rest go, and closes its engine.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
+from threading import Thread
 from types import FrameType
 
 import uvicorn
@@ -160,9 +161,18 @@ def _work(settings: Settings, open_client: OpenClient, sock: socket.socket) -> N
     for number in ENDING:
         signal.signal(number, _leave)
     worker = Worker(settings, open_client)
+    Thread(target=_end_with_parent, args=(worker,), daemon=True).start()
     worker.run(sockets=[sock])
     if not worker.started:
         raise SystemExit(1)
+
+
+def _end_with_parent(worker: Worker) -> None:
+    """Have a worker end when whoever started it is gone: nobody would replace it, or tell it to end."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        worker.end()
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
