@@ -30,6 +30,7 @@ from benchmarks import (
     report,
     rewriting,
     searching,
+    serving,
     summaries,
     topics,
     upkeep,
@@ -63,6 +64,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "searching": searching.run,
     "rewriting": rewriting.run,
     "memories": memories.run,
+    "serving": serving.run,
 }
 
 

@@ -40,12 +40,12 @@ class Endured:
     @property
     def memory_growth(self) -> float:
         """How much the end lies above the beginning, as a part of it."""
-        return _growth(self.kilobytes)
+        return growth(self.kilobytes)
 
     @property
     def object_growth(self) -> float:
         """The same for objects."""
-        return _growth(self.objects)
+        return growth(self.objects)
 
     @property
     def flat(self) -> bool:
@@ -75,15 +75,16 @@ async def endure(folder: Path, turns: int, tell: Callable[[str], None] = lambda 
     return Endured(turns=turns, kilobytes=kilobytes, objects=objects)
 
 
-def resident() -> int:
-    """The memory this process has now, in kilobytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+def resident(process: int | str = "self") -> int:
+    """The memory a process has now, in kilobytes."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     raise OSError("this system does not say how much memory a process has")
 
 
-def _growth(samples: list[int]) -> float:
+def growth(samples: list[int]) -> float:
+    """How much the last quarter of the samples lies above the first, as a part of it."""
     quarter = max(1, len(samples) // 4)
     first, last = statistics.median(samples[:quarter]), statistics.median(samples[-quarter:])
     return last / first - 1

@@ -108,7 +108,7 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
+        self.kill()  # nobody reads what it would still write
 
 
 class Line:
@@ -142,9 +142,11 @@ class Line:
                     if (event := _event(block)) is not None:
                         yield event
         except (OSError, asyncio.IncompleteReadError) as error:
+            self.close()
             raise Cut(str(error)) from error
-        finally:
+        except BaseException:
             self.close()  # whoever leaves early leaves the connection in the middle of an answer
+            raise
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -161,15 +161,14 @@ class Storm:
     async def _listen(self, said: Said, path: str, body: object, headers: dict[str, str]) -> None:
         """Hear a stream to its end, or to where the talker leaves."""
         patience = self._rng.choice((0, 1, 2, 4, 8, 16, 1000, 1000))
-        async with aclosing(self._server.line().stream(path, body, headers)) as events:
+        line = self._server.line()
+        async with aclosing(line.stream(path, body, headers)) as events:
             async for event in events:
                 await self._hear(said, event)
-                if said.end is not None:
-                    return
-                if (patience := patience - 1) < 0 and said.turn is not None:
+                if (patience := patience - 1) < 0 and said.turn is not None and said.end is None:
                     self.outcome.did["streams left"] += 1
-                    return
-        self.outcome.did["streams handed over"] += 1
+                    break
+        line.close()
 
     async def _hear(self, said: Said, event: Told) -> None:
         match event.name:

@@ -6,8 +6,10 @@ The small version of ``make storm``, each time with another seed, which a failur
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,10 +40,16 @@ async def test_workers_whose_parent_is_killed_end_by_themselves_and_free_the_por
     server = Served(tmp_path, workers=2)
     line = server.line()
     assert await answers(line)
+    workers = server.workers()
     server.end(signal.SIGKILL)
-    async with asyncio.timeout(30):
-        while await answers(line):
-            line.close()
+    try:
+        async with asyncio.timeout(30):
+            while await answers(line):
+                line.close()
+    finally:
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 async def answers(line: Line) -> bool:
