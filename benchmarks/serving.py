@@ -108,7 +108,7 @@ async def _added(bench: Bench, server: Served, folder: Path) -> list[Row]:
         await alternate(1, sides)
         for series in (ours, floor, spoken):
             series.seconds.clear()  # the first block loaded what loads late
-        await alternate(bench.scale.blocks, sides)
+        await alternate(max(2, bench.scale.blocks // 2), sides)
         line.close()
     return [_added_row("answered whole", ours, floor), _added_row("streamed", spoken, floor)]
 
@@ -143,7 +143,7 @@ async def _first_event(bench: Bench, server: Served) -> Row:
             await going.acquire()
         await _listen(line, "new")
         heard, began = 0, time.perf_counter()
-        for _ in range(bench.scale.blocks * bench.scale.reads // 2):
+        for _ in range(bench.scale.blocks * bench.scale.reads // 5):
             await _listen(line, "new", first)
         words = heard / (time.perf_counter() - began)
         line.close()
@@ -160,7 +160,7 @@ async def _first_event(bench: Bench, server: Served) -> Row:
 
 async def _crowd(bench: Bench, server: Served, what: str, *, is_off: bool = True) -> Row:
     """Exchanges of many at once, each in threads of its own, as many as go."""
-    talkers, rounds = bench.scale.writers, max(2, bench.scale.blocks * bench.scale.rounds // 4)
+    talkers, rounds = bench.scale.writers, max(2, bench.scale.blocks * bench.scale.rounds // 5)
 
     async def talk(turns: int) -> None:
         line, thread = server.line(), "new"

@@ -1,7 +1,8 @@
 """Server-sent events: what a turn says, as it says it, over one connection.
 
-A reader goes through the journal at its own speed; nothing waits for it and nothing is kept for it. Whoever was cut off
-comes back with the last id it saw. Events are named as in ``domain.events``; ``done`` holds the finished turn itself.
+A reader goes through the journal at its own speed; nothing waits for it, and no more than a handful of events is read
+ahead of it. Whoever was cut off comes back with the last id it saw. Events are named as in ``domain.events``; ``done``
+holds the finished turn itself.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import suppress
-from typing import TypeVar
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -31,6 +32,9 @@ KEEP_ALIVE = b": still here\n\n"
 COME_BACK = b"retry: 1000\n"
 """How long, in milliseconds, a browser waits before it comes back to a stream that was cut."""
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+HANDFUL = 32
+"""The most events that are read ahead of a slow reader."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -55,13 +59,12 @@ async def frames(door: Door, first: Stamped | None, events: AsyncIterator[Stampe
     """Write events as they come, and a comment when none does; to their end, or to the server's."""
     yield COME_BACK + (KEEP_ALIVE if first is None else frame(first))
     try:
-        async for stamped in _or_none(door, events):
-            if stamped is None:
-                yield KEEP_ALIVE
-                continue
-            if isinstance(stamped.event, TurnDone):
-                door.figures.turn(stamped.event.turn)
-            yield frame(stamped)
+        async with aclosing(_handfuls(door, events)) as handfuls:
+            async for handful in handfuls:
+                for stamped in handful:
+                    if isinstance(stamped.event, TurnDone):
+                        door.figures.turn(stamped.event.turn)
+                yield b"".join(map(frame, handful)) or KEEP_ALIVE
     except ContextInfinityError as error:  # the status is gone; the stream itself has to say it
         yield frame(Stamped(event=TurnFailed(code=error.code, message=error.message, hint=error.hint)))
     except Exception:
@@ -72,45 +75,76 @@ async def frames(door: Door, first: Stamped | None, events: AsyncIterator[Stampe
 
 async def last(door: Door, events: AsyncIterator[Stamped]) -> FinishedTurn:
     """Wait for the end of a turn; ``Ending`` when the server ends before it."""
-    async for stamped in _or_none(door, events):
-        if stamped is not None and isinstance(stamped.event, TurnDone):
-            door.figures.turn(stamped.event.turn)
+    end, ending = asyncio.ensure_future(_end_of(events)), asyncio.ensure_future(door.ending.wait())
+    try:
+        await asyncio.wait((end, ending), return_when="FIRST_COMPLETED")
+        turn = end.result() if end.done() else None
+    finally:
+        await _let_go(end, ending)
+    if turn is None:
+        raise Ending("The server is ending, and the answer is not there yet.")
+    door.figures.turn(turn)
+    return turn
+
+
+async def _end_of(events: AsyncIterator[Stamped]) -> FinishedTurn | None:
+    async for stamped in events:
+        if isinstance(stamped.event, TurnDone):
             return stamped.event.turn
-    raise Ending("The server is ending, and the answer is not there yet.")
+    return None
 
 
 async def told_frames(door: Door, events: AsyncIterator[CompactionEvent]) -> AsyncGenerator[bytes]:
     """Write what happens as it happens, and comments between; there is no end but the reader's or the server's."""
     yield COME_BACK + KEEP_ALIVE
-    async for event in _or_none(door, events):
-        yield KEEP_ALIVE if event is None else _block(str(event.__struct_config__.tag), event)
+    async with aclosing(_handfuls(door, events)) as handfuls:
+        async for handful in handfuls:
+            written = (_block(str(event.__struct_config__.tag), event) for event in handful)
+            yield b"".join(written) or KEEP_ALIVE
 
 
-async def _or_none(door: Door, events: AsyncIterator[E]) -> AsyncIterator[E | None]:
-    """Give events; None whenever nothing came for a while. It ends with them, or when the server does."""
-    ending = asyncio.ensure_future(door.ending.wait())
-    coming: asyncio.Future[E] | None = None
+async def _handfuls(door: Door, events: AsyncIterator[E]) -> AsyncGenerator[list[E]]:
+    """Give events in the handfuls they come in, an empty one whenever none came for a while.
+
+    What comes at once is sent at once: a task and a packet for each word would cost more than answering it. It ends
+    with the events, or when the server does.
+    """
+    held: list[E] = []
+    news, room = asyncio.Event(), asyncio.Event()
+
+    async def read() -> None:
+        async for event in events:
+            held.append(event)
+            news.set()
+            if len(held) == HANDFUL:
+                room.clear()
+                await room.wait()
+
+    reading, ending = asyncio.ensure_future(read()), asyncio.ensure_future(door.ending.wait())
+    for task in (reading, ending):
+        task.add_done_callback(lambda _: news.set())
     try:
-        while True:
-            coming = coming or asyncio.ensure_future(anext(events))
-            await asyncio.wait((coming, ending), timeout=door.server.keep_alive_seconds, return_when="FIRST_COMPLETED")
-            if coming.done():
-                try:
-                    stamped = coming.result()
-                except StopAsyncIteration:
-                    return
-                coming = None
-                yield stamped
-            elif ending.done():
-                return
-            else:
-                yield None
+        while held or not (reading.done() or ending.done()):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(door.server.keep_alive_seconds):
+                    await news.wait()
+            is_over = reading.done() or ending.done()
+            handful = held.copy()
+            held.clear()
+            news.clear()
+            room.set()
+            if handful or not is_over:
+                yield handful
+        if reading.done():
+            reading.result()  # or what went wrong
     finally:
-        ending.cancel()
-        if coming is not None:
-            coming.cancel()
-            with suppress(asyncio.CancelledError, StopAsyncIteration, ContextInfinityError):
-                await coming
+        await _let_go(reading, ending)
+
+
+async def _let_go(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class EventStream(StreamingResponse):

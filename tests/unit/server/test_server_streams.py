@@ -1,0 +1,75 @@
+"""How events become a stream: together where they come together, and never far ahead of who reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+
+from contextinfinity.client.contract import Client, Stamped
+from contextinfinity.domain.events import Delta
+from contextinfinity.errors import NotFound
+from contextinfinity.server.door import Door
+from contextinfinity.server.metrics import Figures
+from contextinfinity.server.streams import HANDFUL, KEEP_ALIVE, frames
+from contextinfinity.settings import Server
+
+
+@pytest.fixture
+async def door() -> Door:
+    return Door(client=cast(Client, None), server=Server(keep_alive_seconds=0.01), figures=Figures())
+
+
+async def test_what_comes_at_once_is_sent_at_once(door: Door) -> None:
+    async def words() -> AsyncIterator[Stamped]:
+        for number in range(10):
+            yield Stamped(event=Delta(text=str(number)), id=f"0-{number}")
+
+    written = [chunk async for chunk in frames(door, None, words())]
+    assert len(written) == 2
+    assert [written[1].count(b"id: 0-%d\n" % number) for number in range(10)] == [1] * 10
+
+
+async def test_no_more_than_a_handful_is_read_ahead_of_a_slow_reader(door: Door) -> None:
+    read = 0
+
+    async def words() -> AsyncIterator[Stamped]:
+        nonlocal read
+        while read < 5 * HANDFUL:
+            read += 1
+            yield Stamped(event=Delta(text="word"))
+
+    stream = frames(door, None, words())
+    heard = 0
+    await anext(stream)
+    async for chunk in stream:
+        words_now = chunk.count(b"event: delta")
+        assert words_now <= HANDFUL
+        heard += words_now
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert read <= heard + HANDFUL
+    assert heard == 5 * HANDFUL
+
+
+async def test_silence_is_kept_alive_and_ends_with_the_server(door: Door) -> None:
+    async def silence() -> AsyncIterator[Stamped]:
+        await asyncio.Event().wait()
+        yield Stamped(event=Delta(text="never"))
+
+    stream = frames(door, None, silence())
+    await anext(stream)
+    assert await anext(stream) == KEEP_ALIVE
+    door.ending.set()
+    assert [chunk async for chunk in stream] == []
+
+
+async def test_a_refusal_in_the_middle_is_told_after_what_was_said(door: Door) -> None:
+    async def broken() -> AsyncIterator[Stamped]:
+        yield Stamped(event=Delta(text="so far"))
+        raise NotFound("It is gone.")
+
+    written = b"".join([chunk async for chunk in frames(door, None, broken())])
+    assert written.index(b"so far") < written.index(b"It is gone.")
