@@ -14,12 +14,13 @@ from contextinfinity.errors import NotFound
 from contextinfinity.server.door import Door
 from contextinfinity.server.metrics import Figures
 from contextinfinity.server.streams import HANDFUL, KEEP_ALIVE, frames
-from contextinfinity.settings import Server
+from contextinfinity.settings import Retention, Server
 
 
 @pytest.fixture
 async def door() -> Door:
-    return Door(client=cast(Client, None), server=Server(keep_alive_seconds=0.01), figures=Figures())
+    server = Server(keep_alive_seconds=0.01)
+    return Door(client=cast(Client, None), server=server, figures=Figures(), retention=Retention())
 
 
 async def test_what_comes_at_once_is_sent_at_once(door: Door) -> None:
