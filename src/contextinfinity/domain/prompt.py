@@ -36,6 +36,28 @@ class Prompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     markers: tuple[int, ...] = ()
 
 
+class Wishes(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How whoever asks wants a model to answer, in no vendor's words; None and empty: as the model does by itself."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop: tuple[str, ...] = ()
+    """Where one of these would come, the answer ends before it."""
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    max_output_tokens: int | None = None
+    tool_choice: str | None = None
+    """``auto``, ``none``, ``required``, or after a colon (``:get_weather``) the name of the one tool to call."""
+    parallel_tools: bool | None = None
+    """Whether several tools may be called at once."""
+    effort: str | None = None
+    """How much a model that thinks is to think: ``none``, ``minimal``, ``low``, ``medium``, ``high`` and the like."""
+    thinking_tokens: int | None = None
+    """The same as a number of tokens; 0: not at all."""
+
+
 class ProviderRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A prompt for a model. ``options`` go to the provider as they are; ``cache_key`` names the conversation."""
 

@@ -1,0 +1,103 @@
+"""What every dialect can do: read what a vendor's client asks for, and write answers as that client expects them.
+
+A dialect knows nothing of threads, models or sockets: all of it can be tried without a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from contextinfinity.domain.message import ContentBlock, Json, Message
+from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.turn import Problem, Usage
+
+Stop: TypeAlias = Literal["end", "length", "filter", "tools", "stop"]
+"""Why an answer ended; ``stop``: one of the texts was reached that the client named."""
+
+
+class Incoming(Struct, frozen=True, kw_only=True):
+    """What a vendor's client asks for, in our terms."""
+
+    model: str
+    messages: tuple[Message, ...]
+    """As they were sent, in their order, without system texts. What a tool gave back is said by the user."""
+    system: str = ""
+    """Its system texts, one paragraph each."""
+    tools: tuple[ToolSpec, ...] = ()
+    wishes: Wishes = Wishes()
+    response_format: Json = None
+    """A JSON schema that the answer has to follow."""
+    stream: bool = False
+    with_usage: bool = False
+    """Whether a stream is to tell at its end what it took."""
+    end_user: str = ""
+    """Who speaks, as the application calls them."""
+    thread_id: str | None = None
+    ignored: tuple[str, ...] = ()
+    """Parameters that were asked for and mean nothing here."""
+
+
+class Spoken(Struct, frozen=True, kw_only=True):
+    """An answer, or as much of one as is known when it begins."""
+
+    id: str
+    model: str
+    """As the client named it."""
+    created_at: datetime
+    blocks: tuple[ContentBlock, ...] = ()
+    """Words and calls of tools, in order."""
+    stop: Stop = "end"
+    stopped_by: str | None = None
+    """The text that was reached, where it is known."""
+    usage: Usage = Usage()
+
+
+class Writer(Protocol):
+    """Writes one answer as a stream of server-sent events, in bytes as they go out."""
+
+    def begin(self) -> bytes:
+        """Write what comes before the first word."""
+        ...
+
+    def text(self, text: str) -> bytes:
+        """Write a piece of the answer's text."""
+        ...
+
+    def end(self, spoken: Spoken) -> bytes:
+        """Write what follows the last word: calls of tools, why it ended, what it took.
+
+        Text that ``spoken`` holds has been written by then, piece by piece.
+        """
+        ...
+
+    def fail(self, problem: Problem, status: int) -> bytes:
+        """Write that nothing more comes, and why."""
+        ...
+
+
+class Dialect(Protocol):
+    """One vendor's way to be asked and to answer."""
+
+    def read(self, body: bytes) -> Incoming:
+        """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+        ...
+
+    def whole(self, spoken: Spoken) -> Json:
+        """Write an answer in one piece."""
+        ...
+
+    def writer(self, begun: Spoken, *, with_usage: bool) -> Writer:
+        """Begin to write an answer piece by piece."""
+        ...
+
+    def error(self, problem: Problem, status: int) -> Json:
+        """Write what went wrong, for a status of HTTP."""
+        ...
+
+    def models(self, names: Sequence[str]) -> Json:
+        """Write the list of models."""
+        ...
