@@ -169,6 +169,7 @@ class GuardedStore:
         self.workers = cast(Workers, Guarded(store.workers, trap))
         self.landings = cast(Landings, Guarded(store.landings, trap))
         self.tokens = store.tokens
+        self.trails = store.trails
         self.memories = store.memories
         self.deletions = store.deletions
 

@@ -122,12 +122,21 @@ class Problem(Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
+class Trail(Struct, frozen=True, kw_only=True):
+    """Where a message stands in what its sender knows of the conversation, and which request brought it."""
+
+    asked: int
+    """The trail (``domain.trail``) up to the message and with it."""
+    body: int
+    """What the whole request said: one of the same number is the same request once more."""
+
+
 class NewTurn(Struct, frozen=True, kw_only=True):
     """A message to be accepted.
 
     ``queue_limit``: refuse when that many already wait on the branch. ``begin``: when nothing stands before it, it
     is ContextPrepared at once, in the same transaction: one flush less before the model is asked. ``once``: the same
-    request never makes a second turn.
+    request never makes a second turn. ``trail``: where it stands in what its sender knows, where they said so.
     """
 
     branch_id: BranchId
@@ -139,6 +148,7 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     queue_limit: int | None = None
     begin: bool = False
     once: Once | None = None
+    trail: Trail | None = None
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
@@ -185,7 +195,7 @@ class TurnEnd(Struct, frozen=True, kw_only=True):
 class Exchange(Struct, frozen=True, kw_only=True):
     """A finished turn from elsewhere (an import, a small log), to be recorded as it is.
 
-    With an ``id`` it is recorded once, however often it is brought.
+    With an ``id`` it is recorded once, however often it is brought. ``asked`` is the trail up to its message.
     """
 
     message: Message
@@ -194,6 +204,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     created_at: datetime | None = None
     model: str = ""
     metadata: Json = None
+    asked: int | None = None
 
 
 class Turn(Struct, frozen=True, kw_only=True):

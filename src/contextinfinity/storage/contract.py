@@ -1,14 +1,12 @@
 """What every store can do, by noun.
 
-A verb is one transaction: it happens whole or not at all, and once it returns, it is durable. What all
-verbs share:
+A verb is one transaction: whole or not at all, and durable once it returns. What all verbs share:
 
 - **unknown**: reading by an id that does not exist gives None or an empty tuple; writing to one raises
   ``NotFound``. Reading never creates anything.
 - **repeated**: a verb that is given the id of what it makes (``create``, ``accept``) and finds it already
-  made in the same words returns what is there; in other words it raises ``AlreadyExists``. What is compared:
-  ``create`` owner, external_id and kind; ``accept`` branch and message. Committing or indexing a turn a second
-  time changes nothing.
+  made in the same words returns what is there; in other words it raises ``AlreadyExists``. Compared are for
+  ``create`` owner, external_id and kind, for ``accept`` branch and message. A turn is committed and indexed once.
 - **fenced**: a write to a running turn names its owner. When another worker owns the turn by now the write
   is discarded with ``TurnLost``; when its phase is not the expected one, with ``WrongPhase``.
 - **immutable**: what was said never changes; the database itself refuses. A turn that was recorded without an
@@ -39,6 +37,7 @@ from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.memories import Memories
 from contextinfinity.storage.tokens import Tokens
+from contextinfinity.storage.trails import Trails
 from contextinfinity.storage.vectors import Vectors
 
 
@@ -384,6 +383,7 @@ class Store(Protocol):
     jobs: Jobs
     workers: Workers
     tokens: Tokens
+    trails: Trails
     landings: Landings
     deletions: Deletions
 

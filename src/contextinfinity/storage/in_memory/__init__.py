@@ -23,6 +23,7 @@ from contextinfinity.storage.in_memory.sessions import InMemorySessions
 from contextinfinity.storage.in_memory.states import InMemoryStates
 from contextinfinity.storage.in_memory.tables import Tables
 from contextinfinity.storage.in_memory.tokens import InMemoryTokens
+from contextinfinity.storage.in_memory.trails import InMemoryTrails
 from contextinfinity.storage.in_memory.turns import InMemoryTurns
 from contextinfinity.storage.in_memory.vectors import InMemoryVectors
 from contextinfinity.storage.in_memory.workers import InMemoryWorkers
@@ -30,6 +31,7 @@ from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.memories import Memories
 from contextinfinity.storage.tokens import Tokens
+from contextinfinity.storage.trails import Trails
 from contextinfinity.storage.vectors import Vectors
 
 
@@ -49,6 +51,7 @@ class InMemoryStore:
     jobs: Jobs
     workers: Workers
     tokens: Tokens
+    trails: Trails
     landings: Landings
     deletions: Deletions
 
@@ -67,6 +70,7 @@ class InMemoryStore:
         self.jobs = InMemoryJobs(self._tables)
         self.workers = InMemoryWorkers(self._tables)
         self.tokens = InMemoryTokens(self._tables)
+        self.trails = InMemoryTrails(self._tables)
         self.landings = InMemoryLandings(self._tables)
         self.deletions = InMemoryDeletions(self._tables)
 

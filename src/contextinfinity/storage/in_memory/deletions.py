@@ -113,6 +113,7 @@ def _remove(tables: Tables, turns: Sequence[Turn]) -> tuple[StepId, ...]:
         tables.questions.pop(turn.id, None)
         _remove_jobs(tables, {turn.id})
         _remove_chunks(tables, turn.id)
+        tables.trails.pop(turn.id, None)
         origins = tables.origins_of.pop(turn.id, [])
         if origins:
             there = tables.origins_of_session[turn.session_id]

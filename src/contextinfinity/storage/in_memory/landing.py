@@ -9,6 +9,7 @@ from contextinfinity.domain.turn import OPEN_PHASES, NewStep, Phase, Turn, TurnE
 from contextinfinity.errors import BranchBusy, NotFound
 from contextinfinity.storage.in_memory.jobs import enqueue
 from contextinfinity.storage.in_memory.tables import Tables
+from contextinfinity.storage.in_memory.trails import note_asked
 from contextinfinity.storage.in_memory.turns import (
     accepted_turn,
     append_turns,
@@ -49,6 +50,7 @@ def _land(tables: Tables, landing: Landing) -> Turn:
         turn = replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=now())
     if turn.id not in tables.turns:
         append_turns(tables, tables.branch(turn.branch_id), (turn,))
+        note_asked(tables, turn, None if landing.new is None else landing.new.trail)
     tables.put_turn(turn)
     for step in landing.steps:
         if step.id not in tables.steps:

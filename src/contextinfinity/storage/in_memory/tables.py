@@ -32,6 +32,7 @@ from contextinfinity.text.keywords import terms
 
 if TYPE_CHECKING:
     from contextinfinity.storage.in_memory.memories import Kept
+    from contextinfinity.storage.in_memory.trails import Trod
     from contextinfinity.storage.in_memory.vectors import Space
 
 
@@ -48,6 +49,7 @@ class Tables:
         self.turns: dict[TurnId, Turn] = {}
         self.turns_of: dict[BranchId, list[TurnId]] = {}
         self.unsettled_of: dict[BranchId, dict[TurnId, None]] = {}
+        self.trails: dict[TurnId, Trod] = {}
         self.origins_of: dict[TurnId, list[Origin]] = {}
         self.origins_of_session: dict[SessionId, list[Origin]] = {}
         self.requests: dict[str, tuple[str, TurnId]] = {}

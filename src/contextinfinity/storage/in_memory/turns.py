@@ -29,6 +29,7 @@ from contextinfinity.storage.in_memory.contents import check_blobs
 from contextinfinity.storage.in_memory.jobs import enqueue, refuse_dead
 from contextinfinity.storage.in_memory.states import append, next_state
 from contextinfinity.storage.in_memory.tables import Tables, check_text, waiting
+from contextinfinity.storage.in_memory.trails import note_answered, note_asked, note_recorded
 from contextinfinity.storage.requests import check_same_request
 from contextinfinity.storage.rules import (
     can_be_answered,
@@ -71,6 +72,7 @@ class InMemoryTurns:
             shown = check_blobs(tables, new.message)
             turn = accepted_turn(branch, new)
             append_turns(tables, branch, (turn,))
+            note_asked(tables, turn, new.trail)
             tables.blobs_shown |= shown
             if new.once is not None:
                 tables.requests[new.once.key] = (new.once.asked, turn.id)
@@ -267,6 +269,7 @@ def record(tables: Tables, branch: Branch, exchanges: Sequence[Exchange]) -> tup
     )
     append(tables, branch, state)
     append_turns(tables, tables.branches[branch.id], turns)
+    note_recorded(tables, turns, exchanges)
     tables.blobs_shown |= shown
     return turns
 
@@ -392,4 +395,5 @@ def end_turn(tables: Tables, turn: Turn, phase: Phase, end: TurnEnd) -> Turn:
     )
     tables.blobs_shown |= shown
     tables.put_turn(turn)
+    note_answered(tables, turn)
     return turn

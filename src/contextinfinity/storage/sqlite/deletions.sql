@@ -167,6 +167,10 @@ DELETE FROM chunk WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))
 -- Where they came from.
 DELETE FROM origin WHERE message_key IN (SELECT value FROM json_each(:messages))
 
+-- name: delete_trails
+-- How they are found by what was said.
+DELETE FROM trail WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))
+
 -- name: delete_turns
 -- The turns themselves.
 DELETE FROM turn WHERE id IN (SELECT unhex(value) FROM json_each(:turns))

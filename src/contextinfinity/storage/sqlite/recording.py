@@ -18,6 +18,7 @@ from contextinfinity.storage.rules import can_be_answered, drafted_state
 from contextinfinity.storage.sqlite.content import insert_message, insert_messages, metadata_column
 from contextinfinity.storage.sqlite.rows import message_columns, must, one, pack, to_turn
 from contextinfinity.storage.sqlite.states import append_state, head_of, refuse_unsettled
+from contextinfinity.storage.sqlite.trails import note_recorded
 
 SQL = sql_files.load(__package__, "turns.sql")
 SESSION_SQL = sql_files.load(__package__, "sessions.sql")
@@ -99,6 +100,7 @@ def append(
     moment = now()
     turns = [_turn(exchange, state, head.id, seq, moment) for seq, exchange in enumerate(exchanges, first_seq)]
     _insert(connection, pack(head.session_id), turns)
+    note_recorded(connection, turns, exchanges)
     connection.execute(SESSION_SQL["touch_session"], {"id": pack(head.session_id), "now": to_millis(moment)})
     return tuple(turns)
 

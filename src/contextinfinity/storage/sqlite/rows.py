@@ -7,6 +7,7 @@ of a step that repeats the turn's answer is stored as a reference to it.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -15,7 +16,7 @@ import apsw
 import msgspec
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.ids import from_millis, is_id
+from contextinfinity.domain.ids import TurnId, from_millis, is_id
 from contextinfinity.domain.message import (
     AssistantItem,
     ContentBlock,
@@ -26,9 +27,10 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     TranscriptItem,
 )
+from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Owner, Session
 from contextinfinity.domain.state import State
-from contextinfinity.domain.turn import Phase, Problem, Turn, Usage
+from contextinfinity.domain.turn import Phase, Problem, Step, StepOutcome, Turn, Usage
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.rules import rounds_of
 
@@ -262,4 +264,26 @@ def to_turn(row: Row) -> Turn:
         cancel_requested=bool(row[21]),
         user_message=to_message(*row[23:26]),
         answer=None if row[26] is None else to_message(*row[26:29]),
+    )
+
+
+def to_step(turn_id: TurnId, row: Row) -> Step:
+    """Read a step, with the answer its items may refer to."""
+    answer = None if row[17] is None else to_message(*row[17:20])
+    return Step(
+        id=unpack(row[0]),
+        turn_id=turn_id,
+        step_index=row[1],
+        provider=row[2],
+        model_id=row[3],
+        inputs=to_inputs(row[4]),
+        items=to_items(row[5], answer),
+        outcome=None if row[6] is None else wire.loads(StepOutcome, row[6]),
+        usage=to_usage(*row[7:11]),
+        displayed_bytes=row[11],
+        durable_bytes=row[12],
+        started_at=from_millis(row[13]),
+        ended_at=None if row[14] is None else from_millis(row[14]),
+        plan=wire.loads(Plan, row[15]),
+        response=None if row[16] is None else zlib.decompress(row[16]),
     )

@@ -25,10 +25,12 @@ from contextinfinity.storage.sqlite.memories import SqliteMemories
 from contextinfinity.storage.sqlite.sessions import SqliteBranches, SqliteSessions
 from contextinfinity.storage.sqlite.states import SqliteStates
 from contextinfinity.storage.sqlite.tokens import SqliteTokens
+from contextinfinity.storage.sqlite.trails import SqliteTrails
 from contextinfinity.storage.sqlite.turns import SqliteTurns
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
 from contextinfinity.storage.sqlite.workers import SqliteWorkers
 from contextinfinity.storage.tokens import Tokens
+from contextinfinity.storage.trails import Trails
 from contextinfinity.storage.vectors import Vectors
 from contextinfinity.storage.worker_locks import WorkerLocks
 
@@ -55,6 +57,7 @@ class SqliteStore:
     landings: Landings
     deletions: Deletions
     tokens: Tokens
+    trails: Trails
 
     def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
         self.database = Database(path, vfs=vfs, patience=patience)
@@ -71,6 +74,7 @@ class SqliteStore:
         self.jobs = SqliteJobs(self.database)
         self.deletions = SqliteDeletions(self.database)
         self.tokens = SqliteTokens(self.database)
+        self.trails = SqliteTrails(self.database)
         self._locks = WorkerLocks(path.parent / "workers")
         self.workers = SqliteWorkers(self.database, self._locks)
         self.landings = SqliteLandings(self.database)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, new_id, now, to_millis
 from contextinfinity.domain.message import Json, Message, TranscriptItem
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.turn import (
@@ -22,7 +22,6 @@ from contextinfinity.domain.turn import (
     Phase,
     Step,
     StepEnd,
-    StepOutcome,
     Turn,
     TurnEnd,
 )
@@ -54,15 +53,14 @@ from contextinfinity.storage.sqlite.rows import (
     must,
     one,
     pack,
-    to_inputs,
-    to_items,
-    to_message,
     to_rounds,
+    to_step,
     to_turn,
     to_usage,
     unpack,
 )
 from contextinfinity.storage.sqlite.sessions import lineage_of
+from contextinfinity.storage.sqlite.trails import note_answered, note_asked
 
 SQL = sql_files.load(__package__, "turns.sql")
 SESSION_SQL = sql_files.load(__package__, "sessions.sql")
@@ -106,7 +104,7 @@ class SqliteTurns:
         answer = None if end.answer is None else message_columns(end.answer)
 
         def write(connection: apsw.Connection) -> Turn:
-            turn = _owned(connection, turn_id, owner)
+            turn = owned_turn(connection, turn_id, owner)
             check_finalising(turn_id, turn.phase, end)
             turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
             enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
@@ -157,7 +155,7 @@ class SqliteTurns:
         """Read a turn's provider calls in order, from that step_index on."""
         place = {"turn_id": pack(turn_id), "first": first}
         return await self._database.read(
-            lambda connection: tuple(_to_step(turn_id, row) for row in many(connection, SQL["select_steps"], place))
+            lambda connection: tuple(to_step(turn_id, row) for row in many(connection, SQL["select_steps"], place))
         )
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
@@ -179,6 +177,13 @@ def find_turn(connection: apsw.Connection, turn_id: TurnId) -> Turn | None:
 def existing_turn(connection: apsw.Connection, turn_id: TurnId) -> Turn:
     """Read a turn, or say that there is none."""
     return _to_turn(connection, must(one(connection, SQL["select_turn"], (pack(turn_id),)), "turn", turn_id))
+
+
+def owned_turn(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
+    """Read a turn for its owner only."""
+    turn = existing_turn(connection, turn_id)
+    check_owner(turn_id, turn.owner, owner)
+    return turn
 
 
 def _to_turn(connection: apsw.Connection, row: Row) -> Turn:
@@ -241,6 +246,7 @@ def insert_turn(connection: apsw.Connection, new: NewTurn, message: MessageColum
     )
     connection.execute(SESSION_SQL["touch_session"], {"id": session_id, "now": to_millis(moment)})
     note_request(connection, new.once, session_id, pack(turn.id))
+    note_asked(connection, turn, new.trail)
     return turn
 
 
@@ -254,16 +260,9 @@ def _refuse_long_queue(connection: apsw.Connection, branch_id: BranchId, limit: 
         )
 
 
-def _owned(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
-    """Read a turn for its owner only."""
-    turn = existing_turn(connection, turn_id)
-    check_owner(turn_id, turn.owner, owner)
-    return turn
-
-
 def _fenced(connection: apsw.Connection, turn_id: TurnId, owner: WorkerId, allowed: frozenset[Phase]) -> Turn:
     """Read a turn for its owner, in a phase that allows what is to be done."""
-    turn = _owned(connection, turn_id, owner)
+    turn = owned_turn(connection, turn_id, owner)
     check_phase(turn_id, turn.phase, allowed)
     return turn
 
@@ -343,6 +342,7 @@ def end_turn(
     error = None if end.error is None else wire.dumps(end.error).decode()
     ended = one(connection, SQL["end_turn"], {**values, "error": error, "now": to_millis(moment)})
     steps, *usage = must(ended, "turn", turn.id)
+    note_answered(connection, turn, phase, end.answer)
     return replace(
         turn,
         phase=phase,
@@ -377,24 +377,3 @@ def _living(connection: apsw.Connection, turn: Turn | None) -> Turn | None:
     if turn is None or to_millis(turn.created_at) < _since(connection, pack(turn.branch_id)):
         return None
     return turn
-
-
-def _to_step(turn_id: TurnId, row: Row) -> Step:
-    answer = None if row[17] is None else to_message(*row[17:20])
-    return Step(
-        id=unpack(row[0]),
-        turn_id=turn_id,
-        step_index=row[1],
-        provider=row[2],
-        model_id=row[3],
-        inputs=to_inputs(row[4]),
-        items=to_items(row[5], answer),
-        outcome=None if row[6] is None else wire.loads(StepOutcome, row[6]),
-        usage=to_usage(*row[7:11]),
-        displayed_bytes=row[11],
-        durable_bytes=row[12],
-        started_at=from_millis(row[13]),
-        ended_at=None if row[14] is None else from_millis(row[14]),
-        plan=wire.loads(Plan, row[15]),
-        response=None if row[16] is None else zlib.decompress(row[16]),
-    )

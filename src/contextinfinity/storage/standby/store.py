@@ -48,6 +48,7 @@ class Standby:
         self.vectors = ledger.vectors
         self.memories = ledger.memories
         self.tokens = ledger.tokens
+        self.trails = ledger.trails
         self.landings = ledger.landings
         self.deletions = cast(Deletions, StandbyDeletions(holding, ledger.deletions))
 

@@ -39,6 +39,7 @@ from contextinfinity.testing.stores.rollbacks import RollbackSuite
 from contextinfinity.testing.stores.sessions import SessionSuite
 from contextinfinity.testing.stores.states import StateSuite
 from contextinfinity.testing.stores.tokens import RequestSuite, TokenSuite
+from contextinfinity.testing.stores.trails import TrailSuite
 from contextinfinity.testing.stores.turns import TurnSuite
 from contextinfinity.testing.stores.vectors import NamespaceSuite, VectorSuite
 from contextinfinity.testing.stores.work import WorkSuite
@@ -71,6 +72,7 @@ class StoreSuite(
     ExpirySuite,
     DeletionSuite,
     TokenSuite,
+    TrailSuite,
     RequestSuite,
     RefusalSuite,
     ConcurrencySuite,
@@ -108,6 +110,7 @@ __all__ = [
     "StateSuite",
     "StoreSuite",
     "TokenSuite",
+    "TrailSuite",
     "TurnSuite",
     "VectorSuite",
     "WorkSuite",

@@ -314,6 +314,15 @@ CREATE TABLE tombstone (                -- what once stood there
   deleted_at INTEGER NOT NULL
 , org_id TEXT, user_id TEXT) STRICT, WITHOUT ROWID;
 
+CREATE TABLE trail (                    -- numbers that roll over what was said: see domain/trail.py
+  turn_id BLOB PRIMARY KEY CHECK (length(turn_id) = 16),
+  session_id BLOB NOT NULL,
+  asked INTEGER,                        -- up to the question; NULL: what stood before it has no trail
+  answered INTEGER,                     -- up to the answer
+  alone INTEGER,                        -- of question and answer, whatever stood before
+  body INTEGER                          -- of the request that made it
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE turn (
   id BLOB NOT NULL UNIQUE,
   uuid TEXT GENERATED ALWAYS AS (lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-'

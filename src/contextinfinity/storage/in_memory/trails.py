@@ -1,0 +1,133 @@
+"""Trails, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import BranchId, SessionId
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
+from contextinfinity.domain.turn import Exchange, Phase, Trail, Turn
+from contextinfinity.storage.in_memory.tables import Tables
+from contextinfinity.storage.trails import MOST_ENDS, MOST_WALKED
+
+
+class Trod(Struct, frozen=True, kw_only=True):
+    """The trails of one turn."""
+
+    asked: int | None = None
+    answered: int | None = None
+    alone: int | None = None
+    body: int | None = None
+
+
+class InMemoryTrails:
+    """The ``Trails`` of an ``InMemoryStore``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def ends(
+        self, owner: Owner, answered: Sequence[int], *, session_id: SessionId | None = None
+    ) -> tuple[int, tuple[TrailEnd, ...]] | None:
+        """Find the turns that the first trail that leads anywhere leads to."""
+        with self._tables.transaction() as tables:
+            for place, trail in enumerate(answered):
+                turns = [turn for turn, trod in _trod(tables, owner, session_id) if trod.answered == trail]
+                if turns:
+                    ends = sorted((_end(tables, turn) for turn in turns), key=lambda end: not end.is_free)[:MOST_ENDS]
+                    return place, tuple(sorted((_fresh(tables, end) for end in ends), key=lambda end: not end.is_free))
+        return None
+
+    async def ends_of_exchange(
+        self, owner: Owner, alone: int, *, session_id: SessionId | None = None
+    ) -> tuple[TrailEnd, ...]:
+        """Find the free turns that say just this."""
+        with self._tables.transaction() as tables:
+            ends = (_end(tables, turn) for turn, trod in _trod(tables, owner, session_id) if trod.alone == alone)
+            return tuple(end for end in ends if end.is_free)[:2]
+
+    async def walked(self, owner: Owner, trail: Trail) -> tuple[Walked, ...]:
+        """Find the turns that a request made."""
+        with self._tables.transaction() as tables:
+            trods = _trod(tables, owner, None)
+            turns = [turn for turn, trod in trods if (trod.asked, trod.body) == (trail.asked, trail.body)]
+            return tuple(Walked(turn_id=turn.id, phase=turn.phase) for turn in turns[:MOST_WALKED])
+
+
+def note_asked(tables: Tables, turn: Turn, trail: Trail | None) -> None:
+    """Keep where a message stands for its sender."""
+    if trail is not None:
+        tables.trails[turn.id] = Trod(asked=trail.asked, body=trail.body)
+
+
+def note_answered(tables: Tables, turn: Turn) -> None:
+    """Keep how it went on: from where its sender stood, or else from where the turn before it ended."""
+    if turn.answer is None or turn.phase is Phase.FAILED:
+        return
+    known = tables.trails.get(turn.id) or Trod(asked=_asked_after(tables, turn))
+    tables.trails[turn.id] = _answered(known, turn, turn.answer)
+
+
+def note_recorded(tables: Tables, turns: Sequence[Turn], exchanges: Sequence[Exchange]) -> None:
+    """Keep the trails of turns from elsewhere, of those that brought one."""
+    for turn, exchange in zip(turns, exchanges, strict=True):
+        if exchange.asked is not None and turn.answer is not None:
+            tables.trails[turn.id] = _answered(Trod(asked=exchange.asked), turn, turn.answer)
+
+
+def _answered(trod: Trod, turn: Turn, answer: Message) -> Trod:
+    answered = None if trod.asked is None else after(trod.asked, answer)
+    return replace(trod, answered=answered, alone=alone(turn.user_message, answer))
+
+
+def _asked_after(tables: Tables, turn: Turn) -> int | None:
+    before = next(_unfailed_before(tables, turn.branch_id, turn.turn_seq), None)
+    if before is None:
+        return after(beginning(), turn.user_message)
+    trod = tables.trails.get(before.id)
+    return None if trod is None or trod.answered is None else after(trod.answered, turn.user_message)
+
+
+def _unfailed_before(tables: Tables, branch_id: BranchId, turn_seq: int) -> Iterator[Turn]:
+    for owner, first, last in tables.lineage(tables.branches[branch_id]).backwards(turn_seq):
+        stretch = tables.turns_of[owner][tables.place_on(owner, first) : tables.place_on(owner, last + 1)]
+        turns = (tables.turns[turn_id] for turn_id in reversed(stretch))
+        yield from (turn for turn in turns if turn.phase is not Phase.FAILED)
+
+
+def _trod(tables: Tables, owner: Owner, session_id: SessionId | None) -> Iterator[tuple[Turn, Trod]]:
+    """Give the turns of an owner's threads with their trails, the newest first."""
+    turns = [(tables.turns[turn_id], trod) for turn_id, trod in tables.trails.items()]
+    for turn, trod in sorted(turns, key=lambda one: (one[0].created_at, one[0].id), reverse=True):
+        session = tables.sessions[turn.session_id]
+        if session.owner == owner and session.kind == "thread" and session_id in (None, session.id):
+            yield turn, trod
+
+
+def _end(tables: Tables, turn: Turn) -> TrailEnd:
+    later = tables.turns_of[turn.branch_id][tables.place_on(turn.branch_id, turn.turn_seq + 1) :]
+    return TrailEnd(
+        session_id=turn.session_id,
+        branch_id=turn.branch_id,
+        turn_id=turn.id,
+        turn_seq=turn.turn_seq,
+        is_free=all(tables.turns[turn_id].phase is Phase.FAILED for turn_id in later),
+    )
+
+
+def _fresh(tables: Tables, end: TrailEnd) -> TrailEnd:
+    """Give the place on a branch that was begun after the turn and says nothing yet, where its own goes on."""
+    if end.is_free:
+        return end
+    for branch_id in sorted(tables.branches_of[end.session_id], reverse=True):
+        branch = tables.branches[branch_id]
+        said = (tables.turns[turn_id] for turn_id in tables.turns_of[branch_id])
+        begun_here = (branch.parent_id, branch.fork_seq) == (end.branch_id, end.turn_seq)
+        if begun_here and all(turn.phase is Phase.FAILED for turn in said):
+            return replace(end, branch_id=branch_id, is_free=True)
+    return end
