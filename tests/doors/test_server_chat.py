@@ -272,11 +272,11 @@ def test_a_query_that_comes_again_under_its_key_is_answered_once(server: Server)
 def test_whoever_does_not_say_who_they_are_is_anonymous_and_known_in_this_session_only(server: Server) -> None:
     named = f"user-{uuid4().hex}"
     nameless: tuple[dict[str, Any], ...] = ({}, {"user_id": ""}, {"user_id": None})
-    for given, user in (*((each, "anonymous") for each in nameless), ({"user_id": named}, named)):
+    for given, user in (({"user_id": named}, named), *((each, "anonymous") for each in nameless)):
         session_id = chat(server, "I live in Leeds.", **given)["session_id"]
         assert server.http.get(f"/threads/{session_id}").json()["user_id"] == user
-    for user, knows in ((named, True), ("anonymous", False)):
-        while not (kept := server.http.get("/memories", params={"user_id": user}).json()["memories"]):
+    for user, knows, where in ((named, True, {}), ("anonymous", False, {"tag": f"thread:{session_id}"})):
+        while not (kept := server.http.get("/memories", params={"user_id": user, **where}).json()["memories"]):
             pass
         assert all((len(memory["tags"]) == 1) is knows for memory in kept)
         told = chat(server, "Where do I live?", user_id=user)

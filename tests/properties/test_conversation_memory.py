@@ -19,6 +19,7 @@ from contextinfinity import ConversationMemory
 from contextinfinity.conversation_memory.values import Turn
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerAway
+from contextinfinity.storage.rules import is_blank
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.store import Standby
@@ -27,7 +28,9 @@ from tests.recovery.outages import SOON, locked
 FEATURE = "Feature: chatgpt-style-conversation-memory"
 AT_LEAST_A_HUNDRED = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200).filter(lambda text: text.strip())
+words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200).filter(
+    lambda text: not is_blank(text)
+)
 users = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),

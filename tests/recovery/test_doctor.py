@@ -158,7 +158,8 @@ def test_a_gap_that_a_deletion_left_is_none(home: Path) -> None:
     sql("DELETE FROM message WHERE key IN (SELECT user_message FROM turn WHERE turn_seq = 4)")(home)
     sql("DELETE FROM message WHERE key IN (SELECT answer FROM turn WHERE turn_seq = 4)")(home)
     sql(
-        "INSERT INTO tombstone SELECT id, session_id, 'turn', turn_seq, 0 FROM turn WHERE turn_seq = 4",
+        "INSERT INTO tombstone (id, session_id, kind, seq, deleted_at)"
+        " SELECT id, session_id, 'turn', turn_seq, 0 FROM turn WHERE turn_seq = 4",
         "DELETE FROM turn WHERE turn_seq = 4",
     )(home)
     assert look(home).ok

@@ -111,6 +111,8 @@ class Front(Struct, frozen=True, kw_only=True, omit_defaults=True):
     summary: str = ""
     tools: Json = None
     response_format: Json = None
+    is_bare: bool = False
+    """The system text stands alone: nothing is shown beside what the caller sent."""
 
 
 class AskedBack(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -99,8 +99,14 @@ def _described(parts: Parts, turn: Turn, asked: Asked, material: Material) -> Ro
         front_tokens=front,
         context_tokens=shown,
         images=_has(message.blocks, ImageBlock),
-        tools=_has(message.blocks, ToolResultBlock),
+        tools=_has(message.blocks, ToolResultBlock) or _has_to_call(asked),
     )
+
+
+def _has_to_call(asked: Asked) -> bool:
+    """Tell whether an answer without a call of a tool would not do."""
+    choice = None if asked.terms is None else asked.terms.wishes.tool_choice
+    return choice is not None and (choice == "required" or choice.startswith(":"))
 
 
 def _query(parts: Parts, asked: Asked, owner: Owner, branch_model: str | None, **more: object) -> RouteQuery:

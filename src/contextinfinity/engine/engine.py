@@ -34,6 +34,7 @@ from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.lifecycle import Lifecycle
 from contextinfinity.engine.once import for_message, for_session
 from contextinfinity.engine.parts import Asked, Models
+from contextinfinity.engine.pictures import with_kept_pictures
 from contextinfinity.engine.watch import Stamped, finished, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.prompt.budget import check_pins_limit
@@ -161,7 +162,7 @@ class Engine(Lifecycle):
         session, found = await _thread(self, thread_id, sending.owner, once)
         new = NewTurn(
             branch_id=await self.branch_of(session, sending.branch_id),
-            message=_message(content),
+            message=await with_kept_pictures(self.store.contents, _message(content)),
             retry_of=sending.retry_of,
             metadata=sending.metadata,
             queue_limit=QUEUE_LIMIT,

@@ -22,7 +22,7 @@ from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import ChunkId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Budget, Plan
-from contextinfinity.domain.prompt import Finished
+from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.texts import Texts
@@ -136,6 +136,17 @@ class Models:
                 log.warning("%s could not be closed", model.provider.name, exc_info=True)
 
 
+class Terms(Struct, frozen=True, kw_only=True):
+    """What a caller decides who brings their own instructions, tools and wishes; calls of tools are theirs to run."""
+
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    response_format: Json = None
+    wishes: Wishes = Wishes()
+    only_last: int | None = None
+    """Show so many earlier turns and nothing else: the caller wants just what they sent."""
+
+
 class Asked(Struct, frozen=True, kw_only=True):
     """How a message is to be answered."""
 
@@ -145,6 +156,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     use_rewriter: bool = True
     may_ask_back: bool = True
     attach: tuple[ChunkId, ...] = ()
+    terms: Terms | None = None
 
 
 async def _no_text(*_: object) -> str | None:

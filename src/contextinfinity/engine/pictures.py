@@ -3,12 +3,47 @@
 from __future__ import annotations
 
 import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from hashlib import sha256 as hash_of
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, ToolResultBlock, blob_of, blobs_of
+from contextinfinity.domain.message import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    ToolResultBlock,
+    blob_of,
+    blob_source,
+    blobs_of,
+)
 from contextinfinity.domain.prompt import Prompt
+from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.contract import Contents
+
+Blobs: TypeAlias = dict[str, tuple[bytes, str]]
+"""The bytes of pictures and their media types, by their hashes."""
+
+
+def named_by_hash(messages: Sequence[Message]) -> tuple[tuple[Message, ...], Blobs]:
+    """Put hashes in the place of pictures that came with their bytes; the bytes are to be kept with them."""
+    blobs: Blobs = {}
+    return tuple(replace(message, blocks=_named(message.blocks, blobs)) for message in messages), blobs
+
+
+async def keep_pictures(contents: Contents, messages: Iterable[Message], blobs: Blobs) -> None:
+    """Keep the bytes of the pictures that messages show."""
+    for sha256 in {sha256 for message in messages for sha256 in blobs_of(message.blocks)} & blobs.keys():
+        await contents.keep_blob(*blobs[sha256])
+
+
+async def with_kept_pictures(contents: Contents, message: Message) -> Message:
+    """Keep the pictures that came with a message, and name them by their hashes."""
+    (named,), blobs = named_by_hash((message,))
+    await keep_pictures(contents, (named,), blobs)
+    return named
 
 
 async def with_pictures(contents: Contents, prompt: Prompt) -> Prompt:
@@ -23,6 +58,26 @@ async def with_pictures(contents: Contents, prompt: Prompt) -> Prompt:
         if blob is not None
     }
     return replace(prompt, messages=tuple(_shown(message, sources) for message in prompt.messages))
+
+
+def _named(blocks: tuple[ContentBlock, ...], blobs: Blobs) -> tuple[ContentBlock, ...]:
+    return tuple(_named_block(block, blobs) for block in blocks)
+
+
+def _named_block(block: ContentBlock, blobs: Blobs) -> ContentBlock:
+    if isinstance(block, ToolResultBlock):
+        return replace(block, content=_named(block.content, blobs))
+    if not (isinstance(block, ImageBlock) and isinstance(block.source, dict) and block.source.get("type") == "base64"):
+        return block
+    try:
+        body = base64.b64decode(str(block.source.get("data")), validate=True)
+    except binascii.Error:
+        raise InvalidInput("A picture is no valid base64.") from None
+    if not body:
+        raise InvalidInput("A picture is empty.")
+    sha256 = hash_of(body).hexdigest()
+    blobs[sha256] = (body, block.media_type)
+    return replace(block, source=blob_source(sha256))
 
 
 def _shown(message: Message, sources: dict[str, dict[str, str]]) -> Message:

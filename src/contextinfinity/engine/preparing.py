@@ -11,7 +11,7 @@ from contextinfinity.domain.memory import Placed
 from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
-from contextinfinity.engine.parts import Model, Parts, Running
+from contextinfinity.engine.parts import Asked, Model, Parts, Running
 from contextinfinity.engine.recall import Recalled
 from contextinfinity.engine.standing import chosen, for_now, placed, without_memories
 from contextinfinity.memory.snippet import Line, lines
@@ -68,7 +68,7 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
         covers=recalled.state.covers_turn_seq,
         turns=shown_turns(recalled.earlier, turn),
         artifacts=the_best(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
-        contextualised=explicit if explicit and len(explicit) <= LONGEST_REWRITING else None,
+        contextualised=shown_form(explicit, running.asked),
         remembered=lines(riding),
     )
     abilities = model.provider.abilities(model.model_id)
@@ -83,16 +83,23 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     )
 
 
+def shown_form(explicit: str | None, asked: Asked) -> str | None:
+    """Give a message's explicit form where it is shown beside it: short, and to nobody who brings their own terms."""
+    return explicit if explicit and len(explicit) <= LONGEST_REWRITING and asked.terms is None else None
+
+
 def new_front(parts: Parts, recalled: Recalled, turn: Turn, standing: tuple[Line, ...]) -> Front:
     """Put together the front as it would be if it were new."""
-    state = recalled.state
+    state, terms = recalled.state, recalled.terms
     return Front(
         system=recalled.system,
         pinned_facts=state.pinned_facts,
         memories=lines(standing),
         standing=tuple(placed(line) for line in standing if line.id),
         summary=f"{state.summary}\n{UNREAD}".strip() if recalled.unread(turn) else state.summary,
-        tools=tools_json(parts.setup.tools.specs),
+        tools=tools_json(parts.setup.tools.specs if terms is None else terms.tools),
+        response_format=None if terms is None else terms.response_format,
+        is_bare=terms is not None and terms.only_last is not None,
     )
 
 

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from contextinfinity.domain.ids import BranchId, now
 from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.domain.session import Session
@@ -21,7 +23,7 @@ from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import attachments
 from contextinfinity.engine.choosing import home_of
-from contextinfinity.engine.parts import Model, Need, Parts, Running
+from contextinfinity.engine.parts import Model, Need, Parts, Running, Terms
 from contextinfinity.engine.sparing import spared
 from contextinfinity.engine.standing import Known, corrected, known_to, written_out
 from contextinfinity.errors import NotFound
@@ -61,11 +63,12 @@ class Recalled:
     """What the request goes without; every stage may add to it."""
     has_more: bool = False
     """Whether there are turns between the summary and these: where none are, some may have been deleted."""
+    terms: Terms | None = None
 
     @property
     def system(self) -> str:
-        """The system text of the conversation."""
-        return self.session.system or SYSTEM
+        """The system text: the caller's, or that of the conversation."""
+        return (self.session.system or SYSTEM) if self.terms is None else self.terms.system
 
     def first_shown(self, turn: Turn) -> int:
         """Name the first turn that stands there word for word."""
@@ -80,8 +83,7 @@ class Recalled:
 async def recall(parts: Parts, running: Running) -> Recalled:
     """Read what was said before a message, and what is known of who says it."""
     turn, missing = running.turn, list[LeftOut]()
-    session, state = await session_of(parts, turn), await parts.store.states.head(turn.branch_id)
-    earlier = await settled_before(parts, running, state.covers_turn_seq, largest_window(parts) * FAR_TOO_MANY)
+    session, (state, earlier) = await session_of(parts, turn), await stands_before(parts, running)
     last, home = await before_this(parts, session, earlier, turn)
     known = await wanted(running.asked.use_memory, "memory", missing, lambda: known_to(parts, session, turn))
     recalled = Recalled(
@@ -95,11 +97,24 @@ async def recall(parts: Parts, running: Running) -> Recalled:
         known=known,
         missing=missing,
         has_more=await has_more(parts, turn, state, earlier),
+        terms=running.asked.terms,
     )
     if (unread := recalled.unread(turn)) is not None:
         reason = "more than the window could hold; not folded yet"
         missing.insert(0, LeftOut(what=f"turns {unread[0]}–{unread[1]}", reason=reason))
     return recalled
+
+
+async def stands_before(parts: Parts, running: Running) -> tuple[State, list[Turn]]:
+    """Read the state and the turns that it does not stand for; or as many as the caller sent, and no state."""
+    state, terms = await parts.store.states.head(running.turn.branch_id), running.asked.terms
+    room = largest_window(parts) * FAR_TOO_MANY
+    if terms is None or terms.only_last is None:
+        return state, await settled_before(parts, running, state.covers_turn_seq, room)
+    earlier = [turn for turn in await settled_before(parts, running, 0, room) if turn.phase is not Phase.FAILED]
+    sent = earlier[max(0, len(earlier) - terms.only_last) :]
+    covers = sent[0].turn_seq - 1 if sent else running.turn.turn_seq - 1
+    return replace(state, covers_turn_seq=covers, summary="", pinned_facts=()), sent
 
 
 async def has_more(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> bool:
@@ -188,6 +203,8 @@ async def retrieve(parts: Parts, running: Running, recalled: Recalled, explicit:
     It is packed for the branch's model; one that answers instead may have room for less of it.
     """
     turn, missing = running.turn, recalled.missing
+    if recalled.terms is not None and recalled.terms.only_last is not None:
+        return ()
     attached = await attachments(parts.store, turn.session_id, running.asked.attach)
     room = parts.budget_of(recalled.home).retrieval_budget
     need = Need(

@@ -52,6 +52,7 @@ LONGEST_REASON = 300
 SIZE_RETRIES = 3
 """How often a prompt that was too large is sent again, smaller each time."""
 TOO_LARGE = "The prompt was too large for the model; it is sent again with less."
+ANY_SIZE = 2**62
 SMALLER = 75
 """What a prompt that was refused may take the next time, in percent of what it took."""
 
@@ -139,8 +140,16 @@ async def begin(parts: Parts, running: Running, material: Material, route: Route
     """Prepare a model's try."""
     model = parts.models.named(route.model)
     prepared = await prepare(parts, running, material, model)
-    limit = prepared.frame.budget.input_limit
-    return Attempt(model=model, route=route, prepared=prepared, sections=prepared.sections, limit=limit)
+    attempt = Attempt(
+        model=model,
+        route=route,
+        prepared=prepared,
+        sections=prepared.sections,
+        limit=prepared.frame.budget.input_limit,
+    )
+    if prepared.sections.front.is_bare:  # it goes out as it came, or not at all
+        attempt.limit, attempt.rejections = ANY_SIZE, SIZE_RETRIES
+    return attempt
 
 
 def failed(parts: Parts, running: Running, attempt: Attempt, heard: Heard) -> Route | None:

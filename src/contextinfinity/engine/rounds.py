@@ -28,8 +28,8 @@ async def run_tools(parts: Parts, running: Running, heard: Heard) -> bool:
     if heard.finished is None or journal is None or not isinstance(outcome, Paused):
         return False
     calls = tuple(item for item in heard.finished.items if isinstance(item, ToolCallItem))
-    if calls and parts.setup.tools.mode != "enabled":
-        _leave(parts.setup.tools, heard, calls, journal)
+    if calls and (running.asked.terms is not None or parts.setup.tools.mode != "enabled"):
+        _leave(parts.setup.tools, heard, calls, journal, theirs=running.asked.terms is not None)
         return False
     if not calls and outcome.reason != GOES_ON:
         return False
@@ -47,11 +47,11 @@ async def run_tools(parts: Parts, running: Running, heard: Heard) -> bool:
     return not heard.stopped and heard.interrupted is None
 
 
-def _leave(tools: Toolbox, heard: Heard, calls: tuple[ToolCallItem, ...], journal: Journal) -> None:
-    """Show calls that are not run here."""
+def _leave(tools: Toolbox, heard: Heard, calls: tuple[ToolCallItem, ...], journal: Journal, *, theirs: bool) -> None:
+    """Show calls that are not run here; ``theirs``: the caller brought the tools."""
     for call in calls:
         _show(journal, call, run=False)
-    if tools.mode == "disabled":
+    if tools.mode == "disabled" and not theirs:
         names = ", ".join(call.name for call in calls)
         heard.problem = Problem(
             code="tools_disabled",

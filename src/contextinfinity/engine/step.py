@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import ToolOutputItem
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, Retry, TextDelta
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, Retry, TextDelta, Wishes
 from contextinfinity.domain.turn import NewStep, Problem, StepEnd, Turn
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.pictures import with_pictures
@@ -97,13 +97,23 @@ async def ask(
 
 async def _request(parts: Parts, running: Running, model: Model, assembled: Assembled) -> ProviderRequest:
     """Put together what the provider is asked."""
+    terms = running.asked.terms
     return ProviderRequest(
         model_id=model.model_id,
         prompt=await with_pictures(parts.store.contents, assembled.prompt),
-        max_output_tokens=model.max_output_tokens,
+        max_output_tokens=model.max_output_tokens if terms is None else _longest(model, assembled, terms.wishes),
         cache_key=running.turn.session_id,
         options=model.options,
     )
+
+
+def _longest(model: Model, assembled: Assembled, wishes: Wishes) -> int:
+    """Say how long an answer may be: as long as is wished, as far as the vendor and the window allow."""
+    if wishes.max_output_tokens is None:
+        return model.max_output_tokens
+    abilities = model.provider.abilities(model.model_id)
+    room = max(model.max_output_tokens, abilities.context_limit - assembled.tokens * 11 // 10)
+    return max(1, min(wishes.max_output_tokens, abilities.max_output_tokens, room))
 
 
 async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:

@@ -49,7 +49,7 @@ def _reason(candidate: Front, last: Last, with_memories: bool) -> str | None:
     changed = {
         "fold": candidate.summary != before.summary,
         "pin": candidate.pinned_facts != before.pinned_facts,
-        "system": candidate.system != before.system,
+        "system": (candidate.system, candidate.is_bare) != (before.system, before.is_bare),
         "tools": candidate.tools != before.tools,
         "format": candidate.response_format != before.response_format,
         "memory": last.removed

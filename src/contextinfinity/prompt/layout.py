@@ -58,7 +58,9 @@ def lay_out(sections: Sections, *, with_tools: bool = True) -> Prompt:
 
 def system_texts(front: Front) -> tuple[str, ...]:
     """Write sections 1 to 3."""
-    instructions = f"{front.system}\n\n{RULE}"
+    if front.is_bare:
+        return (front.system,) if front.system else ()
+    instructions = f"{front.system}\n\n{RULE}" if front.system else RULE
     parts = []
     if front.pinned_facts:
         parts.append(pins_text(front.pinned_facts))

@@ -33,7 +33,7 @@ class Measure:
     def sections(self, sections: Sections) -> tuple[PlanSection, ...]:
         """Count a prompt, section by section, in its order."""
         front, counted = sections.front, self._counter.count
-        instructions, *facts = system_texts(front)
+        instructions, *facts = system_texts(front) or ("",)
         turns = sections.turns
         found = [
             PlanSection(name="system", tokens=counted(instructions)),

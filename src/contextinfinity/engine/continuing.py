@@ -1,0 +1,227 @@
+"""Which thread a whole conversation belongs to: for clients that name none and send everything with every request.
+
+What they send is walked through (``domain.trail``) to the place where the ledger left off. What is not kept yet is
+recorded as it came, and the message at the end is accepted there: on the branch that stands there, or on a new one
+where the conversation had gone on differently. Nothing is kept twice, and nothing that was kept changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from hashlib import sha256
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import BranchId, TurnId, is_id
+from contextinfinity.domain.message import ContentBlock, Message, Role
+from contextinfinity.domain.session import NewSession, Once, Owner, Session
+from contextinfinity.domain.trail import TrailEnd, after, alone, beginning
+from contextinfinity.domain.turn import OPEN_PHASES, Exchange, Phase, Trail
+from contextinfinity.engine.once import for_session, once_of
+from contextinfinity.engine.pictures import Blobs, keep_pictures, named_by_hash
+from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.storage.contract import Store
+
+UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
+AT_ONCE = 500
+"""How many places of a conversation are looked for at a time, the newest first."""
+
+
+class Talk(Struct, frozen=True, kw_only=True):
+    """A conversation as somebody sends it: what was said, and at its end what is said now."""
+
+    messages: tuple[Message, ...]
+    end_user: str = ""
+    """Who speaks, where the owner speaks for several: their conversations are never mixed up."""
+    thread_id: str | None = None
+    """The thread it belongs to, where its sender knows."""
+    body: int = 0
+    """A number that stands for the whole request (``trail.number_of``)."""
+    is_retry: bool = False
+    """Whether its sender says that the same was sent before."""
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """A conversation walked through: exchanges with the trail up to each, and the message that wants an answer."""
+
+    greeting: Message | None
+    """What the assistant said before anybody else."""
+    exchanges: tuple[Exchange, ...]
+    last: tuple[int, ...]
+    """The numbers by which the last exchange alone is known."""
+    message: Message
+    asked: int
+    blobs: Blobs
+    """The pictures it brings, by their hashes."""
+
+
+class Spot(Struct, frozen=True, kw_only=True):
+    """Where a message goes: a branch, or one that is to be begun there, and what is to be recorded on it first."""
+
+    branch_id: BranchId
+    fork_at: int | None = None
+    missing: tuple[Exchange, ...] = ()
+
+
+class Continuing:
+    """Finds or makes the branch on which a conversation goes on."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._locks: WeakValueDictionary[tuple[Owner, int], asyncio.Lock] = WeakValueDictionary()
+
+    def one_at_a_time(self, owner: Owner, talk: Talk) -> asyncio.Lock:
+        """Give the lock under which a request is placed: the same one, sent twice at once, is placed once."""
+        return self._locks.setdefault((owner, talk.body), asyncio.Lock())
+
+    async def made_before(self, owner: Owner, talk: Talk, said: Said) -> tuple[TurnId | None, Once]:
+        """Give the turn that the same request made and that still counts, and the name of this try.
+
+        One that runs is joined. One that is over is joined by a retry; otherwise it was meant to be answered anew.
+        """
+        walked = await self._store.trails.walked(owner, Trail(asked=said.asked, body=talk.body))
+        name = {"body": talk.body, "asked": said.asked, "try": len(walked)}
+        once = once_of(owner, f"talk {talk.body} {said.asked} {len(walked)}", name)
+        if walked and (walked[0].phase in UNFINISHED or (talk.is_retry and walked[0].phase is not Phase.FAILED)):
+            return walked[0].turn_id, once
+        return None, once
+
+    async def place(
+        self, owner: Owner, said: Said, once: Once, session: Session | None, external_id: str | None = None
+    ) -> tuple[BranchId, bool]:
+        """Give the branch that the message goes to, with what stands before it; tell whether its thread was there."""
+        spot = await self._find(owner, said, session)
+        if spot is None:
+            made = session or await self._make(owner, once, external_id)
+            greeted = () if said.greeting is None else (Exchange(message=said.greeting),)
+            await self._record(made.active_branch, (*greeted, *said.exchanges), said.blobs)
+            return made.active_branch, session is not None
+        branch_id = spot.branch_id
+        if spot.fork_at is not None:
+            branch_id = (await self._store.branches.fork(branch_id, at=spot.fork_at)).id
+        await self._record(branch_id, spot.missing, said.blobs)
+        return branch_id, True
+
+    async def _find(self, owner: Owner, said: Said, session: Session | None) -> Spot | None:
+        """Find where a conversation left off; None: nothing of it is kept, or the thread is empty."""
+        within = None if session is None else session.id
+        if (spot := await self._by_trail(owner, said, within)) is not None:
+            return spot
+        for number in said.last:
+            ends = await self._store.trails.ends_of_exchange(owner, number, session_id=within)
+            if len(ends) == 1:
+                return Spot(branch_id=ends[0].branch_id)
+        if session is None or not await self._store.turns.history(session.active_branch, limit=1):
+            return None
+        return Spot(branch_id=session.active_branch)
+
+    async def _by_trail(self, owner: Owner, said: Said, within: str | None) -> Spot | None:
+        trails = [_answered(exchange) for exchange in reversed(said.exchanges)]
+        begin, size = 0, 1  # mostly it is the newest
+        while begin < len(trails):
+            found = await self._store.trails.ends(owner, trails[begin : begin + size], session_id=within)
+            if found is not None:
+                place, ends = found
+                return _spot(ends[0], said.exchanges[len(trails) - begin - place :])
+            begin, size = begin + size, AT_ONCE
+        return None
+
+    async def _make(self, owner: Owner, once: Once, external_id: str | None) -> Session:
+        try:
+            return await self._store.sessions.create(
+                NewSession(owner=owner, external_id=external_id, once=for_session(once))
+            )
+        except AlreadyExists:  # somebody was quicker
+            session = None if external_id is None else await self._store.sessions.find(owner, external_id)
+            if session is None:
+                raise
+            return session
+
+    async def _record(self, branch_id: BranchId, told: Sequence[Exchange], blobs: Blobs) -> None:
+        """Keep what was said elsewhere, each once, however often it is brought."""
+        if told:
+            said = (side for one in told for side in (one.message, one.answer) if side is not None)
+            await keep_pictures(self._store.contents, said, blobs)
+            await self._store.turns.record(branch_id, [_named(branch_id, place, one) for place, one in enumerate(told)])
+
+
+async def thread_of(store: Store, thread_id: str, owner: Owner) -> Session | None:
+    """Find the thread a sender names; None: a name of their own that is not taken yet."""
+    session = await store.sessions.get(thread_id) if is_id(thread_id) else None
+    session = session or await store.sessions.find(owner, thread_id)
+    if session is None and is_id(thread_id):
+        raise NotFound(f"There is no thread {thread_id}.", hint="`cix sessions` lists those there are.")
+    return session
+
+
+def walk(talk: Talk) -> Said:
+    """Walk through a conversation: who spoke several times in a row said one thing."""
+    messages, blobs = named_by_hash(talk.messages)
+    sides = _sides(messages)
+    if not sides or sides[-1].role != "user":
+        raise InvalidInput(
+            "The last message is not the user's.", hint="End with a message of the user, or with results of tools."
+        )
+    greeting = sides.pop(0) if sides[0].role == "assistant" else None
+    trail, exchanges = beginning(talk.end_user), list[Exchange]()
+    for message, answer in zip(sides[:-1:2], sides[1::2], strict=True):
+        trail = after(trail, message)
+        exchanges.append(Exchange(message=message, answer=answer, asked=trail))
+        trail = after(trail, answer)
+    asked = after(trail, sides[-1])
+    return Said(
+        greeting=greeting,
+        exchanges=tuple(exchanges),
+        last=_last(messages, sides),
+        message=sides[-1],
+        asked=asked,
+        blobs=blobs,
+    )
+
+
+def _last(messages: Sequence[Message], sides: Sequence[Message]) -> tuple[int, ...]:
+    """Give the numbers of the last exchange: of all that was asked in a row, and of its last message.
+
+    Clients put summaries of what they leave out before a question.
+    """
+    if len(sides) < 3:
+        return ()
+    answered = next(place for place in reversed(range(len(messages))) if messages[place].role == "assistant")
+    asked = (message for message in reversed(messages[:answered]) if message.role != "assistant" and message.blocks)
+    return tuple(dict.fromkeys(alone(question, sides[-2]) for question in (sides[-3], next(asked, sides[-3]))))
+
+
+def _sides(messages: Sequence[Message]) -> list[Message]:
+    """Join what one side said in a row; a message without content is nothing."""
+    sides: list[tuple[Role, list[ContentBlock]]] = []
+    for message in messages:
+        if not message.blocks:
+            continue
+        role: Role = "assistant" if message.role == "assistant" else "user"
+        if not sides or sides[-1][0] != role:
+            sides.append((role, []))
+        sides[-1][1].extend(message.blocks)
+    return [Message(role=role, blocks=tuple(blocks)) for role, blocks in sides]
+
+
+def _answered(exchange: Exchange) -> int:
+    assert exchange.asked is not None  # noqa: S101 - walking sets both
+    assert exchange.answer is not None  # noqa: S101
+    return after(exchange.asked, exchange.answer)
+
+
+def _spot(end: TrailEnd, missing: tuple[Exchange, ...]) -> Spot:
+    """Go on where nothing follows; else, or where something is to be recorded first, on a new branch."""
+    if end.is_free and not missing:
+        return Spot(branch_id=end.branch_id)
+    return Spot(branch_id=end.branch_id, fork_at=end.turn_seq, missing=missing)
+
+
+def _named(branch_id: BranchId, place: int, exchange: Exchange) -> Exchange:
+    """Give an exchange the id that it has on this branch whoever brings it."""
+    said = f"{branch_id} {place} {exchange.asked}".encode()
+    turn_id = str(UUID(bytes=sha256(said).digest()[:16], version=5))
+    return Exchange(message=exchange.message, answer=exchange.answer, asked=exchange.asked, id=turn_id)

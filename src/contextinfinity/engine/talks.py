@@ -1,0 +1,80 @@
+"""What clients of other vendors need of an engine: a whole conversation goes in, its thread is found, and goes on."""
+
+from __future__ import annotations
+
+import logging
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.prompt import ToolSpec
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.turn import NewTurn, Trail, Turn
+from contextinfinity.engine.continuing import Continuing, Said, Talk, thread_of, walk
+from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
+from contextinfinity.engine.parts import Asked
+from contextinfinity.engine.pictures import keep_pictures
+from contextinfinity.errors import NotFound
+from contextinfinity.prompt.measure import Measure
+
+log = logging.getLogger(__name__)
+
+
+class Talks:
+    """Conversations that are sent whole."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._continuing = Continuing(engine.store)
+
+    async def begin(self, talk: Talk, owner: Owner, asked: Asked) -> tuple[Turn, bool]:
+        """Make what is new of a conversation durable and begin to answer it; tell whether its thread was there.
+
+        The same request, sent again while it is answered or as a retry, joins the turn it made.
+        """
+        self._engine.models.named(asked.model)
+        session = None if talk.thread_id is None else await thread_of(self._engine.store, talk.thread_id, owner)
+        owner = owner if session is None else session.owner
+        async with self._continuing.one_at_a_time(owner, talk):
+            said = walk(talk)
+            made, once = await self._continuing.made_before(owner, talk, said)
+            if made is not None:
+                return await self._made(made), True
+            external_id = talk.thread_id if session is None else None
+            branch_id, found = await self._continuing.place(owner, said, once, session, external_id)
+            await keep_pictures(self._engine.store.contents, (said.message,), said.blobs)
+            new = NewTurn(
+                branch_id=branch_id,
+                message=said.message,
+                queue_limit=QUEUE_LIMIT,
+                begin=True,
+                once=once,
+                trail=Trail(asked=said.asked, body=talk.body),
+            )
+            turn = await self._engine.take_on(new, _as_sent(asked, said))
+        there = "found" if found else "created"
+        log.info("thread %s %s, branch %s, turn %d", turn.session_id, there, turn.branch_id, turn.turn_seq)
+        return turn, found
+
+    async def read(self, turn_id: str) -> Turn:
+        """Read a turn that was begun."""
+        return await self._made(turn_id)
+
+    def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:
+        """Count the tokens of a request as the model counts them, as far as that is known."""
+        measure = Measure(self._engine.models.named(model).counter)
+        offered = sum(measure.text(f"{tool.name} {tool.description} {tool.parameters}") for tool in tools)
+        return measure.text(system) + offered + sum(map(measure.message, messages))
+
+    async def _made(self, turn_id: str) -> Turn:
+        turn = await self._engine.store.turns.get(turn_id)
+        if turn is None:
+            raise NotFound(f"There is no turn {turn_id}.")
+        return turn
+
+
+def _as_sent(asked: Asked, said: Said) -> Asked:
+    """Where just what was sent is to be shown, say how much that is."""
+    if asked.terms is None or asked.terms.only_last is None:
+        return asked
+    return replace(asked, terms=replace(asked.terms, only_last=len(said.exchanges)))
