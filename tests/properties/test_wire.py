@@ -40,11 +40,19 @@ NEVER_KEPT = {
     *("Scope", "Place", "WordHit", "WordHits", "NearHit", "Entry", "Namespace", "IndexState"),  # searched
     *("Hit", "Hits", "Brought", "Spoken", "Passage"),  # found, or put together for it
     *("NewMemory", "Recall", "Recalled", "Candidate"),  # memories, asked for and found
-    *("Prompt", "ToolSpec", "ProviderRequest", "TextDelta", "Retry", "Finished"),  # spoken between engine and provider
+    *(
+        "Prompt",
+        "ToolSpec",
+        "ProviderRequest",
+        "TextDelta",
+        "Retry",
+        "Finished",
+        "Wishes",
+    ),  # spoken between engine and provider
     *("Abilities", "Prices"),  # looked up
     "Health",  # asked for and told
     *("Removed", "Deleted", "CleanupResult"),  # what deleting came to
-    *("Token", "NewToken", "Once"),  # kept in columns
+    *("Token", "NewToken", "Once", "Trail", "TrailEnd", "Walked"),  # kept in columns
     *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens
 }
 NEW_KINDS = st.sampled_from(["hologram", "smell", "", "Text", "tool-use"])

@@ -102,14 +102,6 @@ CREATE TABLE job (
 CREATE VIRTUAL TABLE keyword USING fts5 (
   words, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii');
 
-CREATE TABLE 'keyword_config'(k PRIMARY KEY, v) WITHOUT ROWID;
-
-CREATE TABLE 'keyword_data'(id INTEGER PRIMARY KEY, block BLOB);
-
-CREATE TABLE 'keyword_docsize'(id INTEGER PRIMARY KEY, sz BLOB, origin INTEGER);
-
-CREATE TABLE 'keyword_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
-
 CREATE TABLE loose_text (               -- texts that something deleted referred to: to be removed if nothing else does
   key INTEGER PRIMARY KEY,
   personal INTEGER NOT NULL,            -- 1: nobody else is about to refer to it
@@ -247,8 +239,6 @@ CREATE TABLE session (
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-
-CREATE TABLE sqlite_sequence(name,seq);
 
 CREATE TABLE state (
   id BLOB PRIMARY KEY,
