@@ -56,7 +56,8 @@ def objects_of_migrations() -> Objects:
 def _statements(connection: apsw.Connection, kinds: str) -> str:
     rows = connection.execute(
         f"SELECT type, sql FROM sqlite_schema WHERE type IN ({kinds}) "
-        "AND sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND sql NOT LIKE 'CREATE TABLE ''%' "  # fts5's own
+        "AND sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+        "AND sql NOT LIKE 'CREATE TABLE ''%' "  # what fts5 makes for itself
         "ORDER BY tbl_name, type = 'index', name"
     )
     body = "".join(("" if kind == "index" else "\n") + f"{sql};\n" for kind, sql in rows)
