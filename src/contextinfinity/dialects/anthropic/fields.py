@@ -1,0 +1,156 @@
+"""Values out of JSON that may be anything: each is what it has to be, or ``Wrong`` says where it is not.
+
+Where a value stands is only put together when something is wrong with it: a long conversation is read in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from contextinfinity.domain.message import Json
+from contextinfinity.errors import InvalidInput
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+DEEPEST = 90
+"""How many levels deep a value may be that is kept as it came; the ledger keeps a few more."""
+LARGEST = 2**53
+
+_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+
+
+class Wrong(Exception):
+    """A value breaks a rule. Whoever knows in what it stands adds to its ``steps``, the innermost comes first."""
+
+    def __init__(self, what: str, *steps: str | int, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.steps: list[str | int] = list(steps)
+        self.hint = hint
+
+    def told(self) -> InvalidInput:
+        """Say it to whoever asked."""
+        place = ".".join(map(str, reversed(self.steps)))
+        return InvalidInput(f"{place}: {self.what}", hint=self.hint)
+
+
+def unlike(expected: str, value: Json, *steps: str | int) -> Wrong:
+    """Say that a value is of the wrong kind; what it is itself is not repeated."""
+    return Wrong(f"expected {expected}, found {_KINDS.get(type(value), 'nothing')}.", *steps)
+
+
+def each(values: Iterable[A], read: Callable[[A], B]) -> list[B]:
+    """Read one value after the other."""
+    done: list[B] = []
+    try:
+        for value in values:
+            done.append(read(value))
+    except Wrong as wrong:
+        wrong.steps.append(len(done))  # how many are done says which one is wrong
+        raise
+    return done
+
+
+def under(name: str | int, read: Callable[[A], B], value: A) -> B:
+    """Read what stands under a name."""
+    try:
+        return read(value)
+    except Wrong as wrong:
+        wrong.steps.append(name)
+        raise
+
+
+def object_of(value: Json) -> dict[str, Json]:
+    """Give an object."""
+    if not isinstance(value, dict):
+        raise unlike("an object", value)
+    return value
+
+
+def object_in(asked: dict[str, Json], name: str) -> dict[str, Json]:
+    """Give the object of that name; where there is none, an empty one."""
+    value = asked.get(name)
+    return {} if value is None else under(name, object_of, value)
+
+
+def list_in(asked: dict[str, Json], name: str) -> list[Json]:
+    """Give the list of that name; where there is none, an empty one."""
+    value = asked.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise unlike("a list", value, name)
+    return value
+
+
+def text_in(asked: dict[str, Json], name: str, *, least: int = 0) -> str:
+    """Give the text of that name, which has to be there."""
+    value = asked.get(name)
+    if not isinstance(value, str):
+        raise unlike("a text", value, name)
+    if len(value) < least:
+        raise Wrong("expected a text, found an empty one.", name)
+    return value
+
+
+def optional_text(asked: dict[str, Json], name: str) -> str:
+    """Give the text of that name; where there is none, an empty one."""
+    return "" if asked.get(name) is None else text_in(asked, name)
+
+
+def word_in(asked: dict[str, Json], name: str, words: Sequence[str]) -> str:
+    """Give the text of that name, which has to be one of some words."""
+    value = asked.get(name)
+    if not isinstance(value, str) or value not in words:
+        found = f'"{value[:40]}"' if isinstance(value, str) else _KINDS.get(type(value), "nothing")
+        raise Wrong(f"expected {' or '.join(words)}, found {found}.", name)
+    return value
+
+
+def flag_in(asked: dict[str, Json], name: str) -> bool | None:
+    """Give true or false; None where it is not said."""
+    value = asked.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise unlike("true or false", value, name)
+    return value
+
+
+def count_in(asked: dict[str, Json], name: str, *, least: int) -> int | None:
+    """Give a whole number; None where it is not said."""
+    value = asked.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not least <= value <= LARGEST:
+        raise Wrong(f"expected a whole number that is {least} or more.", name)
+    return value
+
+
+def share_in(asked: dict[str, Json], name: str) -> float | None:
+    """Give a number from 0 to 1; None where it is not said."""
+    value = asked.get(name)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+        raise Wrong("expected a number from 0 to 1.", name)
+    return float(value)
+
+
+def _values(outer: dict[str, Json] | list[Json]) -> Iterable[Json]:
+    return outer.values() if isinstance(outer, dict) else outer
+
+
+def kept(value: dict[str, Json] | list[Json]) -> Json:
+    """Give a value that is kept as it came, if it is not nested too deep to be kept."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _values(outer) if type(inner) in (dict, list)]
+        if not level:
+            return value
+    raise Wrong(f"expected a value that is at most {DEEPEST} levels deep.")
+
+
+def kept_object(value: Json) -> Json:
+    """Give an object that is kept as it came."""
+    return kept(object_of(value))

@@ -1,0 +1,192 @@
+"""What clients of Anthropic's Messages API send, as ``Incoming``.
+
+A parameter that means nothing here is named in ``ignored`` and never refused, unless the answer would be another one
+than was asked for. A value of the wrong form is refused with its place, ``messages.3.content.1.text``.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from contextinfinity.dialects.anthropic.blocks import assistant_content, texts_of, user_content
+from contextinfinity.dialects.anthropic.fields import (
+    Wrong,
+    count_in,
+    each,
+    flag_in,
+    kept_object,
+    list_in,
+    object_in,
+    object_of,
+    optional_text,
+    share_in,
+    text_in,
+    under,
+    word_in,
+)
+from contextinfinity.dialects.anthropic.tools import Offered, choice_of, offered_in
+from contextinfinity.dialects.contract import Incoming
+from contextinfinity.domain.message import Json, Message, TextBlock
+from contextinfinity.domain.prompt import Wishes
+from contextinfinity.errors import InvalidInput
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+THINKING = ("enabled", "disabled", "adaptive", "between_tools")
+LEAST_THINKING = 1024
+MOST_IGNORED = 32
+"""So many ignored parameters are named; more than that nobody reads."""
+
+_MEANT = frozenset(
+    {
+        *("model", "messages", "system", "max_tokens", "stream", "metadata", "tools", "tool_choice", "stop_sequences"),
+        *("temperature", "top_p", "top_k", "thinking", "output_config", "output_format", "cache_control"),
+    }
+)
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def incoming(body: bytes) -> Incoming:
+    """Read a request for a message."""
+    return _read(body, to_count=False)
+
+
+def incoming_to_count(body: bytes) -> Incoming:
+    """Read a request to count the tokens of a message; it says nothing of the answer's length."""
+    return _read(body, to_count=True)
+
+
+def _read(body: bytes, *, to_count: bool) -> Incoming:
+    asked = _decoded(body)
+    try:
+        return _incoming(asked, to_count)
+    except Wrong as wrong:
+        raise wrong.told() from None
+
+
+def _decoded(body: bytes) -> dict[str, Json]:
+    try:
+        asked = msgspec.json.decode(body)
+    except RecursionError:
+        raise InvalidInput("The body is nested too deep to be read.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        hint = "Half a character (a lone surrogate) cannot be read either." if b"\\ud" in body.lower() else ""
+        raise InvalidInput(f"The body is not valid JSON: {error}.", hint=hint) from None
+    if not isinstance(asked, dict):
+        raise InvalidInput("The body has to be a JSON object.")
+    return asked
+
+
+def _incoming(asked: dict[str, Json], to_count: bool) -> Incoming:
+    said = _messages(asked)
+    metadata = object_in(asked, "metadata")
+    tools = offered_in(asked)
+    stream = flag_in(asked, "stream") is True
+    given = asked.get("system")
+    system = [] if given is None else under("system", texts_of, given)
+    system += [message.rendered_text for message in said if message.role == "system"]
+    return Incoming(
+        model=text_in(asked, "model", least=1),
+        messages=tuple([message for message in said if message.role != "system"]),
+        system="\n\n".join(system),
+        tools=tools.specs,
+        wishes=_wishes(asked, tools, to_count),
+        response_format=_response_format(asked),
+        stream=stream,
+        with_usage=stream,
+        end_user=under("metadata", lambda told: optional_text(told, "user_id"), metadata),
+        thread_id=under("metadata", lambda told: optional_text(told, "thread_id"), metadata) or None,
+        ignored=_ignored(asked, tools),
+    )
+
+
+def _messages(asked: dict[str, Json]) -> list[Message]:
+    said = under("messages", lambda given: each(given, _message), list_in(asked, "messages"))
+    if all(message.role == "system" for message in said):
+        raise Wrong("expected at least one message of a user.", "messages")
+    return said
+
+
+def _message(given: Json) -> Message:
+    message = object_of(given)
+    role, content = word_in(message, "role", ("user", "assistant", "system")), message.get("content")
+    if role == "user":
+        return Message(role="user", blocks=under("content", user_content, content))
+    if role == "assistant":
+        return Message(role="assistant", blocks=under("content", assistant_content, content))
+    return Message(role="system", blocks=(TextBlock(text="\n\n".join(under("content", texts_of, content))),))
+
+
+def _wishes(asked: dict[str, Json], tools: Offered, to_count: bool) -> Wishes:
+    most = count_in(asked, "max_tokens", least=1)
+    if most is None and not to_count:
+        raise Wrong("expected how many tokens the answer may have, found nothing.", "max_tokens")
+    tool_choice, parallel_tools = choice_of(asked, tools)
+    return Wishes(
+        temperature=share_in(asked, "temperature"),
+        top_p=share_in(asked, "top_p"),
+        top_k=count_in(asked, "top_k", least=0),
+        stop=tuple(under("stop_sequences", lambda given: each(given, _stop), list_in(asked, "stop_sequences"))),
+        max_output_tokens=most,
+        tool_choice=tool_choice,
+        parallel_tools=parallel_tools,
+        effort=under("output_config", _effort, object_in(asked, "output_config")),
+        thinking_tokens=under("thinking", _thinking_tokens, object_in(asked, "thinking")),
+    )
+
+
+def _stop(given: Json) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise Wrong("expected a text that is not blank.")
+    return given
+
+
+def _effort(config: dict[str, Json]) -> str | None:
+    return None if config.get("effort") is None else word_in(config, "effort", EFFORTS)
+
+
+def _thinking_tokens(thinking: dict[str, Json]) -> int | None:
+    """Read how much to think; a model that decides for itself is not told."""
+    kind = word_in(thinking, "type", THINKING) if thinking else "adaptive"
+    if kind == "disabled":
+        return 0
+    if kind != "enabled":
+        return None
+    budget = count_in(thinking, "budget_tokens", least=LEAST_THINKING)
+    if budget is None:
+        raise Wrong("expected how many tokens the model may think, found nothing.", "budget_tokens")
+    return budget
+
+
+def _response_format(asked: dict[str, Json]) -> Json:
+    """Read the schema of the answer; ``output_format`` is what it was called first."""
+    config = object_in(asked, "output_config")
+    if config.get("format") is not None:
+        return under("output_config", lambda told: under("format", _schema, told["format"]), config)
+    given = asked.get("output_format")
+    return None if given is None else under("output_format", _schema, given)
+
+
+def _schema(given: Json) -> Json:
+    form = object_of(given)
+    word_in(form, "type", ("json_schema",))
+    return under("schema", kept_object, form.get("schema"))
+
+
+def _ignored(asked: dict[str, Json], tools: Offered) -> tuple[str, ...]:
+    """Name what means nothing here; what is empty asks for nothing."""
+    thread = asked.get("thread")
+    if isinstance(thread, dict) and thread.get("type") == "continue":
+        raise Wrong(
+            "a conversation that Anthropic holds cannot be continued here.",
+            "thread",
+            hint="Send its messages, or say in metadata.thread_id which thread goes on.",
+        )
+    names = [name for name, value in asked.items() if value and name not in _MEANT]
+    thinking, config = object_in(asked, "thinking"), object_in(asked, "output_config")
+    names += ["thinking.between_tools"] if thinking.get("type") == "between_tools" else []
+    names += ["thinking.display"] if thinking.get("display") else []
+    names += [f"output_config.{name}" for name, value in config.items() if value and name not in ("effort", "format")]
+    plain = [name for name in (*names, *tools.ignored) if _PLAIN_NAME.fullmatch(name)]
+    return tuple(dict.fromkeys(plain))[:MOST_IGNORED]
