@@ -1,0 +1,168 @@
+"""Answers as clients of Anthropic's Messages API expect them: a message, a stream of events, an error, the models.
+
+In a stream the text is content block 0 if there is any, calls of tools follow. Counts of tokens in ``message_delta``
+are of the whole answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from contextinfinity.dialects.contract import Spoken, Stop
+from contextinfinity.domain.message import Json, TextBlock, ToolUseBlock
+from contextinfinity.domain.turn import Problem, Usage
+
+STOP_REASONS: dict[Stop, str] = {
+    "end": "end_turn",
+    "length": "max_tokens",
+    "filter": "refusal",
+    "tools": "tool_use",
+    "stop": "stop_sequence",
+}
+ERRORS = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+"""By status; any other below 500 is ``invalid_request_error``, the rest ``api_error``."""
+FAILURES = {"overloaded": "overloaded_error", "time_out": "timeout_error", "rate_limit": "rate_limit_error"}
+"""How a model failed, which says more than a status."""
+UNKNOWN_DAY = "1970-01-01T00:00:00Z"
+"""Anthropic writes it where it is not known since when a model is there."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def message(spoken: Spoken) -> Json:
+    """Write an answer in one piece."""
+    return {**_shell(spoken), "content": list(_content(spoken)), **_stop(spoken), "usage": usage(spoken.usage)}
+
+
+def usage(used: Usage) -> dict[str, Json]:
+    """Write what an answer took: Anthropic counts what came from a cache apart from the rest."""
+    cached = min(used.cached_tokens, used.input_tokens)
+    return {
+        "input_tokens": used.input_tokens - cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "output_tokens": used.output_tokens,
+    }
+
+
+def error(problem: Problem, status: int, request_id: str | None = None) -> Json:
+    """Write what went wrong and what to do about it, for people; our code for it is for programs."""
+    said = f"{problem.message} {problem.hint}".rstrip()
+    told = {"type": _error_type(problem, status), "message": said, "details": {"error_code": problem.code}}
+    return {"type": "error", "error": told, "request_id": request_id}
+
+
+def _error_type(problem: Problem, status: int) -> str:
+    by_status = ERRORS.get(status) or ("invalid_request_error" if status < 500 else "api_error")
+    return FAILURES.get(problem.code, by_status)
+
+
+def models(names: Sequence[str]) -> Json:
+    """Write the list of models, all on one page."""
+    ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
+    return {"data": [model(name) for name in names], "has_more": False, **ends}
+
+
+def model(name: str) -> Json:
+    """Write one model."""
+    return {"type": "model", "id": name, "display_name": name, "created_at": UNKNOWN_DAY, "lifecycle": "active"}
+
+
+def _shell(spoken: Spoken) -> dict[str, Json]:
+    return {"id": _named("msg_", spoken.id), "type": "message", "role": "assistant", "model": spoken.model}
+
+
+def _named(prefix: str, identifier: str) -> str:
+    return identifier if identifier.startswith(prefix) else prefix + identifier.replace("-", "")
+
+
+def _content(spoken: Spoken) -> Iterator[Json]:
+    """Write words and calls in their order; words beside each other are one block, as in a stream."""
+    words = ""
+    for block in spoken.blocks:
+        if isinstance(block, TextBlock):
+            words += block.text
+        elif isinstance(block, ToolUseBlock):
+            if words:
+                yield {"type": "text", "text": words}
+                words = ""
+            yield {**_call(block), "input": _arguments(block)}
+    if words:
+        yield {"type": "text", "text": words}
+
+
+def _call(block: ToolUseBlock) -> dict[str, Json]:
+    return {"type": "tool_use", "id": block.tool_use_id, "name": block.name, "input": {}}
+
+
+def _arguments(block: ToolUseBlock) -> dict[str, Json]:
+    """Give arguments as the object that clients expect; a model may have written something else."""
+    if isinstance(block.input, dict):
+        return block.input
+    return {} if block.input is None else {"arguments": block.input}
+
+
+def _stop(spoken: Spoken) -> dict[str, Json]:
+    why = {"type": "refusal", "category": None, "explanation": None} if spoken.stop == "filter" else None
+    reached = spoken.stopped_by if spoken.stop == "stop" else None
+    return {"stop_reason": STOP_REASONS[spoken.stop], "stop_sequence": reached, "stop_details": why}
+
+
+class MessageWriter:
+    """``Writer`` of Anthropic's events."""
+
+    def __init__(self, begun: Spoken) -> None:
+        self._begun = begun
+        self._has_text = False
+
+    def begin(self) -> bytes:
+        """Write that a message begins."""
+        nothing: dict[str, Json] = {"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None}
+        begun = {**_shell(self._begun), **nothing, "usage": usage(self._begun.usage)}
+        return _event("message_start", message=begun) + _event("ping")
+
+    def text(self, text: str) -> bytes:
+        """Write a piece of the text; the first one begins its block."""
+        if not text:
+            return b""
+        delta = _event("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
+        if self._has_text:
+            return delta
+        self._has_text = True
+        return _event("content_block_start", index=0, content_block={"type": "text", "text": ""}) + delta
+
+    def end(self, spoken: Spoken) -> bytes:
+        """Write the end of the text, calls of tools, why the message ended and what it took."""
+        out = [_event("content_block_stop", index=0)] if self._has_text else []
+        calls = [block for block in spoken.blocks if isinstance(block, ToolUseBlock)]
+        for index, block in enumerate(calls, start=int(self._has_text)):
+            delta = {"type": "input_json_delta", "partial_json": _encode(_arguments(block)).decode()}
+            out += [
+                _event("content_block_start", index=index, content_block=_call(block)),
+                _event("content_block_delta", index=index, delta=delta),
+                _event("content_block_stop", index=index),
+            ]
+        out += [_event("message_delta", delta=_stop(spoken), usage=usage(spoken.usage)), _event("message_stop")]
+        return b"".join(out)
+
+    def fail(self, problem: Problem, status: int) -> bytes:
+        """Write that nothing more comes."""
+        told = error(problem, status, _named("req_", self._begun.id))
+        return _event("error", error=told["error"], request_id=told["request_id"])
+
+
+def _event(kind: str, **fields: Json) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **fields}))
