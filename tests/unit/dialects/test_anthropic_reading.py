@@ -477,9 +477,14 @@ def test_a_long_conversation_is_read_at_once() -> None:
         {"role": "assistant", "content": "It is fine there."},
     ]
     body = json.dumps(asked(messages=turn * 500)).encode()
-    began = time.process_time()
     assert len(DIALECT.read(body).messages) == 2_000
-    assert time.process_time() - began < 0.1  # some 7 ms where nothing else runs
+    assert min(seconds_to_read(body) for _ in range(7)) < 0.1  # some 7 ms where nothing else runs
+
+
+def seconds_to_read(body: bytes) -> float:
+    began = time.process_time()
+    DIALECT.read(body)
+    return time.process_time() - began
 
 
 def test_a_hundred_thousand_messages_are_read() -> None:
