@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from contextinfinity.domain.turn import Usage
@@ -20,6 +22,23 @@ class Prices(Struct, frozen=True, kw_only=True):
     """Of input that was written to it."""
 
 
+class Guidance(Struct, frozen=True, kw_only=True):
+    """How a model can be told to answer. The defaults hold for most models that ever were."""
+
+    sampling: bool = True
+    """It takes a temperature and the like."""
+    stop: bool = True
+    """It takes texts at which to stop."""
+    forced_tools: bool = True
+    """It can be made to call a tool."""
+    efforts: tuple[str, ...] = ()
+    """How much it can be told to think, the least first; ``none``: not at all. Empty: nobody said."""
+    thinking: Literal["budget", "adaptive"] = "budget"
+    """Of a Claude: whether it is given a number of tokens to think with, or finds it itself."""
+    unthinking: Literal["disabled", "between_tools", ""] = "disabled"
+    """Of a Claude: how it is told not to think; empty: it always does."""
+
+
 class Abilities(Struct, frozen=True, kw_only=True):
     """What may be asked of a model. The defaults are safe for one that nobody knows."""
 
@@ -36,6 +55,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
     encoding: str | None = None
     """The name of its tokenizer, where that is known and public."""
     prices: Prices | None = None
+    guidance: Guidance = Guidance()
     known: bool = False
     """Whether this was looked up, or is the safe default."""
 

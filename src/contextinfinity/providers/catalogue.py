@@ -13,13 +13,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities, Prices
+from contextinfinity.domain.model import Abilities, Guidance, Prices
 from contextinfinity.errors import SettingsError
+from contextinfinity.providers.guidance import ROWS as GUIDANCE
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +176,8 @@ UNKNOWN: dict[str, Abilities] = {
     "perplexity": Abilities(tools=False),
 }
 
+T = TypeVar("T")
+
 _warned: set[tuple[str, str]] = set()
 
 
@@ -184,17 +187,16 @@ def abilities_of(provider: str, model_id: str, overrides: Mapping[str, Json] = M
     if found is None:
         _warn(provider, model_id, overrides)
         found = UNKNOWN.get(provider, Abilities())
-    return overridden(found, model_id, overrides)
+    elif model_id.startswith("ft:"):  # a model that was tuned for a customer has a price of its own
+        found = msgspec.structs.replace(found, prices=None)
+    guidance = _look_up(GUIDANCE, model_id) or Guidance()
+    return overridden(msgspec.structs.replace(found, guidance=guidance), model_id, overrides)
 
 
-def _look_up(rows: Mapping[str, Abilities], model_id: str) -> Abilities | None:
+def _look_up(rows: Mapping[str, T], model_id: str) -> T | None:
     name = _bare(model_id)
     fitting = [key for key in rows if name.startswith(key) and _ends(key, name)]
-    if not fitting:
-        return None
-    found = rows[max(fitting, key=len)]
-    # A model that was tuned for a customer has a price of its own.
-    return msgspec.structs.replace(found, prices=None) if model_id.startswith("ft:") else found
+    return rows[max(fitting, key=len)] if fitting else None
 
 
 def _bare(model_id: str) -> str:
