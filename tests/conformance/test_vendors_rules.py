@@ -19,10 +19,10 @@ async def vendors() -> AsyncIterator[FakeVendors]:
         yield running
 
 
-async def refused(url: str, path: str, body: Any) -> tuple[int, Any]:
+async def refused(url: str, path: str, body: Any, version: str = "2023-06-01") -> tuple[int, Any]:
     import httpx2
 
-    headers = {"authorization": "Bearer k", "x-api-key": "k", "anthropic-version": "2023-06-01"}
+    headers = {"authorization": "Bearer k", "x-api-key": "k", "anthropic-version": version}
     async with httpx2.AsyncClient(verify=False) as client:
         reply = await client.post(url + path, json=body, headers=headers)
     return reply.status_code, reply.json()
@@ -154,6 +154,7 @@ CHAT: dict[str, tuple[dict[str, Any], str]] = {
     "kind of picture": ({"messages": [shown(SVG)]}, "unsupported MIME type 'image/svg+xml'"),
     "broken picture": ({"messages": [shown(BROKEN)]}, "invalid base64-encoded value"),
     "max_tokens": ({"max_tokens": 5}, "Use 'max_completion_tokens' instead."),
+    "stop": ({"stop": ["END"]}, "Unsupported parameter: 'stop' is not supported with this model."),
 }
 
 
@@ -246,6 +247,11 @@ CLAUDE: dict[str, tuple[dict[str, Any], str]] = {
     "thinking left out": (THINK | {"messages": [USER, use("a"), results("a")]}, "Expected `thinking` or"),
     "budget": (THINK | {"max_tokens": 1000}, "`max_tokens` must be greater than `thinking.budget_tokens`."),
     "cool thinking": (THINK | {"temperature": 0.5}, "`temperature` may only be set to 1 when thinking is enabled."),
+    "forced thinking": (
+        THINK | {"tool_choice": {"type": "any"}},
+        "Thinking may not be enabled when tool_choice forces",
+    ),
+    "blank stop": ({"stop_sequences": ["END", " "]}, "stop_sequences.1: each stop sequence must contain"),
     "trailing space": (
         {"messages": [USER, {"role": "assistant", "content": "Well "}]},
         "final assistant content cannot end with trailing whitespace",
@@ -264,6 +270,15 @@ async def test_messages_refuse_what_anthropic_refuses(vendors: FakeVendors, rule
     status, reply = await refused(vendors.anthropic_url, "/v1/messages", body)
     assert (status, reply["type"], reply["error"]["type"]) == (400, "error", "invalid_request_error")
     assert message in reply["error"]["message"]
+
+
+@pytest.mark.req("PROVIDER-5")
+@pytest.mark.parametrize("name", ["temperature", "top_p", "top_k"])
+async def test_messages_take_no_temperature_since_the_api_of_october_2026(vendors: FakeVendors, name: str) -> None:
+    body = {"model": "claude-x", "max_tokens": 50, "messages": [USER], name: 1}
+    assert (await refused(vendors.anthropic_url, "/v1/messages", body))[0] == 200
+    status, reply = await refused(vendors.anthropic_url, "/v1/messages", body, "2026-10-21")
+    assert (status, reply["error"]["message"]) == (400, f"{name}: Extra inputs are not permitted")
 
 
 @pytest.mark.parametrize(

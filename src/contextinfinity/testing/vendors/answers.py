@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import Json
 
@@ -125,6 +127,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     ``pieces`` are its deltas when it streams (default: a word at a time). What a vendor does not show, such as
     reasoning over chat completions, is only counted. ``redacted`` reasoning comes without its words (Anthropic).
+    ``stopped_by`` is the text that the request wanted it to stop at.
     """
 
     text: str = ""
@@ -135,6 +138,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     refusal: str | None = None
     citations: tuple[Cite, ...] = ()
     stop: Stop | None = None
+    stopped_by: str | None = None
     usage: Tokens = Tokens()
     delivery: Delivery = Delivery()
 
@@ -157,17 +161,21 @@ def within(answer: Answer, max_tokens: int | None) -> Answer:
     room = None if max_tokens is None else max_tokens * 4
     if room is None or len(answer.said) <= room:
         return answer
+    return replace(_cut(answer, room), stop="length", stopped_by=None)
+
+
+def before(answer: Answer, stops: Sequence[str]) -> Answer:
+    """Stop an answer before the first of these texts."""
+    found = [(answer.said.index(text), text) for text in stops if text and text in answer.said]
+    if not found:
+        return answer
+    place, text = min(found)
+    return replace(_cut(answer, place), stop=None, stopped_by=text)
+
+
+def _cut(answer: Answer, room: int) -> Answer:
     cut: list[str] = []
     for piece in answer.pieces if answer.pieces is not None else words(answer.text):
         cut.append(piece[:room])
         room -= len(cut[-1])
-    pieces = tuple(piece for piece in cut if piece)
-    return Answer(
-        pieces=pieces,
-        reasoning=answer.reasoning,
-        redacted=answer.redacted,
-        citations=answer.citations,
-        stop="length",
-        usage=answer.usage,
-        delivery=answer.delivery,
-    )
+    return replace(answer, text="", pieces=tuple(piece for piece in cut if piece), tool_calls=(), refusal=None)

@@ -162,6 +162,9 @@ def _settings(body: Json) -> None:
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
         )
         raise invalid(said, "max_tokens", "unsupported_parameter")
+    if body.get("stop") is not None and REASONS.match(body["model"]):
+        said = "Unsupported parameter: 'stop' is not supported with this model."
+        raise invalid(said, "stop", "unsupported_parameter")
     if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:
         raise invalid(
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.", "max_tokens"

@@ -107,14 +107,16 @@ def _shell(asked: Asked) -> dict[str, Any]:
 
 def _stop(answer: Answer) -> dict[str, Any]:
     reason = "tool_use" if answer.tool_calls else "end_turn"
-    if answer.refusal is not None:
+    if answer.stopped_by is not None:
+        reason = "stop_sequence"
+    elif answer.refusal is not None:
         reason = "refusal"
     elif answer.stop is not None:
         reason = STOPS.get(answer.stop, answer.stop)
     why = None
     if reason == "refusal":
         why = {"type": "refusal", "category": None, "explanation": answer.refusal}
-    return {"stop_reason": reason, "stop_sequence": None, "stop_details": why}
+    return {"stop_reason": reason, "stop_sequence": answer.stopped_by, "stop_details": why}
 
 
 def _usage(asked: Asked, answer: Answer) -> dict[str, Any]:

@@ -52,6 +52,7 @@ def check(body: Json) -> None:
     _markers(body)
     _calls(body["messages"])
     _thinking(body)
+    _stop_sequences(body.get("stop_sequences") or [])
 
 
 def blocks(content: Json) -> list[Json]:
@@ -314,7 +315,15 @@ def _thinking(body: Json) -> None:
         raise _invalid("`max_tokens` must be greater than `thinking.budget_tokens`.")
     if body.get("temperature") not in (None, 1):
         raise _invalid("`temperature` may only be set to 1 when thinking is enabled.")
+    if (body.get("tool_choice") or {}).get("type") in ("any", "tool"):
+        raise _invalid("Thinking may not be enabled when tool_choice forces tool use.")
     _thought_first(list(_turns(body["messages"])))
+
+
+def _stop_sequences(stops: Sequence[str]) -> None:
+    for index, text in enumerate(stops):
+        if not text.strip():
+            raise _invalid(f"stop_sequences.{index}: each stop sequence must contain non-whitespace")
 
 
 def _thought_first(turns: Sequence[tuple[int, str, list[Json]]]) -> None:

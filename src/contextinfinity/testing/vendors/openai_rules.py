@@ -11,7 +11,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.testing.vendors.troubles import openai_error
 from contextinfinity.testing.vendors.wire import IMAGE_TYPES, Refused, is_base64
 
-REASONS = re.compile(r"^(o\d|gpt-5)")
+REASONS = re.compile(r"^(o\d|gpt-[56](?!\S*-chat))")
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 KINDS = {str: "a string", list: "an array", dict: "an object", int: "an integer", type(None): "null", bool: "a boolean"}
@@ -60,7 +60,7 @@ def check_effort(model: str, effort: Json, temperature: Json, path: str) -> None
         if not REASONS.match(model):
             said = f"Unsupported parameter: '{path}' is not supported with this model."
             raise invalid(said, path, "unsupported_parameter")
-    if temperature not in (None, 1) and REASONS.match(model):
+    if temperature not in (None, 1) and REASONS.match(model) and effort != "none":
         said = "Unsupported parameter: 'temperature' is not supported with this model."
         raise invalid(said, "temperature", "unsupported_parameter")
 

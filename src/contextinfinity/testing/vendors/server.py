@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from contextinfinity.domain.message import Json
-from contextinfinity.testing.vendors.answers import Answer, Delivery, Scripted, Trouble, within
+from contextinfinity.testing.vendors.answers import Answer, Delivery, Scripted, Trouble, before, within
 from contextinfinity.testing.vendors.chat import Chat, Compatible, Perplexity
 from contextinfinity.testing.vendors.code_words import from_prompt
 from contextinfinity.testing.vendors.connection import Connection
@@ -25,6 +25,8 @@ from contextinfinity.testing.vendors.troubles import Words, anthropic_error, ope
 from contextinfinity.testing.vendors.wire import Asked, Ids, Part, Refused, Request, Vendor, Wire, encode
 
 JSON = (("content-type", "application/json"),)
+UNSAMPLED = "2026-10-21"
+"""The version of Anthropic's API from which on no model takes a temperature and the like."""
 EVENTS = (("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache"))
 
 
@@ -158,7 +160,7 @@ class FakeVendors:
         return Asked(body=body, tokens=count(body["model"], parts), ids=self._ids)
 
     async def _deliver(self, wire: Wire, asked: Asked, answer: Answer, connection: Connection) -> None:
-        fitting = within(answer, wire.room(asked.body))
+        fitting = within(before(answer, _stops(asked.body)), wire.room(asked.body))
         headers = self._headers(wire.vendor)
         if asked.body.get("stream"):
             await connection.stream(EVENTS + headers, wire.frames(asked, fitting), fitting.delivery)
@@ -180,7 +182,8 @@ class FakeVendors:
         if vendor == "anthropic" and "anthropic-version" not in request.headers:
             said = "anthropic-version: header is required"
             return Words(status=400, body=anthropic_error("invalid_request_error", said))
-        return None
+        gone = _gone(request) if vendor == "anthropic" else None
+        return None if gone is None else Words(status=400, body=anthropic_error("invalid_request_error", gone))
 
     def _elsewhere(self, request: Request) -> Words:
         vendor = _vendor(request)
@@ -210,6 +213,19 @@ class FakeVendors:
 
 def _key(request: Request) -> str:
     return request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+
+
+def _gone(request: Request) -> str | None:
+    """Name a parameter that Anthropic takes no more in the version of its API that is asked for."""
+    if request.headers["anthropic-version"] < UNSAMPLED or not isinstance(request.body, dict):
+        return None
+    found = next((key for key in ("temperature", "top_p", "top_k") if key in request.body), None)
+    return None if found is None else f"{found}: Extra inputs are not permitted"
+
+
+def _stops(body: Json) -> list[str]:
+    stops = body.get("stop_sequences") or body.get("stop") or []
+    return [stops] if isinstance(stops, str) else stops
 
 
 def _vendor(request: Request) -> Vendor:
