@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta, Wishes
+from contextinfinity.providers.wishes import Wished
 from contextinfinity.text.tokens import Counter
 
 
@@ -65,6 +66,10 @@ class Provider(Protocol):
         """Put a request into the form in which it will be sent."""
         ...
 
+    def options_for(self, wishes: Wishes, model_id: str) -> Wished:
+        """Put wishes into options that its ``write`` takes, and name those that this model cannot be told."""
+        ...
+
     def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
         """Ask, and give what comes back as it comes."""
         ...
@@ -103,6 +108,10 @@ class Wire(Protocol):
 
     def write(self, request: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Put a request into the vendor's JSON."""
+        ...
+
+    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+        """Put wishes into the vendor's options, and name those that the model cannot be told."""
         ...
 
     def accumulate(self) -> Accumulator:

@@ -36,6 +36,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     vendor: str
     limits: tuple[str, ...]
     owned: Mapping[str, str] = OWNED
+    may_forbid: tuple[str, ...] = ()
+    """Of what is owned, what options may set to false, though never to true."""
     least: int = 1
     upstream_state: bool = False
     state_hint: str = HINT
@@ -70,6 +72,24 @@ def with_options(
     return body
 
 
+def joined(configured: Mapping[str, Json] | None, wished: Mapping[str, Json]) -> dict[str, Json]:
+    """Put what is wished for over what is configured, key by key.
+
+    Objects that both have are joined, unless they are of different types: then one says nothing about the other.
+    """
+    out = dict(configured or {})
+    for key, each in wished.items():
+        mine = out.get(key)
+        if isinstance(mine, dict) and isinstance(each, dict) and _alike(mine, each):
+            each = {**mine, **each}
+        out[key] = each
+    return out
+
+
+def _alike(mine: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    return "type" not in mine or "type" not in other or mine["type"] == other["type"]
+
+
 def refused(vendor: str, what: str, hint: str = HINT) -> ProviderError:
     """Say that options cannot be followed."""
     return ProviderError(f"{vendor}: {what}; nothing was sent.", kind="bad_request", hint=hint)
@@ -77,7 +97,8 @@ def refused(vendor: str, what: str, hint: str = HINT) -> ProviderError:
 
 def _check(given: Mapping[str, Json], rules: Rules) -> None:
     for key in given:
-        if key in rules.owned:
+        forbids = key in rules.may_forbid and given[key] is False
+        if key in rules.owned and not forbids:
             raise refused(rules.vendor, f"the option {key} cannot be set here: {rules.owned[key]}")
         if key in UPSTREAM_STATE and given[key] and not rules.upstream_state:
             raise refused(rules.vendor, f"the option {key} lets the provider keep the conversation", rules.state_hint)

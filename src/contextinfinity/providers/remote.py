@@ -15,7 +15,7 @@ import msgspec
 
 from contextinfinity.domain.message import Json, TextBlock, blocks_of
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, TextDelta
+from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, TextDelta, Wishes
 from contextinfinity.providers.again import write
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Accumulator, Wire, Written
@@ -23,6 +23,7 @@ from contextinfinity.providers.failures import cut_off, garbled, scrub
 from contextinfinity.providers.retrying import RetryPolicy, retrying
 from contextinfinity.providers.sdk import Arrived, Connection, read_whole
 from contextinfinity.providers.sse import events
+from contextinfinity.providers.wishes import Wished
 from contextinfinity.text.tokens import Counter, counter_of
 
 DONE = "[DONE]"
@@ -73,6 +74,10 @@ class RemoteProvider:
     def write(self, request: ProviderRequest) -> Written:
         """Put a request into the vendor's form."""
         return write(self.name, self._wire, self.abilities(request.model_id), request)
+
+    def options_for(self, wishes: Wishes, model_id: str) -> Wished:
+        """Put wishes into the words of the vendor."""
+        return self._wire.wished(wishes, self.abilities(model_id))
 
     async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
         """Ask, again if need be, and give what comes back as it comes."""

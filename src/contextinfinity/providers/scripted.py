@@ -2,7 +2,8 @@
 
 In goes a script: a function from a request to a ``Reply``, a list of replies given in turn, or a file of them.
 Out comes a stream like any provider's, with the delays, errors and cuts the script asks for. The same script and
-the same requests give the same answers.
+the same requests give the same answers. As with any provider, an answer ends where it may be no longer, and before
+a text that it was wished to stop at.
 
 A script file is JSON: a list of replies, or an object ``{"replies": [...], "loop": true}``. A reply is a text, or an
 object with the fields of ``Reply``. Besides, ``when`` is a pattern: the first reply whose pattern is found in the
@@ -16,20 +17,25 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.message import AssistantItem, Json, ReasoningItem, TextBlock, ToolCallItem, TranscriptItem
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta
-from contextinfinity.domain.turn import Completed, Paused, Problem, StepOutcome, Usage
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta, Wishes
+from contextinfinity.domain.turn import Completed, Incomplete, Paused, Problem, StepOutcome, Usage
 from contextinfinity.errors import ProviderError, SettingsError
 from contextinfinity.providers.contract import Written, written
+from contextinfinity.providers.forms import dict_of, list_of, notes
+from contextinfinity.providers.wishes import Wished, plain
 from contextinfinity.text.tokens import Counter, counter_of
 
 ABILITIES = Abilities(context_limit=128_000, max_output_tokens=128_000, images=True, known=True)
+
+CHARACTERS = 4
+"""Of a token, as this provider counts what it says."""
 
 ECHO_NOTE = "(An echo: no model answers here.)"
 
@@ -110,6 +116,10 @@ class ScriptedProvider:
         form = {"provider": self.name, "abilities": msgspec.to_builtins(self._abilities)}
         return written(request, msgspec.to_builtins(request), form)
 
+    def options_for(self, wishes: Wishes, model_id: str) -> Wished:
+        """Take wishes as they are: texts to stop at are obeyed, the rest a script may read."""
+        return plain(wishes)
+
     async def close(self) -> None:
         """Do nothing: there is nothing to let go of."""
 
@@ -118,7 +128,7 @@ class ScriptedProvider:
         told = self._script(written.request)
         reply = await told if inspect.isawaitable(told) else told
         reply = Reply(text=reply) if isinstance(reply, str) else reply
-        pieces = _pieces(reply)
+        pieces, cut = _within(_pieces(reply), written.request)
         for piece in pieces[: reply.cut_after]:
             if reply.delay:
                 await asyncio.sleep(reply.delay)
@@ -128,7 +138,7 @@ class ScriptedProvider:
         if reply.error is not None:
             raise ProviderError(reply.error.message, hint=reply.error.hint, kind=reply.error.code)
         if reply.cut_after is None:
-            yield _finished(reply, "".join(pieces))
+            yield _finished(reply, "".join(pieces), cut)
 
 
 def echo(request: ProviderRequest) -> Reply:
@@ -175,14 +185,40 @@ def _pieces(reply: Reply) -> tuple[str, ...]:
     return tuple(re.findall(r"\s*\S+|\s+$", reply.text))
 
 
-def _finished(reply: Reply, text: str) -> Finished:
+class _Cut(NamedTuple):
+    """Where and why an answer ends before the script does."""
+
+    at: int
+    reason: str = ""
+    stop: str = ""
+
+
+def _within(pieces: tuple[str, ...], request: ProviderRequest) -> tuple[tuple[str, ...], _Cut]:
+    """End what is said before the first text to stop at, or where it may be no longer."""
+    text = "".join(pieces)
+    stops = [stop for stop in list_of(dict_of(request.options).get("stop")) if stop and stop in text]
+    cuts = [_Cut(text.index(stop), "stop_sequence", stop) for stop in stops]
+    room = request.max_output_tokens * CHARACTERS
+    cut = min([*cuts, _Cut(room, "max_tokens" if len(text) > room else "")])
+    out, left = [], cut.at
+    for piece in pieces:
+        out.append(piece[:left])
+        left -= len(out[-1])
+    return tuple(piece for piece in out if piece) if cut.reason else pieces, cut
+
+
+def _finished(reply: Reply, text: str, cut: _Cut) -> Finished:
     items: list[TranscriptItem] = []
     if reply.thinking is not None:
         items.append(ReasoningItem(raw={"thinking": reply.thinking}))
     if text:
         items.append(AssistantItem(blocks=(TextBlock(text=text),)))
-    items.extend(ToolCallItem(call_id=t.call_id, name=t.name, arguments=t.arguments) for t in reply.tools)
-    outcome = reply.outcome or (Paused(reason="tool_use") if reply.tools else Completed())
-    usage = reply.usage or Usage(input_tokens=0, output_tokens=max(1, len(text) // 4))
-    response = msgspec.json.encode({"text": text, "tools": reply.tools}).decode()
+    tools = () if cut.reason else reply.tools
+    items.extend(ToolCallItem(call_id=t.call_id, name=t.name, arguments=t.arguments) for t in tools)
+    items.extend(notes((("stop_reason", cut.reason), ("stop_sequence", cut.stop))))
+    outcome = reply.outcome or (Paused(reason="tool_use") if tools else Completed())
+    if cut.reason == "max_tokens":
+        outcome = Incomplete(reason="length")
+    usage = reply.usage or Usage(input_tokens=0, output_tokens=max(1, len(text) // CHARACTERS))
+    response = msgspec.json.encode({"text": text, "tools": tools}).decode()
     return Finished(outcome=outcome, items=tuple(items), usage=usage, response=response)

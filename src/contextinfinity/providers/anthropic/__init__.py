@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest
+from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
 from contextinfinity.providers.anthropic.reply import finished
 from contextinfinity.providers.anthropic.request import Choices, body
 from contextinfinity.providers.anthropic.stream import MessageAccumulator
+from contextinfinity.providers.wishes import Wished, for_messages
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class AnthropicWire:
     def write(self, request: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Put a request into Anthropic's JSON."""
         return body(request, abilities, Choices(parallel_tools=self.parallel_tools, provider_tools=self.provider_tools))
+
+    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+        """Put wishes into options of Anthropic's."""
+        return for_messages(wishes, abilities, parallel=self.parallel_tools)
 
     def accumulate(self) -> MessageAccumulator:
         """Begin to put a streamed reply together."""

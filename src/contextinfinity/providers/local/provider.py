@@ -17,7 +17,7 @@ import msgspec
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest
+from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, Wishes
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.again import write
 from contextinfinity.providers.catalogue import overridden
@@ -26,6 +26,7 @@ from contextinfinity.providers.local.llama import READING, Llama, Load, give_bac
 from contextinfinity.providers.local.model_file import ModelFile
 from contextinfinity.providers.local.vocabulary import plain
 from contextinfinity.providers.openai_chat import ChatWire
+from contextinfinity.providers.wishes import Wished
 from contextinfinity.text.tokens import Counter, counter_of
 
 WINDOW = 8192
@@ -84,6 +85,10 @@ class LocalProvider:
     def write(self, request: ProviderRequest) -> Written:
         """Put a request into the form of chat completions."""
         return write(self.name, self._wire, self.abilities(request.model_id), request)
+
+    def options_for(self, wishes: Wishes, model_id: str) -> Wished:
+        """Put wishes into the words of llama.cpp."""
+        return self._wire.wished(wishes, self.abilities(model_id))
 
     def begin(self, model_id: str) -> None:
         """Begin to load the model, in its own thread: somebody is going to ask soon."""

@@ -7,9 +7,10 @@ from typing import Literal
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest
+from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_chat import reply, request, stream
+from contextinfinity.providers.wishes import Wished, for_chat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,11 @@ class ChatWire:
             stream_usage=self.stream_usage,
         )
         return request.body(asked, abilities, how)
+
+    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+        """Put wishes into options of chat completions."""
+        own_server = self.max_tokens_name == "max_tokens"
+        return for_chat(wishes, abilities, vendor=self.vendor, parallel=self.parallel_tools, own_server=own_server)
 
     def accumulate(self) -> Accumulator:
         """Begin to put a streamed reply together."""

@@ -39,7 +39,7 @@ OWNED = {
 }
 SEARCH = {"web_search_options": "it asks for a search of the provider's; use provider_tools"}
 """Not for Perplexity, which searches anyway: there it says how."""
-OF_TOOLS = ("tool_choice",)
+OF_TOOLS = ("tool_choice", "parallel_tool_calls")
 """Options that say nothing where no tools are offered, and are refused there."""
 
 CALL_IDS = (
@@ -86,7 +86,7 @@ def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, 
     if prompt.response_format is not None:
         written["response_format"] = _format(prompt.response_format)
     owned = OWNED if how.vendor == PERPLEXITY else OWNED | SEARCH
-    rules = options.Rules(vendor=how.vendor, limits=LIMITS, owned=owned)
+    rules = options.Rules(vendor=how.vendor, limits=LIMITS, owned=owned, may_forbid=("parallel_tool_calls",))
     return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
 
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest
+from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_responses import reply, request, stream
+from contextinfinity.providers.wishes import Wished, for_responses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,10 @@ class ResponsesWire:
             upstream_state=self.allow_upstream_state,
         )
         return request.body(asked, abilities, how)
+
+    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+        """Put wishes into options of OpenAI's."""
+        return for_responses(wishes, abilities, parallel=self.parallel_tools)
 
     def accumulate(self) -> Accumulator:
         """Begin to put a streamed reply together."""

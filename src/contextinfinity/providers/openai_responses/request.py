@@ -37,6 +37,7 @@ RULES = options.Rules(
     vendor=PROVIDER,
     limits=("max_output_tokens",),
     least=LEAST_OUTPUT,
+    may_forbid=("parallel_tool_calls",),
     state_hint="Take it out of the model's options in config.toml, or set openai.provider_conversations.",
     owned={
         **options.OWNED,
@@ -47,7 +48,7 @@ RULES = options.Rules(
         "parallel_tool_calls": "use tools.allow_parallel or openai.parallel_tool_calls",
     },
 )
-OF_TOOLS = ("tool_choice", "max_tool_calls")
+OF_TOOLS = ("tool_choice", "max_tool_calls", "parallel_tool_calls")
 """Options that say nothing where no tools are offered, and are refused there."""
 
 ITEMS_THAT_RETURN = frozenset(
