@@ -18,6 +18,11 @@ Json: TypeAlias = Any
 
 Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
 
+REFUSAL: Json = {"type": "refusal"}
+"""The annotation of words by which a model declines."""
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The media types that every vendor takes."""
+
 
 class TextBlock(Struct, frozen=True, kw_only=True, tag="text", omit_defaults=True):
     """Words, with the provider's annotations (citations and the like)."""
@@ -104,6 +109,16 @@ def blobs_of(blocks: tuple[ContentBlock, ...]) -> tuple[str, ...]:
 def say(role: Role, text: str) -> Message:
     """Make the commonest message: one text block."""
     return Message(role=role, blocks=(TextBlock(text=text),))
+
+
+def arguments_of(text: Json) -> Json:
+    """Read a call's arguments; what is not JSON stays the text it is."""
+    if not isinstance(text, str):
+        return {} if text is None else text
+    try:
+        return msgspec.json.decode(text) if text.strip() else {}
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
 
 
 class AssistantItem(Struct, frozen=True, kw_only=True, tag="assistant_message"):

@@ -27,11 +27,11 @@ from contextinfinity.domain.message import (
     ToolResultBlock,
     ToolUseBlock,
     UnknownBlock,
+    arguments_of,
     blob_source,
 )
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange.times import moment_of
-from contextinfinity.providers.forms import arguments_of
 from contextinfinity.storage.arrivals import check_arrivals
 from contextinfinity.storage.rules import LONGEST_NAME
 

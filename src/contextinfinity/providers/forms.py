@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from contextinfinity.domain.message import (
+    IMAGE_TYPES,
     AssistantItem,
     ImageBlock,
     Json,
@@ -32,12 +33,10 @@ CALL_ID_PATTERN = r"[A-Za-z0-9_-]+"
 LONGEST_CALL_ID = 64
 LONGEST_NAME = 64
 """Of a tool; Anthropic takes longer ones."""
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 IMAGE_NOTE = "[an image that cannot be shown here]"
 UNKNOWN_NOTE = "[something that cannot be shown here]"
 ERROR_MARK = "[error] "
 FORMAT_NAME = "answer"
-REFUSAL: Json = {"type": "refusal"}
 
 _LARGEST_COUNT = 2**53
 
@@ -98,16 +97,6 @@ def arguments_object(arguments: Json) -> dict[str, Json]:
 def arguments_text(arguments: Json) -> str:
     """Write a call's arguments as the JSON text of an object."""
     return msgspec.json.encode(arguments_object(arguments)).decode()
-
-
-def arguments_of(text: Json) -> Json:
-    """Read a call's arguments; what is not JSON stays the text it is."""
-    if not isinstance(text, str):
-        return {} if text is None else text
-    try:
-        return msgspec.json.decode(text) if text.strip() else {}
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return text
 
 
 def safe_name(name: str, longest: int = LONGEST_NAME) -> str:

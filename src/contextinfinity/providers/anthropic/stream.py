@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from contextinfinity.domain.message import Json
+from contextinfinity.domain.message import Json, arguments_of
 from contextinfinity.domain.prompt import TextDelta
 from contextinfinity.providers import forms
 from contextinfinity.providers.anthropic.blocks import PROVIDER
@@ -115,7 +115,7 @@ class MessageAccumulator:
                 block[field] = (begun if isinstance(begun, str) else "") + "".join(self._pieces[index, field])
         written = "".join(self._pieces.get((index, "input"), ()))
         if written:
-            block["input"] = forms.arguments_of(written)
+            block["input"] = arguments_of(written)
         if index in self._citations:
             begun = block.get("citations")
             block["citations"] = [*(begun if isinstance(begun, list) else ()), *self._citations[index]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from contextinfinity.domain.message import (
+    REFUSAL,
     AssistantItem,
     Json,
     ReasoningItem,
@@ -15,6 +16,7 @@ from contextinfinity.domain.message import (
     ToolCallItem,
     TranscriptItem,
     UnknownItem,
+    arguments_of,
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished
@@ -55,7 +57,7 @@ def _items(message: dict[str, Json], completion: dict[str, Json], vendor: str) -
         yield ReasoningItem(raw=thinking)
     yield from _words(message.get("content"), _annotations(message, completion), vendor)
     if forms.text_of(message.get("refusal")):
-        yield AssistantItem(blocks=(TextBlock(text=message["refusal"], annotations=(forms.REFUSAL,)),))
+        yield AssistantItem(blocks=(TextBlock(text=message["refusal"], annotations=(REFUSAL,)),))
     for call in forms.list_of(message.get("tool_calls")):
         yield from _call(call, vendor)
     for key in message:
@@ -94,7 +96,7 @@ def _call(call: Json, vendor: str) -> Iterator[TranscriptItem]:
     extra = call_extra(told)
     if extra:
         yield UnknownItem(provider=vendor, raw={CALL_EXTRA: extra})
-    arguments = forms.arguments_of(function.get("arguments"))
+    arguments = arguments_of(function.get("arguments"))
     yield ToolCallItem(call_id=forms.text_of(told.get("id")), name=name, arguments=arguments)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from contextinfinity.domain.message import Json
+from contextinfinity.domain.message import Json, arguments_of
 from contextinfinity.domain.prompt import TextDelta
 from contextinfinity.providers import forms
 from contextinfinity.providers.failures import failure_in_stream
@@ -182,7 +182,7 @@ def _begins_another(piece: _Call, call: _Call) -> bool:
         return True
     if piece.index is None and not piece.id:
         return True
-    return any(piece.arguments) and isinstance(forms.arguments_of("".join(call.arguments) or "…"), dict)
+    return any(piece.arguments) and isinstance(arguments_of("".join(call.arguments) or "…"), dict)
 
 
 def _first_choice(told: dict[str, Json]) -> dict[str, Json] | None:

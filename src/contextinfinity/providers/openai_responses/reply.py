@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from contextinfinity.domain.message import (
+    REFUSAL,
     AssistantItem,
     Json,
     ReasoningItem,
@@ -15,6 +16,7 @@ from contextinfinity.domain.message import (
     ToolCallItem,
     TranscriptItem,
     UnknownItem,
+    arguments_of,
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished
@@ -54,7 +56,7 @@ def _items(each: Json) -> Iterator[TranscriptItem]:
         for part in item["content"]:
             yield from _part(part, marks)
     elif kind == "function_call" and isinstance(item.get("name"), str):
-        arguments = forms.arguments_of(item.get("arguments"))
+        arguments = arguments_of(item.get("arguments"))
         yield ToolCallItem(call_id=forms.text_of(item.get("call_id")), name=item["name"], arguments=arguments)
     elif kind == "reasoning":
         yield ReasoningItem(encrypted_content=forms.text_of(item.get("encrypted_content")) or None, raw=item)
@@ -71,7 +73,7 @@ def _part(part: Json, marks: tuple[Json, ...]) -> Iterator[TranscriptItem]:
             yield AssistantItem(blocks=(TextBlock(text=said["text"], annotations=annotations),))
     elif kind == "refusal" and isinstance(said.get("refusal"), str):
         if said["refusal"]:
-            yield AssistantItem(blocks=(TextBlock(text=said["refusal"], annotations=(forms.REFUSAL, *marks)),))
+            yield AssistantItem(blocks=(TextBlock(text=said["refusal"], annotations=(REFUSAL, *marks)),))
     else:
         yield UnknownItem(provider=PROVIDER, raw=part)
 
