@@ -1,0 +1,192 @@
+"""What was said: OpenAI's messages as ours.
+
+System texts are taken out of the list, whichever role they have there. What a tool gave back is said by the user, as
+the result of its call. Empty words are no block, so that a message is the same whether its content is null, empty or
+left out.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from contextinfinity.dialects.openai_chat.checks import (
+    Wrong,
+    a_name,
+    a_text,
+    an_object,
+    can_be_kept,
+    each,
+    expected,
+    field,
+    wanted,
+    word_of,
+)
+from contextinfinity.domain.message import (
+    IMAGE_TYPES,
+    REFUSAL,
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    arguments_of,
+)
+
+Blocks: TypeAlias = tuple[ContentBlock, ...]
+PartKinds: TypeAlias = Mapping[str, Callable[[dict[str, Json]], ContentBlock]]
+
+SHORT_ARGUMENTS = 1200
+"""Characters; no number within can be too large to be kept."""
+FEW_BRACKETS = 90
+_ROLES = word_of("system", "developer", "user", "assistant", "tool", "function")
+_CALLS = word_of("function")
+_DETAILS = word_of("auto", "low", "high", "original")
+_OTHER_TYPES = {"image/jpg": "image/jpeg"}
+
+
+class Conversation:
+    """Messages as they are read, one after the other."""
+
+    def __init__(self) -> None:
+        self.system: list[str] = []
+        self.messages: list[Message] = []
+        self.named = False
+        """Whether a message says by name who speaks."""
+
+    def take(self, value: Json) -> None:
+        """Read one more message."""
+        said = an_object(value)
+        role = field(said, "role", _ROLES)
+        if "name" in said and role not in ("tool", "function"):
+            self.named |= wanted(said, "name", a_text) is not None
+        if role in ("system", "developer"):
+            self.system += [block.text for block in _content(said, _SYSTEM) if isinstance(block, TextBlock)]
+        elif role == "user":
+            self.messages.append(Message(role="user", blocks=_content(said, _USER)))
+        elif role == "assistant":
+            self.messages.append(Message(role="assistant", blocks=_answer(said)))
+        else:
+            call_id = field(said, "tool_call_id" if role == "tool" else "name", a_text)
+            result = ToolResultBlock(tool_use_id=call_id, content=_content(said, _TOOL, may_be_null=True))
+            self.messages.append(Message(role="user", blocks=(result,)))
+
+
+def _answer(said: dict[str, Json]) -> Blocks:
+    blocks = _content(said, _ASSISTANT, may_be_null=True)
+    if said.get("audio") is not None:
+        raise Wrong("spoken answers are not kept here", "Send the words of the answer as content.").inside("audio")
+    if refusal := wanted(said, "refusal", a_text):
+        blocks += (TextBlock(text=refusal, annotations=(REFUSAL,)),)
+    if (calls := wanted(said, "tool_calls", _calls)) is not None:
+        blocks += tuple(calls)
+    if (call := wanted(said, "function_call", _function)) is not None:
+        blocks += (call,)
+    return blocks
+
+
+def _content(said: dict[str, Json], kinds: PartKinds, *, may_be_null: bool = False) -> Blocks:
+    content = said.get("content")
+    if isinstance(content, str):
+        return (TextBlock(text=content),) if content else ()
+    if content is None and may_be_null:
+        return ()
+    try:
+        if not isinstance(content, list):
+            raise expected("a text or a list of parts", content)
+        parts = each(content, lambda part: _part(part, kinds))
+    except Wrong as wrong:
+        raise wrong.inside("content") from None
+    return tuple(part for part in parts if not isinstance(part, TextBlock) or part.text)
+
+
+def _part(value: Json, kinds: PartKinds) -> ContentBlock:
+    part = an_object(value)
+    kind = part.get("type")
+    read = kinds.get(kind) if isinstance(kind, str) else None
+    if read is None:
+        raise expected(f"one of {', '.join(kinds)}", kind).inside("type")
+    return read(part)
+
+
+def _text(part: dict[str, Json]) -> ContentBlock:
+    return TextBlock(text=field(part, "text", a_text))
+
+
+def _refusal(part: dict[str, Json]) -> ContentBlock:
+    return TextBlock(text=field(part, "refusal", a_text), annotations=(REFUSAL,))
+
+
+def _picture(part: dict[str, Json]) -> ContentBlock:
+    """Read a picture; some clients leave out the object around its address."""
+    if isinstance(part.get("image_url"), str):
+        return field(part, "image_url", _image)
+    shown = field(part, "image_url", an_object)
+    try:
+        image, detail = field(shown, "url", _image), wanted(shown, "detail", _DETAILS)
+    except Wrong as wrong:
+        raise wrong.inside("image_url") from None
+    if detail is None:
+        return image
+    return ImageBlock(media_type=image.media_type, source={**image.source, "detail": detail})
+
+
+def _image(value: Json) -> ImageBlock:
+    url = a_text(value)
+    if url.startswith(("https://", "http://")):
+        return ImageBlock(media_type="", source={"type": "url", "url": url})
+    head, comma, data = url.partition(",")
+    media_type, _, encoding = head.removeprefix("data:").lower().partition(";")
+    media_type = _OTHER_TYPES.get(media_type, media_type)
+    if not (comma and head.startswith("data:") and encoding == "base64"):
+        raise expected("an address that begins with https://, http:// or data:image/…;base64,", value)
+    if media_type not in IMAGE_TYPES:
+        raise expected(f"a picture of type {', '.join(sorted(IMAGE_TYPES))}", media_type)
+    data = "".join(data.split())
+    try:
+        whole = bool(binascii.a2b_base64(data, strict_mode=True))
+    except ValueError:
+        whole = False
+    if not whole:
+        raise Wrong("the picture is no valid base64")
+    return ImageBlock(media_type=media_type, source={"type": "base64", "data": data})
+
+
+_SYSTEM: PartKinds = {"text": _text}
+_USER: PartKinds = {"text": _text, "image_url": _picture}
+_ASSISTANT: PartKinds = {"text": _text, "refusal": _refusal}
+_TOOL: PartKinds = {"text": _text, "image_url": _picture}
+
+
+def _calls(value: Json) -> list[ToolUseBlock]:
+    return each(value, _call)
+
+
+def _call(value: Json) -> ToolUseBlock:
+    call = an_object(value)
+    wanted(call, "type", _CALLS)
+    call_id = field(call, "id", a_text)
+    return field(call, "function", lambda function: _function(function, call_id))
+
+
+def _function(value: Json, call_id: str | None = None) -> ToolUseBlock:
+    """Read a call; one of the old kind goes by its function's name."""
+    function = an_object(value)
+    name = field(function, "name", a_name)
+    return ToolUseBlock(
+        tool_use_id=name if call_id is None else call_id, name=name, input=_arguments(function.get("arguments"))
+    )
+
+
+def _arguments(written: Json) -> Json:
+    """Read arguments; what is no JSON, or none that can be kept, stays the text it is."""
+    arguments = arguments_of(written)
+    if isinstance(written, str):
+        short = len(written) < SHORT_ARGUMENTS and written.count("{") + written.count("[") < FEW_BRACKETS
+        return arguments if short or can_be_kept(arguments) else written
+    if not isinstance(arguments, dict) or not can_be_kept(arguments):
+        raise expected("a JSON text", written).inside("arguments")
+    return arguments

@@ -1,0 +1,262 @@
+"""From the body of POST /v1/chat/completions to what is asked for, in our terms.
+
+A parameter that would make the answer another one, and that nobody here can follow, is refused with its name. One that
+only says how the vendor is to go about it, or that is not known, is listed as ignored. Null is the same as absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from contextinfinity.dialects.contract import Incoming
+from contextinfinity.dialects.openai_chat.checks import (
+    Wrong,
+    a_flag,
+    a_name,
+    a_schema,
+    a_text,
+    an_object,
+    body_object,
+    each,
+    expected,
+    field,
+    number,
+    shown,
+    wanted,
+    whole_number,
+    word_of,
+)
+from contextinfinity.dialects.openai_chat.conversation import Conversation
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.prompt import ToolSpec, Wishes
+
+MOST_STOPS = 16
+MOST_IGNORED = 32
+BETWEEN = "\n\n"
+ANY_OBJECT: Json = {"type": "object"}
+NO_PARAMETERS: Json = {"type": "object", "properties": {}}
+
+READ = frozenset(
+    {
+        "model",
+        "messages",
+        "tools",
+        "tool_choice",
+        "functions",
+        "function_call",
+        "parallel_tool_calls",
+        "response_format",
+        "stop",
+        "max_tokens",
+        "max_completion_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "reasoning_effort",
+        "n",
+        "logprobs",
+        "top_logprobs",
+        "stream",
+        "stream_options",
+        "user",
+        "safety_identifier",
+        "metadata",
+        "modalities",
+        "audio",
+        "web_search_options",
+        "moderation",
+    }
+)
+REFUSED = {
+    "audio": "answers are words here, never sound",
+    "web_search_options": "no search of the web is run here",
+    "moderation": "no moderation is run here",
+    "logprobs": "the probabilities of words are not given here",
+    "top_logprobs": "the probabilities of words are not given here",
+}
+"""Without these the answer would not be what was asked for."""
+DEFAULTS: dict[str, tuple[Json, ...]] = {
+    "store": (False,),
+    "service_tier": ("auto", "default"),
+    "verbosity": ("medium",),
+    "logit_bias": ({},),
+}
+"""What says no more than leaving it out."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_TOKENS = whole_number(1, 2**31 - 1)
+_PENALTY = number(-2, 2)
+_CHOICES = word_of("none", "auto", "required")
+_EFFORT = word_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def read(body: bytes) -> Incoming:
+    """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+    asked = body_object(body)
+    try:
+        return _incoming(asked)
+    except Wrong as wrong:
+        raise wrong.told() from None
+
+
+def _incoming(asked: dict[str, Json]) -> Incoming:
+    _check_possible(asked)
+    said = Conversation()
+    model = field(asked, "model", a_name)
+    if not field(asked, "messages", lambda messages: each(messages, said.take)):
+        raise Wrong("expected at least one message").inside("messages")
+    tools = [*(wanted(asked, "tools", _tools) or ()), *(wanted(asked, "functions", _functions) or ())]
+    metadata = wanted(asked, "metadata", an_object) or {}
+    stream = wanted(asked, "stream", a_flag) or False
+    ignored = [*_ignored(asked, metadata), *_passed_over(asked, said)]
+    return Incoming(
+        model=model,
+        messages=tuple(said.messages),
+        system=BETWEEN.join(said.system),
+        tools=tuple(tools),
+        wishes=_wishes(asked, tools),
+        response_format=wanted(asked, "response_format", _format),
+        stream=stream,
+        with_usage=stream and wanted(asked, "stream_options", _with_usage) is True,
+        end_user=_end_user(asked, metadata),
+        thread_id=_noted(metadata, "thread_id") or None,
+        ignored=tuple(ignored[:MOST_IGNORED]),
+    )
+
+
+def _check_possible(asked: dict[str, Json]) -> None:
+    """Refuse what nobody here can do."""
+    for name, said in REFUSED.items():
+        value = asked.get(name)
+        if value is not None and value is not False and value != 0:
+            raise Wrong(said, f"Leave {name} out.").inside(name)
+    if asked.get("n") not in (None, 1):
+        raise Wrong(f"one answer at a time is given, got {shown(asked['n'])}", "Ask again for each.").inside("n")
+    wanted(asked, "modalities", lambda kinds: each(kinds, word_of("text")))
+
+
+def _wishes(asked: dict[str, Json], tools: list[ToolSpec]) -> Wishes:
+    most = wanted(asked, "max_completion_tokens", _TOKENS) or wanted(asked, "max_tokens", _TOKENS)
+    top_k = wanted(asked, "top_k", whole_number(-1, 2**31 - 1))
+    return Wishes(
+        temperature=wanted(asked, "temperature", number(0, 2)),
+        top_p=wanted(asked, "top_p", number(0, 1)),
+        top_k=top_k if top_k and top_k > 0 else None,  # others write "all" as 0 or -1
+        stop=wanted(asked, "stop", _stop) or (),
+        seed=wanted(asked, "seed", whole_number(-(2**63), 2**63 - 1)),
+        presence_penalty=wanted(asked, "presence_penalty", _PENALTY),
+        frequency_penalty=wanted(asked, "frequency_penalty", _PENALTY),
+        max_output_tokens=most,
+        tool_choice=_tool_choice(asked, {tool.name for tool in tools}),
+        parallel_tools=wanted(asked, "parallel_tool_calls", a_flag),
+        effort=wanted(asked, "reasoning_effort", _EFFORT),
+    )
+
+
+def _stop(value: Json) -> tuple[str, ...]:
+    """Read where to stop; an empty text is no place."""
+    texts = [value] if isinstance(value, str) else each(value, a_text)
+    if len(texts) > MOST_STOPS:
+        raise Wrong(f"expected at most {MOST_STOPS} texts, got {len(texts)}")
+    return tuple(text for text in texts if text)
+
+
+def _tools(value: Json) -> list[ToolSpec]:
+    return each(value, _tool)
+
+
+def _tool(value: Json) -> ToolSpec:
+    tool = an_object(value)
+    if tool.get("type") != "function":
+        wrong = expected("function", tool.get("type")).inside("type")
+        wrong.hint = "Offer it as a function with a JSON schema, and run it yourself."
+        raise wrong
+    return field(tool, "function", _function)
+
+
+def _functions(value: Json) -> list[ToolSpec]:
+    return each(value, _function)
+
+
+def _function(value: Json) -> ToolSpec:
+    told = an_object(value)
+    return ToolSpec(
+        name=field(told, "name", a_name),
+        description=wanted(told, "description", a_text) or "",
+        parameters=wanted(told, "parameters", a_schema) or NO_PARAMETERS,
+    )
+
+
+def _tool_choice(asked: dict[str, Json], tools: set[str]) -> str | None:
+    name = "tool_choice" if asked.get("tool_choice") is not None else "function_call"
+    choice = wanted(asked, name, _old_choice if name == "function_call" else _choice)
+    if choice == "required" and not tools:
+        raise Wrong("no tools are offered", "Send tools, or leave it out.").inside(name)
+    if choice is not None and choice.startswith(":") and choice[1:] not in tools:
+        raise Wrong("the tool that it names is not among the tools").inside(name)
+    return choice
+
+
+def _choice(value: Json) -> str:
+    if not isinstance(value, dict):
+        return _CHOICES(value)
+    if value.get("type") != "function":
+        raise expected("function", value.get("type")).inside("type")
+    return field(value, "function", _old_choice)
+
+
+def _old_choice(value: Json) -> str:
+    return ":" + field(value, "name", a_name) if isinstance(value, dict) else _CHOICES(value)
+
+
+def _format(value: Json) -> Json:
+    form = an_object(value)
+    kind = field(form, "type", word_of("text", "json_object", "json_schema"))
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return ANY_OBJECT
+    return field(form, "json_schema", lambda told: wanted(an_object(told), "schema", a_schema)) or ANY_OBJECT
+
+
+def _with_usage(value: Json) -> bool:
+    return wanted(an_object(value), "include_usage", a_flag) is True
+
+
+def _end_user(asked: dict[str, Json], metadata: dict[str, Json]) -> str:
+    """Tell who speaks, as the application calls them."""
+    return _name_in(asked, "user") or _name_in(asked, "safety_identifier") or _noted(metadata, "user_id")
+
+
+def _noted(metadata: dict[str, Json], name: str) -> str:
+    try:
+        return _name_in(metadata, name)
+    except Wrong as wrong:
+        raise wrong.inside("metadata") from None
+
+
+def _name_in(owner: dict[str, Json], name: str) -> str:
+    """Read a name; an empty one is none."""
+    return "" if owner.get(name) == "" else wanted(owner, name, a_name) or ""
+
+
+def _ignored(asked: dict[str, Json], metadata: dict[str, Json]) -> Iterator[str]:
+    """Name what was asked for and means nothing here, as far as it has a name to be shown."""
+    for name, value in asked.items():
+        unread = name not in READ and value is not None and value not in DEFAULTS.get(name, ())
+        if unread and _PLAIN_NAME.fullmatch(name):
+            yield name
+    if metadata.keys() - {"thread_id", "user_id"}:
+        yield "metadata"
+
+
+def _passed_over(asked: dict[str, Json], said: Conversation) -> Iterator[str]:
+    """Name what stands inside other parameters and means nothing here."""
+    if said.named:
+        yield "messages.name"
+    if any(tool["function"].get("strict") for tool in asked.get("tools") or ()):
+        yield "tools.function.strict"
