@@ -134,6 +134,19 @@ def test_a_request_that_is_right_loses_no_message(body: Any) -> None:
             assert message.rendered_text == sent["content"]
 
 
+@given(PLAIN | VALUES.filter(lambda value: value is not None and not isinstance(value, str)) | st.integers().map(str))
+def test_arguments_that_were_written_are_read_as_what_they_were(arguments: Any) -> None:
+    try:
+        check_json(arguments, "input")
+    except InvalidInput:
+        return  # no number, so never kept
+    call = ToolUseBlock(tool_use_id="c", name="f", input=arguments)
+    spoken = Spoken(id="a", model="m", created_at=datetime(2025, 1, 1, tzinfo=UTC), blocks=(call,))
+    message = OpenAIChat().whole(spoken)["choices"][0]["message"]
+    asked = OpenAIChat().read(written({"model": "m", "messages": [message]}))
+    assert asked.messages == (Message(role="assistant", blocks=(call,)),)
+
+
 @given(VALUES)
 def test_whatever_json_comes_it_is_read_or_refused(value: Any) -> None:
     check_read(written(value))

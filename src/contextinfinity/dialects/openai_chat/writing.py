@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from contextinfinity.dialects.contract import Spoken, Stop
-from contextinfinity.domain.message import REFUSAL, ContentBlock, Json, TextBlock, ToolUseBlock
+from contextinfinity.domain.message import REFUSAL, ContentBlock, Json, TextBlock, ToolUseBlock, arguments_of
 from contextinfinity.domain.turn import Problem, Usage
 
 STOPS: dict[Stop, str] = {
@@ -147,8 +147,8 @@ def _call(call: ToolUseBlock) -> dict[str, Json]:
 
 
 def _arguments(arguments: Json) -> str:
-    """Write arguments as the model did; what was no JSON is text still."""
-    if isinstance(arguments, str):
+    """Write arguments as the model did; what was no JSON is text still. Read again they are what they were."""
+    if isinstance(arguments, str) and arguments_of(arguments) == arguments:
         return arguments
     return "{}" if arguments is None else _encode(arguments).decode()
 
