@@ -26,6 +26,7 @@ from contextinfinity.client.contract import (
     Tokens,
     Where,
 )
+from contextinfinity.client.drop_in import DropIn
 from contextinfinity.client.memories import LocalMemories
 from contextinfinity.client.references import LAST, fits, the_one
 from contextinfinity.client.tokens import LocalTokens, health_of
@@ -74,6 +75,7 @@ class LocalClient:
     memories: Memories
     imports: Imports
     tokens: Tokens
+    drop_in: DropIn
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -85,6 +87,7 @@ class LocalClient:
         self.memories = LocalMemories(engine)
         self.imports = LocalImports(engine)
         self.tokens = LocalTokens(engine)
+        self.drop_in = DropIn(engine)
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()

@@ -19,7 +19,6 @@ from contextinfinity.domain.message import (
     ImageBlock,
     Json,
     Message,
-    TextBlock,
     ToolResultBlock,
     ToolUseBlock,
 )
@@ -68,10 +67,9 @@ def number_of(said: bytes) -> int:
 
 def _said(message: Message) -> bytes:
     """Write what counts of a message: its words in one piece, however they were cut, then the rest in order."""
-    texts = [text for block in message.blocks if isinstance(block, TextBlock) and (text := block.text.strip())]
     others = [part for block in message.blocks for part in _parts(block)]
     role = b"answer" if message.role == "assistant" else b"question"
-    return b"\0".join((role, "\n".join(texts).encode(errors="replace"), *others))
+    return b"\0".join((role, message.rendered_text.strip().encode(errors="replace"), *others))
 
 
 def _parts(block: ContentBlock) -> Iterator[bytes]:

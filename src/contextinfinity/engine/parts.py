@@ -33,6 +33,7 @@ from contextinfinity.prompt.redact import Redactor
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.contract import Provider
 from contextinfinity.providers.failures import KINDS
+from contextinfinity.providers.options import joined
 from contextinfinity.settings import Router
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import Journal, JournalFolder
@@ -74,6 +75,11 @@ class Model:
         abilities = self.provider.abilities(self.model_id)
         wanted = max(self.reserve, THINKING_TOKENS if abilities.reasoning else 1)
         return min(wanted, abilities.context_limit // 4, abilities.max_output_tokens)
+
+    def options_with(self, wishes: Wishes) -> Json:
+        """Put what a caller wishes for over what is configured."""
+        wished = self.provider.options_for(wishes, self.model_id).options
+        return joined(self.options, wished) if wished else self.options
 
     def answered(self, turn: Turn) -> bool:
         """Tell whether it was this model that answered a turn."""

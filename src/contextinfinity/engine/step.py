@@ -97,13 +97,13 @@ async def ask(
 
 async def _request(parts: Parts, running: Running, model: Model, assembled: Assembled) -> ProviderRequest:
     """Put together what the provider is asked."""
-    terms = running.asked.terms
+    wishes = None if running.asked.terms is None else running.asked.terms.wishes
     return ProviderRequest(
         model_id=model.model_id,
         prompt=await with_pictures(parts.store.contents, assembled.prompt),
-        max_output_tokens=model.max_output_tokens if terms is None else _longest(model, assembled, terms.wishes),
+        max_output_tokens=model.max_output_tokens if wishes is None else _longest(model, assembled, wishes),
         cache_key=running.turn.session_id,
-        options=model.options,
+        options=model.options if wishes is None else model.options_with(wishes),
     )
 
 

@@ -18,6 +18,7 @@ from contextinfinity.server import answers, chat, finding, lines, memories, oper
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import Guard
 from contextinfinity.server.metrics import Figures
+from contextinfinity.server.v1 import routes as v1
 from contextinfinity.settings import Settings
 
 TITLE = "ContextInfinity"
@@ -41,7 +42,13 @@ def make_app(settings: Settings, open_client: OpenClient, *, shared_figures: boo
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         async with open_client(settings) as client:
-            app.state.door = Door(client=client, server=settings.server, retention=settings.retention, figures=figures)
+            app.state.door = Door(
+                client=client,
+                drop_in=client.drop_in,
+                server=settings.server,
+                retention=settings.retention,
+                figures=figures,
+            )
             yield
 
     app = FastAPI(
@@ -54,7 +61,7 @@ def make_app(settings: Settings, open_client: OpenClient, *, shared_figures: boo
         docs_url=None,  # those pages load scripts from strangers
         redoc_url=None,
     )
-    routers = [module.routes for module in (threads, talking, lines, finding, memories, chat, operations)]
+    routers = [module.routes for module in (threads, talking, lines, finding, memories, chat, v1, operations)]
     for router in routers:
         app.include_router(router)
     app.state.flat_routes = [route for router in routers for route in router.routes]

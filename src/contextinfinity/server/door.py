@@ -11,12 +11,14 @@ from typing import TypeAlias
 from fastapi import Request
 
 from contextinfinity.client.contract import Client
+from contextinfinity.client.drop_in import DropIn
+from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import TooMany
 from contextinfinity.server.metrics import Figures
 from contextinfinity.settings import Retention, Server, Settings
 
-OpenClient: TypeAlias = Callable[[Settings], Client]
+OpenClient: TypeAlias = Callable[[Settings], LocalClient]
 BURST_SECONDS = 10.0
 """Of the requests a minute, those of so many seconds may come at once."""
 MOST_RATES = 100_000
@@ -75,6 +77,7 @@ class Door:
     """One process's share of a server."""
 
     client: Client
+    drop_in: DropIn
     server: Server
     figures: Figures
     retention: Retention

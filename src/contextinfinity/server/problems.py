@@ -106,6 +106,11 @@ def response(problem: ProblemDocument, headers: dict[str, str] | None = None) ->
 async def tell(request: Request, error: Exception) -> Response:
     """Answer with what an error of ours says."""
     assert isinstance(error, ContextInfinityError)  # noqa: S101  registered for these only
+    return response(problem_of(error), headers_of(error))
+
+
+def headers_of(error: ContextInfinityError) -> dict[str, str]:
+    """Give the headers that go with an error."""
     headers = {}
     if isinstance(error, TokenNeeded):
         headers["www-authenticate"] = "Bearer"
@@ -113,7 +118,7 @@ async def tell(request: Request, error: Exception) -> Response:
         headers["connection"] = "close"  # the rest of the request is not read
     if isinstance(error, TooMany):
         headers["retry-after"] = str(math.ceil(error.retry_after))
-    return response(problem_of(error), headers)
+    return headers
 
 
 async def tell_parameters(request: Request, error: Exception) -> Response:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from contextinfinity.client.contract import Client
+from contextinfinity.client.local import LocalClient
 from contextinfinity.server.app import make_app
 from contextinfinity.server.bodies import JSON
 from contextinfinity.server.problems import TABLE
@@ -87,7 +87,7 @@ def reference() -> str:
     return _OPENING + "\n".join([*_statuses(), "", *_routes(document), *_schemas(document)])
 
 
-def _no_client(settings: Settings) -> Client:
+def _no_client(settings: Settings) -> LocalClient:
     raise NotImplementedError  # only the description is wanted
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -59,8 +60,8 @@ async def frames(door: Door, first: Stamped | None, events: AsyncIterator[Stampe
     """Write events as they come, and a comment when none does; to their end, or to the server's."""
     yield COME_BACK + (KEEP_ALIVE if first is None else frame(first))
     try:
-        async with aclosing(_handfuls(door, events)) as handfuls:
-            async for handful in handfuls:
+        async with aclosing(handfuls(door, events)) as coming:
+            async for handful in coming:
                 for stamped in handful:
                     if isinstance(stamped.event, TurnDone):
                         door.figures.turn(stamped.event.turn)
@@ -97,13 +98,13 @@ async def _end_of(events: AsyncIterator[Stamped]) -> FinishedTurn | None:
 async def told_frames(door: Door, events: AsyncIterator[CompactionEvent]) -> AsyncGenerator[bytes]:
     """Write what happens as it happens, and comments between; there is no end but the reader's or the server's."""
     yield COME_BACK + KEEP_ALIVE
-    async with aclosing(_handfuls(door, events)) as handfuls:
-        async for handful in handfuls:
+    async with aclosing(handfuls(door, events)) as coming:
+        async for handful in coming:
             written = (_block(str(event.__struct_config__.tag), event) for event in handful)
             yield b"".join(written) or KEEP_ALIVE
 
 
-async def _handfuls(door: Door, events: AsyncIterator[E]) -> AsyncGenerator[list[E]]:
+async def handfuls(door: Door, events: AsyncIterator[E]) -> AsyncGenerator[list[E]]:
     """Give events in the handfuls they come in, an empty one whenever none came for a while.
 
     What comes at once is sent at once: a task and a packet for each word would cost more than answering it. It ends
@@ -150,8 +151,15 @@ async def _let_go(*tasks: asyncio.Future[Any]) -> None:
 class EventStream(StreamingResponse):
     """A stream that is counted while it is open, and let go when its reader takes nothing any more."""
 
-    def __init__(self, content: AsyncGenerator[bytes], *, close: Callable[[], None], stall_seconds: float) -> None:
-        super().__init__(content, media_type=MEDIA_TYPE, headers=HEADERS)
+    def __init__(
+        self,
+        content: AsyncGenerator[bytes],
+        *,
+        close: Callable[[], None],
+        stall_seconds: float,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(content, media_type=MEDIA_TYPE, headers={**HEADERS, **headers})
         self._content = content
         self._close = close
         self._stall_seconds = stall_seconds

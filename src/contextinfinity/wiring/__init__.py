@@ -18,7 +18,7 @@ from contextinfinity.wiring.embedding import retrieval_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from contextinfinity.client.contract import Client
+    from contextinfinity.client.local import LocalClient
     from contextinfinity.domain.message import Json
     from contextinfinity.engine.engine import Engine
     from contextinfinity.engine.parts import FindBoundary, Model, Models, Remembering, Rewriting, Setup
@@ -79,7 +79,7 @@ def setup_of(settings: Settings, models: Models) -> Setup:
     )
 
 
-def open_client(settings: Settings) -> Client:
+def open_client(settings: Settings) -> LocalClient:
     """Put together what a door talks to: a client of an engine of its own, to be used with ``async with``."""
     from contextinfinity.client.local import LocalClient
 

@@ -1,0 +1,94 @@
+"""What a door for other vendors' clients can ask of an engine in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.trail import number_of
+from contextinfinity.domain.turn import Incomplete, Turn
+from contextinfinity.engine.continuing import Talk
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.parts import Asked, Terms
+from contextinfinity.engine.talks import Talks
+from contextinfinity.engine.watch import Stamped
+from contextinfinity.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from contextinfinity.domain.vectors import Rows
+
+__all__ = ["Answered", "Asked", "DropIn", "Talk", "Terms", "number_of"]
+
+AUTO = "auto"
+"""The model that stands for none: the router chooses."""
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """A turn that is over; ``reason`` says why its answer was cut short, if it was."""
+
+    turn: Turn
+    reason: str = ""
+
+
+class DropIn:
+    """Conversations that are sent whole, and what their clients ask for besides."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._talks = Talks(engine)
+
+    async def begin(self, talk: Talk, owner: Owner, asked: Asked) -> tuple[Turn, bool]:
+        """Make what is new of a conversation durable and begin to answer it; tell whether its thread was there."""
+        return await self._talks.begin(talk, owner, asked)
+
+    def watch(self, turn_id: TurnId) -> AsyncIterator[Stamped]:
+        """Hear a turn, from its beginning to its end."""
+        return self._engine.watch(turn_id)
+
+    async def answered(self, turn_id: TurnId) -> Answered:
+        """Read a turn that is over."""
+        turn = await self._talks.read(turn_id)
+        if turn.outcome != "incomplete":
+            return Answered(turn=turn)
+        outcome = (await self._engine.store.turns.steps(turn_id))[-1].outcome
+        return Answered(turn=turn, reason=outcome.reason if isinstance(outcome, Incomplete) else "")
+
+    def model_named(self, name: str) -> str | None:
+        """Find the model a client means: by our name or by the vendor's; None: the router is to choose."""
+        models = self._engine.models
+        if name == AUTO:
+            return None
+        if name in models.by_name:
+            return name
+        by_id = next((model.name for model in models.by_name.values() if model.model_id == name), None)
+        if by_id is None:
+            known = ", ".join((AUTO, *sorted(models.by_name)))
+            raise NotFound(f"There is no model {name!r}; there are: {known}.", hint="Name it under [models].")
+        return by_id
+
+    def models(self) -> tuple[str, ...]:
+        """Name the models that can be asked for."""
+        models = self._engine.models
+        return (AUTO, models.default, *sorted(name for name in models.by_name if name != models.default))
+
+    def left_out(self, model: str | None, wishes: Wishes) -> tuple[str, ...]:
+        """Name the wishes that a model cannot be told."""
+        named = self._engine.models.named(model)
+        return named.provider.options_for(wishes, named.model_id).left_out
+
+    def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:
+        """Count the tokens of a request, as far as that can be told."""
+        return self._talks.count(messages, system, tools, model)
+
+    async def embed(self, texts: tuple[str, ...]) -> tuple[str, Rows]:
+        """Place texts, and tell who did."""
+        if self._engine.setup.retrieval is None:
+            raise Refused("There is no embedder here.", hint="Set retrieval.enabled.")
+        embedder = await self._engine.setup.retrieval.embedders.chosen()
+        return embedder.name, await embedder.embed(texts)

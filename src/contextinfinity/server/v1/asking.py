@@ -1,0 +1,109 @@
+"""From a vendor's request to a message of ours: whose it is, which model is meant, what its sender decides."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from fastapi import Request
+from msgspec import Struct
+
+from contextinfinity.client.drop_in import Asked, Talk, Terms, number_of
+from contextinfinity.dialects.contract import Incoming
+from contextinfinity.domain.session import Owner
+from contextinfinity.errors import InvalidInput
+from contextinfinity.server.callers import LONGEST_NAME, NEW, Caller, check_name, place_of
+from contextinfinity.server.door import door_of
+
+THREAD = "x-thread-id"
+ENDLESS = "x-endless-context"
+"""``off``: the model sees what was sent and nothing else; it is kept all the same."""
+RETRIED = ("x-stainless-retry-count",)
+"""Where SDKs say how often they have sent a request before."""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What is asked of the engine."""
+
+    talk: Talk
+    owner: Owner
+    asked: Asked
+    ignored: tuple[str, ...]
+
+
+async def question_of(request: Request, caller: Caller, incoming: Incoming, body: bytes) -> Question:
+    """Put a request in our terms."""
+    door = door_of(request)
+    owner, stranger = _whose(caller, incoming.end_user)
+    thread_id = request.headers.get(THREAD) or incoming.thread_id
+    if thread_id is not None:
+        thread_id = await place_of(request, caller, thread_id, owner)
+    model = door.drop_in.model_named(incoming.model)
+    talk = Talk(
+        messages=incoming.messages,
+        end_user=stranger,
+        thread_id=None if thread_id == NEW else thread_id,
+        body=_number(request, caller, body),
+        is_retry=_is_retry(request),
+    )
+    terms = Terms(
+        system=incoming.system,
+        tools=incoming.tools,
+        response_format=incoming.response_format,
+        wishes=incoming.wishes,
+        only_last=0 if _is_off(request) else None,
+    )
+    asked = Asked(
+        model=model,
+        use_memory=bool(incoming.end_user) and not stranger and terms.only_last is None,
+        use_rewriter=terms.only_last is None,
+        may_ask_back=False,
+        terms=terms,
+    )
+    ignored = (*incoming.ignored, *door.drop_in.left_out(model, incoming.wishes))
+    return Question(talk=talk, owner=owner, asked=asked, ignored=ignored)
+
+
+def _whose(caller: Caller, end_user: str) -> tuple[Owner, str]:
+    """Give whom a request acts for, and the end user where that is somebody else.
+
+    Where the caller may act for others, the end user is the owner. A token of one user keeps all threads its own; the
+    name of the end user then only keeps their conversations apart, and nothing is remembered of them.
+    """
+    if not end_user:
+        return caller.owner(), ""
+    name = _name(end_user)
+    if caller.token is None or caller.token.scope == "app":
+        return caller.owner(name), ""
+    owner = caller.owner()
+    return owner, "" if owner.user_id == name else name
+
+
+def _name(end_user: str) -> str:
+    """Give an end user a name we can keep: their own, or a short one that stands for it."""
+    try:
+        check_name("user", end_user)
+    except InvalidInput:
+        return f"user-{sha256(end_user.encode(errors='replace')).hexdigest()[: min(32, LONGEST_NAME)]}"
+    return end_user
+
+
+def _number(request: Request, caller: Caller, body: bytes) -> int:
+    """Give the number by which the same request is known: its key, where it has one, or all it says."""
+    key = request.headers.get("idempotency-key")
+    token = "" if caller.token is None else caller.token.id
+    said = body if key is None else b"key " + key.encode(errors="replace")
+    return number_of(b"\0".join((token.encode(), request.url.path.encode(), said)))
+
+
+def _is_retry(request: Request) -> bool:
+    if "idempotency-key" in request.headers:
+        return True
+    counts = (request.headers.get(name, "0") for name in RETRIED)
+    return any(count.isdecimal() and int(count[:9]) > 0 for count in counts)
+
+
+def _is_off(request: Request) -> bool:
+    said = request.headers.get(ENDLESS, "on").strip().lower()
+    if said not in ("on", "off"):
+        raise InvalidInput(f"{ENDLESS} is on or off.")
+    return said == "off"

@@ -1,0 +1,109 @@
+"""Routes: /v1, as OpenAI's and Anthropic's clients know them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from contextinfinity.dialects.contract import Dialect
+from contextinfinity.dialects.openai_chat import read_embeddings, write_embeddings
+from contextinfinity.domain.message import Json, say
+from contextinfinity.errors import TooLarge
+from contextinfinity.server.answers import note
+from contextinfinity.server.callers import Asking, Caller
+from contextinfinity.server.door import door_of
+from contextinfinity.server.v1.asking import question_of
+from contextinfinity.server.v1.shapes import ANTHROPIC, OPENAI, Shaped, dialect_of
+from contextinfinity.server.v1.telling import answer
+
+routes = APIRouter(prefix="/v1", tags=["drop-in"], default_response_class=Response, route_class=Shaped)
+
+STATUSES = {
+    400: "The request cannot be followed.",
+    401: "A token is needed.",
+    403: "Not the caller's.",
+    404: "There is no such model or thread.",
+    408: "The request took too long to arrive.",
+    409: "Not possible as things stand.",
+    413: "Too large.",
+    429: "Too many at once.",
+    500: "Something went wrong that nobody foresaw.",
+    502: "The model that was asked failed.",
+    503: "The model or the ledger cannot go on now.",
+    504: "The model took too long.",
+}
+
+
+def gives(what: str, *, stream: bool = False) -> dict[int | str, dict[str, Any]]:
+    """Describe the answers of a route in the vendor's shape."""
+    content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    if stream:
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    told: dict[int | str, dict[str, Any]] = {200: {"description": what, "content": content}}
+    error = {"application/json": {"schema": {"type": "object"}}}
+    return told | {status: {"description": said, "content": error} for status, said in STATUSES.items()}
+
+
+TAKES = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
+
+
+@routes.post("/chat/completions", responses=gives("A chat completion.", stream=True), openapi_extra=TAKES)
+async def complete(request: Request, caller: Asking) -> Response:
+    """Answer as OpenAI's chat completions do; the conversation's thread is found by what was said in it."""
+    return await _answered(request, caller, OPENAI)
+
+
+@routes.post("/messages", responses=gives("A message.", stream=True), openapi_extra=TAKES)
+async def create_message(request: Request, caller: Asking) -> Response:
+    """Answer as Anthropic's messages do; the conversation's thread is found by what was said in it."""
+    return await _answered(request, caller, ANTHROPIC)
+
+
+@routes.post("/messages/count_tokens", responses=gives("How many tokens a request has."), openapi_extra=TAKES)
+async def count_tokens(request: Request, caller: Asking) -> Response:
+    """Count the tokens of a request as it was sent; what a model is shown of it may be less."""
+    door, incoming = door_of(request), ANTHROPIC.read_to_count(await request.body())
+    model = door.drop_in.model_named(incoming.model)
+    tokens = door.drop_in.count(incoming.messages, incoming.system, incoming.tools, model)
+    return _json(ANTHROPIC.counted(tokens))
+
+
+@routes.get("/models", responses=gives("The models that can be asked for."))
+async def list_models(request: Request, caller: Asking) -> Response:
+    """Name the models; `auto` lets the router choose."""
+    return _json(dialect_of(request).models(door_of(request).drop_in.models()))
+
+
+@routes.get("/models/{name:path}", responses=gives("A model."))
+async def get_model(request: Request, caller: Asking, name: Annotated[str, Path(description="Its name.")]) -> Response:
+    """Read one model."""
+    door_of(request).drop_in.model_named(name)
+    return _json(ANTHROPIC.model(name) if dialect_of(request) is ANTHROPIC else OPENAI.model(name))
+
+
+@routes.post("/embeddings", responses=gives("Vectors of texts."), openapi_extra=TAKES)
+async def embed(request: Request, caller: Asking) -> Response:
+    """Place texts with the embedder that searches here, whichever model is named."""
+    door, asked = door_of(request), read_embeddings(await request.body())
+    _, rows = await door.drop_in.embed(asked.texts)
+    tokens = door.drop_in.count(tuple(say("user", text) for text in asked.texts), "", (), None)
+    return _json(write_embeddings(asked, rows, tokens))
+
+
+async def _answered(request: Request, caller: Caller, dialect: Dialect) -> Response:
+    door, body = door_of(request), await request.body()
+    incoming = dialect.read(body)
+    said = sum(len(message.rendered_text) for message in incoming.messages[-1:])
+    if said > door.server.max_message_chars:
+        raise TooLarge(f"The message has {said:,} characters; {door.server.max_message_chars:,} are the most.")
+    question = await question_of(request, caller, incoming, body)
+    response = await answer(door, dialect, incoming, question)
+    note(request, thread_id=response.headers["x-thread-id"], turn_id=response.headers["x-turn-id"])
+    return response
+
+
+def _json(value: Json) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
