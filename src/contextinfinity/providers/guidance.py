@@ -36,7 +36,6 @@ OPENAI: dict[str, Guidance] = {
     **dict.fromkeys(("gpt-5-chat", "gpt-5.3-chat"), Guidance()),
     "gpt-5.6": _thinks("none", *_ALL),
     "gpt-6": _thinks("none", *_ALL),
-    "gpt-6.": _thinks("none", *_ALL),
 }
 
 _ADAPTIVE = Guidance(sampling=False, efforts=_ALL, thinking="adaptive")

@@ -2,8 +2,8 @@
 
 In goes a script: a function from a request to a ``Reply``, a list of replies given in turn, or a file of them.
 Out comes a stream like any provider's, with the delays, errors and cuts the script asks for. The same script and
-the same requests give the same answers. As with any provider, an answer ends where it may be no longer, and before
-a text that it was wished to stop at.
+the same requests give the same answers. Where that is wished for, an answer ends before a text or after a number
+of tokens.
 
 A script file is JSON: a list of replies, or an object ``{"replies": [...], "loop": true}``. A reply is a text, or an
 object with the fields of ``Reply``. Besides, ``when`` is a pattern: the first reply whose pattern is found in the
@@ -117,7 +117,7 @@ class ScriptedProvider:
         return written(request, msgspec.to_builtins(request), form)
 
     def options_for(self, wishes: Wishes, model_id: str) -> Wished:
-        """Take wishes as they are: texts to stop at are obeyed, the rest a script may read."""
+        """Take wishes as they are: where to stop is obeyed, the rest a script may read."""
         return plain(wishes)
 
     async def close(self) -> None:
@@ -194,11 +194,11 @@ class _Cut(NamedTuple):
 
 
 def _within(pieces: tuple[str, ...], request: ProviderRequest) -> tuple[tuple[str, ...], _Cut]:
-    """End what is said before the first text to stop at, or where it may be no longer."""
-    text = "".join(pieces)
-    stops = [stop for stop in list_of(dict_of(request.options).get("stop")) if stop and stop in text]
+    """End what is said where that is wished for; what is not wished for does not keep a script from its words."""
+    text, wished = "".join(pieces), dict_of(request.options)
+    stops = [stop for stop in list_of(wished.get("stop")) if stop and stop in text]
     cuts = [_Cut(text.index(stop), "stop_sequence", stop) for stop in stops]
-    room = request.max_output_tokens * CHARACTERS
+    room = wished.get("max_output_tokens", len(text)) * CHARACTERS
     cut = min([*cuts, _Cut(room, "max_tokens" if len(text) > room else "")])
     out, left = [], cut.at
     for piece in pieces:

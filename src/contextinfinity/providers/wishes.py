@@ -4,7 +4,7 @@ In go wishes that name no vendor, and what a model can do; out come options of t
 that this model cannot be told there. Nothing is sent that the vendor would refuse: an answer that is a little
 different is better than none, and what was left out is said. A wish that is met anyway is never left out.
 
-How long an answer may be is no option but part of a request.
+How long an answer may be is part of a request, and no option of a wire.
 """
 
 from __future__ import annotations
@@ -121,10 +121,8 @@ def for_messages(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
 
 
 def plain(wishes: Wishes) -> Wished:
-    """Wish in our own words, for a provider that has no wire."""
-    said = msgspec.json.decode(msgspec.json.encode(wishes))
-    said.pop("max_output_tokens", None)
-    return Wished(said)
+    """Wish in our own words, the length too, for a provider that has no wire."""
+    return Wished(msgspec.json.decode(msgspec.json.encode(wishes)))
 
 
 def _wished(wishes: Wishes, offers: Mapping[str, Offer | None], in_part: Collection[str] = ()) -> Wished:

@@ -107,6 +107,8 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"temperature": 1}, {**dict.fromkeys(PLACES, MET), **dict.fromkeys((*TAKEN, "no claude"), sent(temperature=1))}),
     ({"top_p": 0.9}, only((*TAKEN, "no claude"), top_p=0.9)),
     ({"top_k": 7}, only(("own server", "perplexity", "no claude", "local", "scripted"), top_k=7)),
+    # How long an answer may be is part of a request.
+    ({"max_output_tokens": 50}, {**dict.fromkeys(PLACES, MET), "scripted": sent(max_output_tokens=50)}),
     ({"seed": 3}, only((*CHATS, "chat, reasons"), seed=3)),
     ({"presence_penalty": 0.1}, only((*CHATS, "perplexity"), presence_penalty=0.1)),
     ({"frequency_penalty": 0.1}, only((*CHATS, "perplexity"), frequency_penalty=0.1)),
@@ -203,11 +205,8 @@ def test_a_wish_is_said_in_the_words_of_the_wire_or_named_as_left_out(
     assert added(place, Wishes(**wish)) == (body, () if whole else tuple(wish))
 
 
-def test_every_wish_is_in_the_table_but_the_length_which_is_no_option() -> None:
-    named = {name for wish, _ in TABLE for name in wish}
-    assert named == set(Wishes.__struct_fields__) - {"max_output_tokens"}
-    for place in PLACES:
-        assert added(place, Wishes(max_output_tokens=5)) == (NOTHING, ())
+def test_every_wish_is_in_the_table() -> None:
+    assert {name for wish, _ in TABLE for name in wish} == set(Wishes.__struct_fields__)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -344,11 +343,11 @@ def test_a_wish_stands_over_what_is_configured_key_by_key() -> None:
     assert joined(None, {}) == {}
 
 
-async def heard(provider: Provider, model_id: str, wishes: Wishes, most: int = 4000) -> Finished:
+async def heard(provider: Provider, model_id: str, wishes: Wishes) -> Finished:
     """Ask with those wishes, and give the last word."""
     options, _ = provider.options_for(wishes, model_id)
     prompt = Prompt(system=(), messages=(say("user", "hi"),), tools=(TOOL,))
-    asked = ProviderRequest(model_id=model_id, prompt=prompt, max_output_tokens=most, options=options)
+    asked = ProviderRequest(model_id=model_id, prompt=prompt, options=options)
     events = [event async for event in provider.stream(provider.write(asked))]
     assert isinstance(events[-1], Finished)
     return events[-1]
@@ -361,12 +360,12 @@ def told(finished: Finished) -> tuple[str, dict[str, Any]]:
     return "".join(block.text for block in blocks if isinstance(block, TextBlock)), notes
 
 
-async def test_a_script_stops_where_it_is_wished_to_and_where_it_may_be_no_longer() -> None:
+async def test_a_script_stops_where_it_is_wished_to() -> None:
     reply = Reply(text="one two END three", tools=(ToolCall(name="weather"),))
     stopped = await heard(ScriptedProvider([reply]), "echo", Wishes(stop=("three", "END")))
     assert told(stopped) == ("one two ", {"stop_reason": "stop_sequence", "stop_sequence": "END"})
     assert stopped.outcome == Completed()
-    short = await heard(ScriptedProvider([reply]), "echo", Wishes(stop=("END",)), most=1)
+    short = await heard(ScriptedProvider([reply]), "echo", Wishes(stop=("END",), max_output_tokens=1))
     assert (told(short)[0], short.outcome) == ("one ", Incomplete(reason="length"))
     whole = await heard(ScriptedProvider(["all of it"]), "echo", Wishes(stop=("no such text",)))
     assert told(whole) == ("all of it", {})
