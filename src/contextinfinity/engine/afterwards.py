@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 from msgspec import Struct
 
@@ -50,6 +51,14 @@ class Lane:
         self.kinds = kinds
         self.runners = runners
         self.busy = 0
+        self.looking = asyncio.Lock()
+        self.empty_since: asyncio.Event | None = None
+        """The news under which somebody looked and found nothing: nobody else has to."""
+
+    def look_again(self, news: asyncio.Event) -> None:
+        """Forget that nothing was found under that news: it is a while ago."""
+        if self.empty_since is news:
+            self.empty_since = None
 
 
 class Afterwards:
@@ -120,10 +129,12 @@ class Afterwards:
     async def _run(self, lane: Lane) -> None:
         while not self._stopping:
             news = self._news
+            if lane.empty_since is news:
+                await _within(self._look_seconds, news.wait())
+                continue
             lane.busy += 1
             try:
-                if (job := await self._claim(lane)) is not None:
-                    await self._see_through(job)
+                found = await self._work(lane, news)
             except LedgerClosed:
                 return
             except WorkerLost as error:
@@ -132,29 +143,38 @@ class Afterwards:
             finally:
                 lane.busy -= 1
                 self._quiet.set()
-            if job is None:
-                await _within(await self._until_due(lane), news.wait())
+            if found:
+                self.wake()  # something may have come of it, here or on the other lane
             else:
-                self.wake()  # the branch is free for its next job
+                await _within(await self._until_due(lane), news.wait())
+                lane.look_again(news)
+
+    async def _work(self, lane: Lane, news: asyncio.Event) -> bool:
+        """Take a job and see it through, and those that follow; tell whether there was one.
+
+        Runners look one after the other: where one finds nothing, the others would not either.
+        """
+        async with lane.looking:
+            job = None if lane.empty_since is news else await self._claim(lane)
+            if job is None:
+                lane.empty_since = news
+                return False
+        while job is not None:
+            job = await self._see_through(job, lane)
+            self._quiet.set()
+        return True
 
     async def _claim(self, lane: Lane) -> Job | None:
-        """Take a job; one that was taken while we were being stopped is given back."""
-        claiming = asyncio.ensure_future(self._jobs.claim(self._worker, lane.kinds))
         try:
-            return await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            with suppress(LedgerError):
-                if (job := await claiming) is not None:
-                    await self._record(job, self._given_back(job))
-            raise
+            return await self._taken(self._jobs.claim(self._worker, lane.kinds))
         except LedgerClosed:
             raise
         except LedgerError as error:
             log.warning("cannot take jobs: %s", error)
             return None
 
-    async def _see_through(self, job: Job) -> None:
-        """Run a job's handler and record how it went."""
+    async def _see_through(self, job: Job, lane: Lane) -> Job | None:
+        """Run a job's handler and record how it went; gives the next one, which was taken with that."""
         try:
             await self._handlers[job.job_type](job)
         except asyncio.CancelledError:
@@ -163,25 +183,40 @@ class Afterwards:
         except Exception as error:  # a handler may fail in any way: that is what retries are for
             log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=True)
             await self._record(job, self._failed(job, f"{type(error).__name__}: {error}"))
-        else:
-            await self._record(job, lambda: self._jobs.complete(job.id, self._worker))
+            return None
+        return await self._taken(self._record(job, self._completed(job, lane)))
 
-    def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[None]]:
+    async def _taken(self, taking: Coroutine[Any, Any, Job | None]) -> Job | None:
+        """Take a job; one that was taken while we were being stopped is given back."""
+        claiming = asyncio.ensure_future(taking)
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            with suppress(LedgerError):
+                if (job := await claiming) is not None:
+                    await self._record(job, self._given_back(job))
+            raise
+
+    def _completed(self, job: Job, lane: Lane) -> Callable[[], Awaitable[Job | None]]:
+        return lambda: self._jobs.complete(job.id, self._worker, then=() if self._stopping else lane.kinds)
+
+    def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[Job | None]]:
         if job.attempts >= self._patience.attempts and job.job_type not in NEVER_GIVEN_UP:
             return lambda: self._jobs.give_up(job.id, self._worker, error=error)
         after = self._patience.pause(job.attempts, random.random())  # noqa: S311 - jitter, not a secret
         return lambda: self._jobs.retry(job.id, self._worker, error=error, after=after)
 
-    def _given_back(self, job: Job) -> Callable[[], Awaitable[None]]:
+    def _given_back(self, job: Job) -> Callable[[], Awaitable[Job | None]]:
         return lambda: self._jobs.release(job.id, self._worker)
 
-    async def _record(self, job: Job, write: Callable[[], Awaitable[None]]) -> None:
+    async def _record(self, job: Job, write: Callable[[], Awaitable[Job | None]]) -> Job | None:
         """Write down how a job went, as often as it takes: a job nobody ends would hold up its branch."""
         while True:
             try:
                 return await write()
             except JobLost:
-                return log.info("job %s was taken by another worker meanwhile", job.id)
+                log.info("job %s was taken by another worker meanwhile", job.id)
+                return None
             except LedgerClosed:
                 return None
             except LedgerError as error:

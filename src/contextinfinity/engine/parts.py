@@ -23,7 +23,7 @@ from contextinfinity.domain.ids import ChunkId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn import NewStep, Turn
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
@@ -242,6 +242,8 @@ class Running:
         self.turn = turn
         self.asked = asked or Asked()
         self.steps: list[StepId] = []
+        self.opened: list[NewStep] = []
+        """The calls that are durable, the one under way among them."""
         self.rounds = 0
         """How often its model was asked again after tools were run."""
         self.has_spoken = False

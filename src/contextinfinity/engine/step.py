@@ -83,16 +83,23 @@ async def ask(
 
     async def show() -> Journal:
         """Begin the journal once the step is durable: from now on watchers see what is said."""
-        running.move(await asyncio.shield(opened))
+        _note(running, step, await asyncio.shield(opened))
         running.journal = parts.journals.open(step.id, step.provider)
         return running.journal
 
     running.journal = None
     listening = asyncio.create_task(listen(model, written, heard, show))
     heard.interrupted = await until_done_or_cancelled(parts, running, listening)
-    running.move(await settled(opened))
+    _note(running, step, await settled(opened))
     running.steps.append(step.id)
     return heard
+
+
+def _note(running: Running, step: NewStep, turn: Turn) -> None:
+    """Tell watchers that a call is durable."""
+    if step not in running.opened[-1:]:
+        running.opened.append(step)
+    running.move(turn)
 
 
 async def _request(parts: Parts, running: Running, model: Model, assembled: Assembled) -> ProviderRequest:
@@ -207,9 +214,9 @@ async def until_done_or_cancelled(
 async def asked_to_stop(parts: Parts, running: Running) -> None:
     """Return when somebody wants the turn stopped; other processes leave a mark on the turn."""
     while not running.cancelled.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(running.cancelled.wait(), parts.look_seconds * 5)
         with suppress(LedgerError):
             turn = await parts.store.turns.get(running.turn.id)
             if turn is not None and turn.cancel_requested:
                 running.cancelled.set()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(running.cancelled.wait(), parts.look_seconds * 5)

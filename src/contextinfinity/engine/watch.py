@@ -26,11 +26,13 @@ from contextinfinity.domain.events import (
     TurnDone,
     TurnFailed,
 )
-from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.turn import OPEN_PHASES, Phase, Step, Turn
+from contextinfinity.domain.ids import StepId, TurnId
+from contextinfinity.domain.turn import OPEN_PHASES, NewStep, Phase, Step, Turn
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.journal import END, Entry, event_id
+
+UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 
 
 class Stamped(Struct, frozen=True, kw_only=True):
@@ -70,6 +72,27 @@ class _Place:
         self.index, self.seq, self.at_end = self.index + 1, 0, False
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """A call of a provider, as far as a watcher has to know it."""
+
+    id: StepId
+    step_index: int
+    provider: str
+    model_id: str
+    is_over: bool
+
+    @classmethod
+    def of(cls, step: Step | NewStep, *, is_over: bool) -> _Call:
+        return cls(
+            id=step.id,
+            step_index=step.step_index,
+            provider=step.provider,
+            model_id=step.model_id,
+            is_over=is_over,
+        )
+
+
 async def watch(
     parts: Parts, turn_id: TurnId, running: Running | None, after: tuple[int, int] = (0, 0)
 ) -> AsyncIterator[Stamped]:
@@ -77,14 +100,14 @@ async def watch(
     place, announced = _Place(*after), after[0] if after[1] else -1
     while True:
         news = running.news.listen() if running else None
-        turn, step = await _look(parts, turn_id, place.index)
+        turn, step = _seen_here(running, place.index) or await _look(parts, turn_id, place.index)
         if step is not None:
             if announced < place.index:
                 announced = place.index
                 yield Stamped(event=_started(step))
             async for stamped in _follow(parts, running, step, place):
                 yield stamped
-            if place.at_end or step.outcome is not None or turn.phase not in OPEN_PHASES:
+            if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
                 place.next_step()
                 continue  # else its journal has not begun yet
         elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
@@ -98,15 +121,28 @@ async def watch(
     yield Stamped(event=TurnDone(turn=finished(turn)))
 
 
-async def _look(parts: Parts, turn_id: TurnId, index: int) -> tuple[Turn, Step | None]:
-    """Read the turn and one of its steps as they are now."""
+def _seen_here(running: Running | None, index: int) -> tuple[Turn, _Call | None] | None:
+    """Tell where a turn stands that this process answers; None: the ledger has to be asked.
+
+    That is so once somebody else has it, and before it is known here whether its last call is durable.
+    """
+    if running is None or (running.ended and running.turn.phase in UNFINISHED):
+        return None
+    opened = running.opened[index : index + 1]
+    call = next((_Call.of(step, is_over=len(running.opened) > index + 1) for step in opened), None)
+    return running.turn, call
+
+
+async def _look(parts: Parts, turn_id: TurnId, index: int) -> tuple[Turn, _Call | None]:
+    """Read the turn and one of its calls as they are now."""
     turn = await parts.store.turns.get(turn_id)
     if turn is None:
         raise NotFound(f"There is no turn {turn_id}.")
-    return turn, next(iter(await parts.store.turns.steps(turn_id, first=index)), None)
+    steps = await parts.store.turns.steps(turn_id, first=index)
+    return turn, next((_Call.of(step, is_over=step.outcome is not None) for step in steps), None)
 
 
-async def _follow(parts: Parts, running: Running | None, step: Step, place: _Place) -> AsyncIterator[Stamped]:
+async def _follow(parts: Parts, running: Running | None, step: _Call, place: _Place) -> AsyncIterator[Stamped]:
     """Give the events of one step from a place on, and how durable they are where this process writes them."""
     told = -1
     async for entry in parts.journals.tail(step.id, place.seq):
@@ -135,7 +171,7 @@ def _event(entry: Entry) -> Event | None:
     return None
 
 
-def _started(step: Step) -> StepStarted:
+def _started(step: _Call) -> StepStarted:
     return StepStarted(step_id=step.id, step_index=step.step_index, provider=step.provider, model=step.model_id)
 
 

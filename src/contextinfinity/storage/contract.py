@@ -300,10 +300,10 @@ class Jobs(Protocol):
         """
         ...
 
-    async def complete(self, job_id: int, worker: WorkerId) -> None:
+    async def complete(self, job_id: int, worker: WorkerId, *, then: Collection[JobType] = ()) -> Job | None:
         """The job is done and gone. The last of a turn's index_turn and remember_turn makes the turn Done.
 
-        ``JobLost`` when the worker does not have the job any more; the same for the two verbs below.
+        ``then``: the next of these kinds is claimed. ``JobLost``: the worker has it no more; so with the verbs below.
         """
         ...
 

@@ -41,29 +41,13 @@ class InMemoryJobs:
         """Take the next job that is due, and count the attempt."""
         with self._tables.transaction() as tables:
             refuse_dead(tables, worker)
-            moment = now()
-            due = [job for job in _takeable(tables, kinds) if not _put_off(job, moment)]
-            if not due:
-                return None
-            job = min(due, key=lambda job: (job.run_at, job.id))
-            job = replace(job, state="running", owner=worker, attempts=job.attempts + 1, updated_at=moment)
-            tables.jobs[job.id] = job
-            tables.jobs_again.discard(job.id)
-            return job
+            return _take(tables, worker, kinds)
 
-    async def complete(self, job_id: int, worker: WorkerId) -> None:
-        """The job is done and gone."""
+    async def complete(self, job_id: int, worker: WorkerId, *, then: Collection[JobType] = ()) -> Job | None:
+        """The job is done and gone; the next may be taken."""
         with self._tables.transaction() as tables:
-            job, moment = _run_by(tables, job_id, worker), now()
-            if job_id in tables.jobs_again:
-                tables.jobs_again.discard(job_id)
-                due = max(job.run_at, moment)
-                again = replace(job, state="queued", owner=None, attempts=0, run_at=due, updated_at=moment)
-                tables.jobs[job_id] = again
-                return
-            del tables.jobs[job_id]
-            del tables.job_of[job.job_type, job.branch_id, job.turn_id]
-            _mark_done(tables, job.turn_id)
+            _complete(tables, job_id, worker)
+            return _take(tables, worker, then) if then and worker not in tables.dead_workers else None
 
     async def release(self, job_id: int, worker: WorkerId) -> None:
         """Give it back untried."""
@@ -117,6 +101,31 @@ class InMemoryJobs:
             moment = now()
             waits = (job.run_at - moment if _put_off(job, moment) else timedelta() for job in _takeable(tables, kinds))
             return min(waits, default=None)
+
+
+def _take(tables: Tables, worker: WorkerId, kinds: Collection[JobType] | None) -> Job | None:
+    moment = now()
+    due = [job for job in _takeable(tables, kinds) if not _put_off(job, moment)]
+    if not due:
+        return None
+    job = min(due, key=lambda job: (job.run_at, job.id))
+    job = replace(job, state="running", owner=worker, attempts=job.attempts + 1, updated_at=moment)
+    tables.jobs[job.id] = job
+    tables.jobs_again.discard(job.id)
+    return job
+
+
+def _complete(tables: Tables, job_id: int, worker: WorkerId) -> None:
+    job, moment = _run_by(tables, job_id, worker), now()
+    if job_id in tables.jobs_again:
+        tables.jobs_again.discard(job_id)
+        due = max(job.run_at, moment)
+        again = replace(job, state="queued", owner=None, attempts=0, run_at=due, updated_at=moment)
+        tables.jobs[job_id] = again
+        return
+    del tables.jobs[job_id]
+    del tables.job_of[job.job_type, job.branch_id, job.turn_id]
+    _mark_done(tables, job.turn_id)
 
 
 def enqueue(

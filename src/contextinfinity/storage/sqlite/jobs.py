@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 import apsw
@@ -52,23 +52,23 @@ class SqliteJobs:
 
         def write(connection: apsw.Connection) -> Job | None:
             refuse_dead(connection, worker)
-            found = one(connection, SQL["select_next_job"], asked)
-            if found is None:
-                return None
-            return _to_job(one(connection, SQL["take_job"], {"id": found[0], "worker": worker, "now": moment}))
+            return _take(connection, worker, asked)
 
         return await self._database.write(write)
 
-    async def complete(self, job_id: int, worker: WorkerId) -> None:
-        """The job is done and gone."""
+    async def complete(self, job_id: int, worker: WorkerId, *, then: Collection[JobType] = ()) -> Job | None:
+        """The job is done and gone; the next may be taken."""
 
-        def write(connection: apsw.Connection) -> None:
-            values = {"id": job_id, "worker": worker, "now": to_millis(now())}
-            if one(connection, SQL["run_again"], values) is None:
+        def write(connection: apsw.Connection) -> Job | None:
+            moment = to_millis(now())
+            if one(connection, SQL["run_again"], {"id": job_id, "worker": worker, "now": moment}) is None:
                 turn_id, _ = _end(connection, "delete_job", job_id, worker)
-                connection.execute(SQL["mark_done"], {"turn_id": turn_id, "now": to_millis(now())})
+                connection.execute(SQL["mark_done"], {"turn_id": turn_id, "now": moment})
+            if not then or one(connection, SQL["select_dead_worker"], (worker,)) is not None:
+                return None
+            return _take(connection, worker, {"now": moment, "kinds": _kinds(then)})
 
-        await self._database.write(write)
+        return await self._database.write(write)
 
     async def release(self, job_id: int, worker: WorkerId) -> None:
         """Give it back untried."""
@@ -120,6 +120,13 @@ class SqliteJobs:
         asked = {"now": to_millis(now()), "kinds": _kinds(kinds)}
         row = await self._database.read(lambda connection: one(connection, SQL["select_next_due"], asked))
         return None if row is None or row[0] is None else from_millis(row[0]) - now()
+
+
+def _take(connection: apsw.Connection, worker: WorkerId, asked: Mapping[str, object]) -> Job | None:
+    found = one(connection, SQL["select_next_job"], asked)
+    if found is None:
+        return None
+    return _to_job(one(connection, SQL["take_job"], {"id": found[0], "worker": worker, "now": asked["now"]}))
 
 
 def refuse_dead(connection: apsw.Connection, worker: WorkerId | None) -> None:
