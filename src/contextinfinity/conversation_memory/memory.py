@@ -22,6 +22,7 @@ from contextinfinity.conversation_memory.values import (
     Turn,
     check_text,
     check_user,
+    checked_limit,
     checked_metadata,
     checked_session,
     known_session,
@@ -122,7 +123,7 @@ class ConversationMemory:
 
     def get_session_history(self, session_id: str, limit: int = MOST_TURNS) -> list[Turn]:
         """Give the newest turns, oldest first, at most 50; an unknown session, or one that is none, has no turns."""
-        known, limit = known_session(session_id), min(limit, MOST_TURNS)
+        known, limit = known_session(session_id), min(checked_limit(limit), MOST_TURNS)
         if known is None or limit < 1 or self._retention.stateless:
             return []
         return self._do("get_session_history", known, None, lambda: self._ledger.history(known, limit))

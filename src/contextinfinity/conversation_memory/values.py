@@ -86,6 +86,13 @@ def check_text(name: str, text: object) -> None:
     _check_unicode(name, text)
 
 
+def checked_limit(limit: object) -> int:
+    """Give how many turns are wanted, or refuse what is no number of turns."""
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise ValueError(f"limit: it must be a whole number, not {type(limit).__name__}.")
+    return limit
+
+
 def checked_metadata(metadata: object) -> dict[str, Any]:
     """Give metadata that can be kept; none is an empty one."""
     if metadata is None:

@@ -157,6 +157,18 @@ def test_the_newest_fifty_are_the_most(memory: ConversationMemory) -> None:
     assert memory.get_session_history(session_id, limit=0) == []
 
 
+@pytest.mark.req("CHATMEM-8", "CHATMEM-11")
+@pytest.mark.parametrize("limit", [2.5, "5", True, None])
+def test_a_limit_that_is_no_number_is_refused_and_the_ledger_stays(memory: ConversationMemory, limit: Any) -> None:
+    session_id = memory.create_session("ada")
+    with pytest.raises(ValueError, match="limit: it must be a whole number"):
+        memory.get_session_history(session_id, limit)
+    if limit is not None:
+        with pytest.raises(ValueError, match="limit: it must be a whole number"):
+            memory.get_context_for_query(session_id, "And?", limit)
+    assert not memory.is_degraded
+
+
 @pytest.mark.req("CHATMEM-1")
 def test_a_query_comes_with_what_it_refers_to(memory: ConversationMemory) -> None:
     session_id = memory.create_session("ada")
