@@ -23,6 +23,8 @@ from contextinfinity.storage.sqlite.rows import Row, many, maybe_unpack, one, pa
 
 SQL = sql_files.load(__package__, "memories.sql")
 LATEST = 2**62
+NOWHERE = b"-"
+"""The shelf of what is no thread: nothing stands there."""
 
 
 class SqliteMemories:
@@ -251,7 +253,7 @@ def _forget(connection: apsw.Connection, owner: Owner, ids: str, thread: bytes |
 
 
 def _shelf(thread: SessionId | None) -> bytes:
-    return pack(thread) if thread else b""
+    return (pack(thread) or NOWHERE) if thread else b""
 
 
 def _words(owner: int, digest: bytes, thread: bytes) -> dict[str, object]:

@@ -125,9 +125,12 @@ class MemorySuite:
         assert sorted(await contents(store, there)) == ["Ann likes tea.", "There we speak French."]
         assert await contents(store, bobs, "tea", BOB) == ["Bob likes tea."]
         assert await contents(store, here, "Who knows French or likes tea?") == ["Ann likes tea."]
-        tags = {each.content: each.tags for each in await store.memories.list(ANN)}
+        kept = await store.memories.list(ANN)
+        tags = {each.content: each.tags for each in kept}
         assert tags["Ann likes tea."] == container_tags("ann")
         assert tags["Here we speak German."] == container_tags("ann", here.session_id)
+        assert await store.memories.list(ANN, thread="no thread's id") == ()
+        assert await store.memories.forget(ANN, [each.id for each in kept], thread="no thread's id") == 0
 
     @pytest.mark.req("MEMORY-6")
     async def test_what_is_anothers_can_be_neither_read_nor_changed(self, store: Store) -> None:
