@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from contextinfinity.memory.drawing import draw
 from contextinfinity.memory.written import as_said
+from contextinfinity.retrieval.dates import told_of
+
+SAID = datetime(2026, 11, 16, 9, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -22,3 +28,29 @@ from contextinfinity.memory.written import as_said
 )
 def test_a_fact_is_put_as_its_user_would_say_it(fact: str, said: str) -> None:
     assert as_said(fact) == said
+
+
+@pytest.mark.req("MEMORY-4", "MEMORY-5")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "My flight to Lisbon is on December 3.",
+        "My flight to Lisbon is on December 3 at 9:30.",
+        "My holiday is from December 3 to December 9.",
+        "My thesis is due on January 15.",
+        "I'm flying to Athens next week.",
+        "Remember that my locker code is 4711.",
+        "Remember that I take my coffee black.",
+        "Always cite a source.",
+        "Never use emojis.",
+        "You can use emojis again.",
+        "Please always answer in German.",
+        "I no longer eat meat.",
+        "My sister is a vet.",
+        "I work as a nurse at Siemens.",
+    ],
+)
+def test_a_fact_that_is_written_as_it_is_shown_is_about_the_same_for_as_long(said: str) -> None:
+    for fact in draw(said, SAID, told_of).told:
+        (again,) = draw(as_said(fact.content), SAID, told_of).told
+        assert (again.about, again.valid_to, again.kind) == (fact.about, fact.valid_to, fact.kind)
