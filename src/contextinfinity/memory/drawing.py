@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, statements
 from contextinfinity.memory.phrases import HABITAT, Row
 from contextinfinity.memory.plans import plans_in
-from contextinfinity.memory.requests import request_in, unwanted_in
+from contextinfinity.memory.requests import is_off_record, request_in, unwanted_in
 from contextinfinity.memory.table import TABLE
 from contextinfinity.memory.values import Drawn, Told, Unwanted, When, key_of
 from contextinfinity.memory.wording import LONGEST, of_the_user, sentence, thing
@@ -39,12 +39,13 @@ def draw(message: str, said_at: datetime, when: When) -> Drawn:
     """Draw what a user tells of themselves, and what they want to be forgotten."""
     told: dict[str, Told] = {}
     unwanted: list[Unwanted] = []
+    off_record = is_off_record(message)
     for stated in statements(message):
         if (taken_back := unwanted_in(stated.text)) is not None:
             facts = tuple(fact.content for fact in _told(taken_back[1]))
             unwanted.append(replace(taken_back[0], facts=facts))
             continue
-        for fact in _facts(stated, said_at, when):
+        for fact in () if off_record else _facts(stated, said_at, when):
             told.setdefault(fact.about or fact.content, fact)
     said = {fact.about.partition(":")[0] for fact in told.values() if not fact.ends}
     kept = [fact for fact in told.values() if not said & set(fact.ends)]  # "I left Acme, I'm at Bosch": the new one

@@ -23,6 +23,7 @@ from contextinfinity.memory.claims import says
 from contextinfinity.memory.drawing import MOST, about_of, draw
 from contextinfinity.memory.guards import Stated, statements
 from contextinfinity.memory.reconciling import ALIKE, alike
+from contextinfinity.memory.requests import is_off_record
 from contextinfinity.memory.values import Drawn, Told, When, key_of
 from contextinfinity.memory.wording import LONGEST, sentence
 from contextinfinity.providers.asking import Adviser
@@ -86,7 +87,7 @@ class ModelDrawer:
         """Draw what a message tells; never fails for the model's sake."""
         drawn = draw(message, said_at, self._when)
         stated = [*statements(message)]
-        if not stated:
+        if not stated or is_off_record(message):
             return drawn
         asked = msgspec.json.encode({"said_on": said_at.date().isoformat(), "message": message}).decode()
         try:

@@ -80,7 +80,8 @@ def meant(unwanted: Unwanted, known: Sequence[Memory]) -> list[Memory]:
     exact = [memory for memory in known if memory.content in unwanted.facts]
     if exact:
         return exact
-    if of_sort := [one for one in known if one.about in unwanted.abouts or _sort(one.about) in unwanted.abouts]:
+    of_sort = [one for one in known if one.about in unwanted.abouts or _sort(one.about) in unwanted.abouts]
+    if of_sort := [one for one in of_sort if {*unwanted.only} <= set(terms(one.content))]:
         return of_sort
     wanted = set(unwanted.words)
     found = [memory for memory in known if wanted and wanted <= set(terms(memory.content))]

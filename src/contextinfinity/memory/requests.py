@@ -16,7 +16,8 @@ _POLITE = (
 _REMEMBER = re.compile(
     rf"^{_POLITE}(?:remember(?! when| the time| how| that time| what| last| our| seeing| being| going)|keep in mind"
     rf"|bear in mind|note down|note(?=:? (?:that )?(?:my|i|i'm|our|we)\b)"
-    r"|make a note|don't forget|do not forget|take note|save(?: this| that)?(?: to memory| for later)?|merke? dir"
+    r"|make a note|don't (?:ever )?forget|do not forget|never forget|take note"
+    r"|save(?: this| that)?(?: to memory| for later)?|merke? dir"
     r"|denk dran"
     r"|n'oublie pas|rappelle-toi|recuerda|no olvides)"
     r"(?: for (?:later|me|next time|the future))?(?:,? (?:that|this:|dass|que)|:|(?=,? (?:my |i |i'm |we "
@@ -24,7 +25,8 @@ _REMEMBER = re.compile(
     re.I,
 )
 _FORGET = re.compile(
-    rf"^{_POLITE}(?:forget|don't remember|do not remember|stop remembering|vergiss|oublie|olvida"
+    rf"^{_POLITE}(?:forget|(?:you )?(?:don't|do not) (?:(?:need|have) to )?remember|stop remembering|never remember"
+    r"|(?:don't|do not|never) (?:store|save|keep|memori[sz]e)(?= that (?:i|i'm|my|we|our)\b)|vergiss|oublie|olvida"
     r"|(?:delete|erase|remove)(?=.{0,200}\b(?:memory|memories|remember|know|that i)\b))"
     r"(?: the (?:fact|memory)| your memory| what (?:i|you) (?:said|told you|know))?(?: that| about| of|,? dass"
     r"| que)?\s+(?P<x>.{3,200}?)"
@@ -49,8 +51,17 @@ _SORTS = (
 )
 _NOT = re.compile(r"\b(?:not|no|never|hate|\w+n't)\b", re.I)
 _EVERYTHING = re.compile(
-    rf"^{_POLITE}(?:forget|delete|erase)(?: about)? (?:everything|all|anything|whatever)\b.{{0,40}}\b(?:about me"
-    rf"|of me|my memories|know of me)[.!]*$",
+    rf"^{_POLITE}(?:(?:forget|delete|erase|wipe|clear|remove)(?: about)? (?:everything|all|anything|whatever|what)\b"
+    r".{0,40}\b(?:about me|about myself|of me|my memories|know of me)"
+    r"|(?:wipe|clear|erase|delete) (?:(?:all )?your memor(?:y|ies) (?:of|about) me|my memories)|forget (?:me|who i am))"
+    r"(?:,? (?:please|completely|entirely))*[.!]*$",
+    re.I,
+)
+_OFF_RECORD = re.compile(
+    r"\boff the record\b|(?<!\bi )(?<!\bwe )\b(?:don't|do not|never|needn't|without) (?:(?:need|have) to )?"
+    r"(?:(?:remember|stor|sav|memori[sz]|record)(?:e|ing)? (?:any of )?(?:this|that|it|what i|anything)"
+    r"|keep (?:this|that|it) (?:in|on))\b"
+    r"(?! (?:file|code|page|document|image|version|name|chat as))",
     re.I,
 )
 _FIRST_PERSON = frozenset(["i", "im", "ive", "my", "me", "mine", "live", "work", "call", "name", "user"])
@@ -91,6 +102,16 @@ def unwanted_in(text: str) -> tuple[Unwanted, str] | None:
     if _NO_MEMORY.search(named):
         return None
     words = tuple(dict.fromkeys(term for term in terms(named) if term not in _FIRST_PERSON))
-    abouts = next((sorts for pattern, sorts in _SORTS if pattern.search(named)), ())
-    unwanted = Unwanted(words=words, abouts=abouts, denied=_NOT.search(named) is not None)
+    abouts: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    for pattern, sorts in _SORTS:
+        if found := pattern.search(named):
+            abouts, only = sorts, tuple(set(terms(named[found.end() :])) - _FIRST_PERSON)
+            break
+    unwanted = Unwanted(words=words, abouts=abouts, only=only, denied=_NOT.search(named) is not None)
     return (unwanted, named) if words or abouts else None
+
+
+def is_off_record(message: str) -> bool:
+    """Tell whether somebody asks that what they say is not kept."""
+    return _OFF_RECORD.search(message.replace("’", "'")) is not None

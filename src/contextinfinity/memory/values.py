@@ -36,11 +36,13 @@ class Told(Struct, frozen=True, kw_only=True):
 class Unwanted(Struct, frozen=True, kw_only=True):
     """What the user wants to be forgotten: these facts, or else whatever has these words; ``everything``: all of it.
 
-    ``abouts`` are sorts of facts, such as where they live; ``denied``: what is meant says that something is not so.
+    ``abouts`` are sorts of facts, such as where they live, of which those are meant that have the words ``only``;
+    ``denied``: what is meant says that something is not so.
     """
 
     facts: tuple[str, ...] = ()
     abouts: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     denied: bool = False
     everything: bool = False

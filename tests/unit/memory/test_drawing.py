@@ -220,6 +220,39 @@ def test_what_is_to_be_forgotten_is_named_by_its_fact_and_its_words() -> None:
     assert draw("Forget everything you know about me!", SAID, told_of).unwanted[0].everything
 
 
+@pytest.mark.req("MEMORY-5")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Forget everything I told you about myself.",
+        "Please erase what you know about me.",
+        "Wipe your memory of me.",
+        "Delete my memories, please.",
+        "Forget me.",
+    ],
+)
+def test_there_are_many_ways_to_ask_for_all_to_be_forgotten(message: str) -> None:
+    (unwanted,) = draw(message, SAID, told_of).unwanted
+    assert unwanted.everything
+
+
+@pytest.mark.req("MEMORY-4", "MEMORY-5")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Please don't remember this: I live in Bonn.",
+        "Off the record, I'm pregnant.",
+        "Don’t save this, but I have diabetes.",
+        "I live in Bonn. Do not store any of this.",
+        "You don't have to remember this, but I love chess.",
+    ],
+)
+def test_what_is_not_to_be_kept_is_not_kept(message: str) -> None:
+    assert told(message) == []
+    assert told("I don't remember that, but I live in Bonn.") == ["The user lives in Bonn."]
+    assert told("Never forget that I live in Bonn.") == ["The user lives in Bonn."]
+
+
 @pytest.mark.parametrize(
     "piece", ["I live in ", "i love a ", "my a b c ", "I have a dog called ", '"', "I'm a big ", "remember that "]
 )

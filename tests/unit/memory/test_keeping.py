@@ -10,10 +10,12 @@ from msgspec.structs import replace
 from contextinfinity.domain.memory import Candidate, Memory, Recalled
 from contextinfinity.domain.session import Owner
 from contextinfinity.memory.audit import audit, is_grounded
+from contextinfinity.memory.drawing import draw
 from contextinfinity.memory.ranking import ranked
 from contextinfinity.memory.reconciling import alike, meant, same, settled
 from contextinfinity.memory.snippet import LONGEST, Line, besides, fitting, lines, within
 from contextinfinity.memory.values import Told, Unwanted
+from contextinfinity.retrieval.dates import told_of
 from contextinfinity.testing.builders import embedding
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -85,6 +87,22 @@ def test_what_is_to_be_forgotten_is_chosen_by_fact_then_by_words() -> None:
     assert meant(Unwanted(everything=True), known) == known
     assert meant(Unwanted(abouts=("home",), words=("home",)), [replace(known[0], about="home")]) != []
     assert meant(Unwanted(words=("oslo",)), [memory("The user does not like Oslo.", 3)]) == []
+
+
+@pytest.mark.req("MEMORY-5")
+def test_of_several_allergies_the_one_that_is_named_is_forgotten() -> None:
+    facts = ("The user is allergic to nuts.", "The user is allergic to eggs.", "The user works as a nurse.")
+    abouts = ("allergy:nut", "allergy:egg", "job")
+    known = [memory(fact, n, about=about) for n, (fact, about) in enumerate(zip(facts, abouts, strict=True))]
+
+    def left_out(message: str) -> list[str]:
+        (unwanted,) = draw(message, NOW, told_of).unwanted
+        return [one.content for one in meant(unwanted, known)]
+
+    assert left_out("Forget about my allergy to nuts.") == [facts[0]]
+    assert left_out("Forget my allergies.") == [*facts[:2]]
+    assert left_out("Forget my work schedule.") == []
+    assert left_out("Forget my job.") == [facts[2]]
 
 
 @pytest.mark.req("MEMORY-2")

@@ -100,3 +100,10 @@ async def test_a_model_that_fails_takes_nothing_away(answer: Reply | str) -> Non
 
 async def test_a_model_is_not_asked_about_what_nobody_states() -> None:
     assert await drawn(answer=Reply(error=AWAY), message="Where is Oslo?") == []
+
+
+@pytest.mark.req("MEMORY-4")
+async def test_a_model_adds_nothing_to_what_is_not_to_be_kept() -> None:
+    claim = ("The user keeps bees on the roof.", "keep bees on the roof")
+    assert await drawn(claim, message="I keep bees on the roof.") == [claim[0]]
+    assert await drawn(claim, message="Off the record, I keep bees on the roof.") == []
