@@ -21,6 +21,17 @@ CORRECTED = [
     ("I'm flying to Rome next month.", "I'm no longer flying to Rome.", "The user is not flying to Rome."),
     ("My favourite band is Abba.", "My favourite band is not Abba.", "The user's favourite band is no longer Abba."),
     ("Remember that I like tea.", "I don't like tea anymore.", "The user does not like tea."),
+    ("I'm allergic to cats.", "I'm not allergic to cats after all.", "The user is not allergic to cats."),
+    ("My wife is called Ana.", "My wife's name is actually Anna.", "The user's wife is called Anna."),
+    ("I'm married.", "My wife and I split up.", "The user and their partner split up."),
+    ("Please always answer in French.", "Stop answering in French.", "The user does not want answers in French."),
+    ("Keep your answers short.", "Give me detailed answers from now on.", "The user wants detailed answers."),
+    ("Remember that my locker code is 4711.", "My locker code is 1234 now.", "The user's locker code is 1234."),
+    ("I have asthma.", "I don't have asthma.", "The user does not have asthma."),
+    ("I'm left-handed.", "I'm right-handed, not left-handed.", "The user is right-handed."),
+    ("I teach maths.", "I teach physics now, not maths.", "The user teaches physics."),
+    ("My cat is called Tom.", "My cat's name is Max, not Tom.", "The user has a cat called Max."),
+    ("I play the cello.", "I don't play the cello anymore.", "The user no longer plays cello."),
 ]  # fmt: skip
 
 
@@ -36,11 +47,30 @@ async def test_a_correction_leaves_nothing_of_what_was_said_before(tmp_path: Pat
 
 
 @pytest.mark.req("MEMORY-4")
+@pytest.mark.parametrize(
+    ("after", "left"),
+    [
+        ("I left Nokia and joined Ericsson.", "The user works at Ericsson."),
+        ("Nokia fired me.", "The user no longer works at Nokia."),
+        ("I don't work there anymore.", "The user no longer works where they did."),
+        ("We've moved house, we're in Evora now.", "The user lives in Evora."),
+        ("I don't live there anymore.", "The user no longer lives where they did."),
+    ],
+)
+async def test_where_somebody_was_is_known_to_be_over(tmp_path: Path, after: str, left: str) -> None:
+    async with desk_in(tmp_path) as desk:
+        before = ["The user works at Nokia.", "The user lives in Porto."]
+        await tell(desk, "I work at Nokia.", "I live in Porto.", after)
+        assert sorted(await known(desk)) == sorted([left, before["liv" not in left]])
+
+
+@pytest.mark.req("MEMORY-4")
 async def test_what_is_over_says_nothing_of_what_nobody_knows(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk:
         await tell(
-            desk, "I live in Berlin.", "I no longer live in Paris.", "Rex died.", "I sold my idea.", "I left Rome."
-        )
+            desk, "I live in Berlin.", "I no longer live in Paris.", "Rex died.", "I sold my idea.", "I left Rome.",
+            "My code is green now.", "I don't have asthma.", "Stop answering in French.", "I'm not diabetic.",
+        )  # fmt: skip
         assert await known(desk) == ["The user lives in Berlin."]
 
 

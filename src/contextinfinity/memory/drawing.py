@@ -24,10 +24,12 @@ from contextinfinity.memory.written import as_said
 MOST = 12
 """Facts that one message may tell; what tells more is a form or a list."""
 _HERE = re.compile(r"\b(?:in|for|during) this (?:chat|thread|conversation|session)\b", re.I)
-_AROUND = re.compile(r"\s+(?:for|to|from|due to|thanks to)\s.*$", re.I)
+_AROUND = re.compile(r"\s+(?:for|to|from|due to|thanks to|and \w+ed)\s.*$", re.I)
 """Why somebody moved is not where to."""
 _CLAIMS = re.compile(r"\"|\b(?:is|are|was|were)\b", re.I)
 """Then more is said of it: it is a title or a text, not a thing."""
+_NOT_THAT = re.compile(r",? (?:and )?not (?:in |at |to |an? |the )?(?P<y>[\w' -]{2,40}?)(?: any ?more)?[.!]*$", re.I)
+"""What is said not to be so right after what is."""
 _SOME = re.compile(r"^(?:a bit of|a little|some) ", re.I)
 _OPPOSITE = {"eats:{k}": "like", "like:{k}": "eats"}
 """Who does not drink coffee is not told of as one who likes it, and the other way round."""
@@ -107,7 +109,7 @@ def _of(row: Row, match: re.Match[str]) -> Iterator[Told]:
         forms["p"] = named.get("p", "").lower().replace("favorite", "favourite")
         forms["v"] = "smoke" if forms.get("v") == "smok" else forms.get("v", "")
         forms["k"] = key_of(part)
-        if not forms["k"]:
+        if not forms["k"] and "/" not in part:
             continue
         about = row.about.format_map(forms)
         replaces: tuple[str, ...] = ()
@@ -117,6 +119,8 @@ def _of(row: Row, match: re.Match[str]) -> Iterator[Told]:
             replaces = (f"{_OPPOSITE[row.about]}:{forms['k']}",)
         elif about == "diet" and row.fact.startswith("The user eats"):
             replaces = tuple(f"eats:{key}" for key in forms["k"].split())
+        elif otherwise := _NOT_THAT.match(match.string, match.end()):
+            replaces = (f"{about.rpartition(':')[0]}:{key_of(otherwise['y'])}",) if ":" in about else ()
         elif "y" in forms:
             replaces = (f"{about.partition(':')[0]}:{key_of(forms['y'])}",)
         fact = _fact(match, row, row.fact.format_map(forms), about, replaces)
@@ -155,7 +159,9 @@ def _is_place(text: str, said: str) -> bool:
     named = re.sub(r"^(?:the|la|le|el|den|der) ", "", text)
     small = said[1:].replace(" I ", " i ").replace("I'", "i'").islower()
     return (
-        named[:1].isupper() or HABITAT.search(text) is not None or (small and named == text and len(text.split()) <= 2)
+        named[:1].isupper()
+        or HABITAT.search(text) is not None
+        or (small and named == text and not text.startswith(("a ", "an ")) and len(text.split()) <= 2)
     )
 
 

@@ -6,7 +6,7 @@ somebody who lives in Berlin, and "Rex died" nothing where nobody knows a Rex.
 
 from __future__ import annotations
 
-from contextinfinity.memory.phrases import AM, END, JOB, NAME, NOW, OWN, POINTING, X, row
+from contextinfinity.memory.phrases import AM, END, ILLNESS, JOB, NAME, NOW, OWN, POINTING, STATES, X, row
 
 _NO_MORE = r"\b(?:i|we)(?:'m| am|'re| are)? (?:no longer|don't|do not|not|never|didn't ever)"
 _GAVE_UP = r"\b(?:i|we)(?:'ve| have)? (?:just |recently |finally )?(?:stopped|quit|given up|gave up)"
@@ -21,8 +21,16 @@ ENDINGS = (
         rf"{_NO_MORE} (?:work|worked|working|employed) (?:at|for|with|by) {_FIRM}",
         rf"{_LEFT}(?:quit|left|lost|resigned from) (?:my|the) (?:\w+ )?(?:job|position|post) (?:at|with|in) {_FIRM}",
         rf"{_GAVE_UP} working (?:at|for|with) {_FIRM}",
+        rf"(?-i:{NAME})(?: has| have)?(?: just)? (?:fired|sacked|laid off|let go of|made redundant) me\b",
         rf"\bi(?:'ve been| was| got| have been) (?:laid off|fired|let go|made redundant) (?:from|by|at) {_FIRM}",
         ends=("employer",)),
+    row("self", 7, "", "The user no longer {x}s where they did",
+        r"\b(?:i|we) (?:no longer|don't|do not) (?P<x>work|live) there(?: any ?more| any longer)?(?=\W|$)",
+        ends=("employer", "home")),
+    row("self", 6, "marital", "The user and their partner {x}",
+        r"\bmy (?:wife|husband|partner|girlfriend|boyfriend) and i (?:have )?(?:just |recently )?(?P<x>split up"
+        r"|separated"
+        r"|broke up|divorced)\b"),
     row("self", 7, "", "The user left {x}", rf"{_LEFT}left (?P<x>(?-i:[A-ZÀ-Þ])[\w' -]{{1,40}}?){END}",
         ends=("employer", "home")),
     row("self", 7, "employer", "The user {x} their job",
@@ -36,6 +44,7 @@ ENDINGS = (
         ends=("job",)),
     row("self", 5, "", "The user no longer has {x}",
         rf"{_LEFT}(?:sold|got rid of|gave away|scrapped|returned) (?P<x>(?:the|my|our) [^,;:!?()\"]{{2,40}}?){END}",
+        rf"\b(?:i|we) (?:bought|got) [^,;:.!?()\"]{{2,40}}? and sold (?P<x>(?:the|my|our) [^,;:!?()\"]{{2,40}}?){END}",
         rf"\b(?:i|we) no longer (?:have|own|drive) (?P<x>(?:the|my|our|an?|any) [^,;:!?()\"]{{2,40}}?){END}",
         r"\b(?:i|we) (?:don't|do not) (?:have|own|drive) (?P<x>(?:the|my|our|an?|any) [^,;:!?()\"]{2,40}?)"
         r" (?:any ?more|any longer)\b",
@@ -56,6 +65,12 @@ ENDINGS = (
         r"\bmy (?P<x>[\w-]{3,20}) allergy (?:is|has)(?: \w+)? (?:gone|over|cured|disappeared|healed)\b",
         r"\bi (?:no longer have|don't have|do not have|never had) (?:an?|my|any) (?P<x>[\w-]{3,20}) allergy\b",
         r"\bi(?:'ve| have)? (?:outgrown|outgrew|lost) my (?P<x>[\w-]{3,20}) allergy\b"),
+    row("self", 7, "is:{k}", "The user does not have {x}",
+        rf"\bi (?:don't|do not|no longer|never) (?:actually |really )?(?:have|had|suffer from) (?:an? "
+        rf"|any )?(?P<x>{ILLNESS})\b",
+        ends=("is",)),
+    row("self", 7, "is:{k}", "The user is not {x}", rf"{AM}(?:no longer"
+        rf"|not) (?:actually )?(?P<x>{STATES})\b", ends=("is",)),
     row("self", 6, "marital", "The user is not {x}", rf"{AM}(?:no longer|not) (?P<x>married|single|engaged)(?=\W|$)"),
     row("preference", 4, "uses:{k}", "The user does not use {x}",
         rf"\b(?:i|we) (?:no longer|don't|do not) use (?P<x>(?-i:[A-Z])[\w .+#/-]{{1,40}}?){END}",
@@ -68,3 +83,13 @@ ENDINGS = (
         rf"{AM}(?:no longer|not) learning {X}", rf"{_GAVE_UP} (?:learning|trying to learn) {X}",
         rf"\bi {NOW}gave up on (?P<x>(?-i:[A-Z])[\w-]{{2,20}}){END}", never=POINTING),
 )  # fmt: skip
+
+_CHANGED = r"(?:is now|is actually|(?:has |was |has been )?changed to|became)"
+CHANGES = (
+    row("note", 7, "my:{p}", "The user's {p} is {x}",
+        rf"\b(?:my|our|the) (?:new )?(?P<p>[\w'-]{{2,20}}(?: [\w'-]{{2,20}}){{0,2}}?) {_CHANGED} {X}",
+        r"\b(?:my|our"
+        r"|the) (?:new )?(?P<p>[\w'-]{2,20}(?: [\w'-]{2,20}){0,2}?) is (?P<x>[^,;:!?()\"]{2,60}?) now(?=\W*$)",
+        ends=("my",)),
+)  # fmt: skip
+"""What was to be remembered, and is otherwise now; last of all, since most of it there is a better phrase for."""

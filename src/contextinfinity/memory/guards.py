@@ -85,7 +85,10 @@ _DENIED = re.compile(
 _TAKEN_BACK = re.compile(
     r"\bsaid (?:nobody|no one|no-one)\b|\b(?:sample|example|text|book|song|article|quote|script|template|letter)"
     r" (?:says|said|reads|goes)\b|\bis (?:wrong|bad|good|correct|right) (?:grammar|english|spelling)\b"
-    r"|['\",] (?:he|she|they|people) (?:said|told|wrote|says?)\b|,? not!$",
+    r"|['\",] (?:he|she|they|people) (?:said|told|wrote|says?)\b|,? not!$|\bnot really\b|\bor (?:do|am) i\b"
+    r"|\bjust (?:testing|a test)\b|\bin (?:the|this|that|my|our|an?) (?:game|story|novel|book|film|movie|play"
+    r"|dream|song"
+    r"|example|sentence|exercise|letter|text|scenario)\b",
     re.I,
 )
 _BEFORE_IT = """
@@ -110,7 +113,9 @@ _IN_A_TEXT = re.compile(
     r"|chapter|scene|code|grammar|phrase|line|instance|exercise|dialogue|script)s?\b",
     re.I,
 )
-_CLAUSE = re.compile(r"[,;:.!?–—]\s|\s[-–—]\s|\s(?:but|and|so|because|although|though|except)\s")
+_CLAUSE = re.compile(
+    r"[,;:.!?–—]\s|\s[-–—]\s|\s(?:but|and|so|because|although|though|except|und|aber|et|mais|y|pero)\s"
+)
 
 
 class Stated(Struct, frozen=True):

@@ -55,7 +55,9 @@ _OF_SELF = re.compile(
     re.I,
 )
 _TELLS = re.compile(r"\b(?:texted|wrote|writes|said|says|sent|reads|replied|posted|told|tells|got)\b", re.I)
-_JOKE = re.compile(r"(?<!no )(?<!not )(?<!n't )\b(?:kidding|joking|jk)\b", re.I)
+_JOKE = re.compile(
+    r"(?<!no )(?<!not )(?<!n't )\b(?:kidding|joking|jk|just testing|this is (?:just |only )?a test)\b", re.I
+)
 _LABEL = re.compile(
     r"\b(?:note|ps|p\.s|fyi|btw|way|update|correction|edit|remember|important|also|facts?|reminder|clear|thing|me"
     r"|context|background|up|mind|know|warning|truth|honest|short|again|details|preferences?|memory|this)\W*$",

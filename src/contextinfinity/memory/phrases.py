@@ -73,7 +73,9 @@ def _named(ways: tuple[str, ...]) -> list[str]:
 
 _PLACE = (
     rf"^(?:fear|hope|denial|pain|peace|constant|limbo|chaos|poverty|luxury|harmony|terror|dread|shame|exile|isolation"
-    rf"|hell|misery|style|comfort|general|the (?:moment|past|present|area|same|now)|my|our|there|here)\b"
+    rf"|hell|misery|style|comfort|general|it|the (?:moment|past|present|future|area|same|now)|my|our|there|here"
+    rf"|settings"
+    rf"|preferences|options)\b"
     r"|^(?:kubernetes|docker|react|angular|vue|svelte|next\.?js|node(?:\.?js)?|aws|azure|gcp|google cloud|python"
     r"|rust|go"
     r"|golang|java|kotlin|swift|typescript|javascript|ruby|rails|django|postgres\w*|mysql|sqlite|mongo\w*|redis|kafka"
@@ -116,6 +118,12 @@ NO_JOB = (
     r"|monster"
     r"|hipster|gamer|cat lover|dog lover|homeowner|teenager|disaster|matter|sort|person|expert|bit rusty on|lifer)$"
 )
+_PRAISE = (
+    r"^an? (?:very |really |pretty |rather )?(?:terrible|bad|good|great|better|worse|slow|fast|careful|lousy"
+    r"|decent|picky"
+    r"|heavy|fussy|avid|keen|strong|weak|poor|early|late|happy|proud|lucky|total|true|real|huge|big)\b"
+)
+"""How well somebody does something is not what they live by."""
 _ONE = (
     r"wife|husband|partner|girlfriend|boyfriend|fiancée?|spouse|mother|mom|mum|father|dad|boss|manager|landlord|doctor"
     r"|dentist|therapist|company|startup|business|project|team|cat's|dog's"
@@ -131,8 +139,8 @@ OWN = (
     r"|weight|diet|working hours|office hours|preferred [\w -]{2,30}?|default [\w -]{2,30}?|operating system|laptop"
     r"|stack)"
 )
-_STATES = (
-    r"diabetic|coeliac|celiac|asthmatic|colou?r[- ]?blind|left[- ]handed|dyslexic|deaf|hard of hearing|pregnant|lactose"
+STATES = (
+    r"diabetic|coeliac|celiac|asthmatic|colou?r[- ]?blind|dyslexic|deaf|hard of hearing|pregnant|lactose"
     r"[- ]intolerant|gluten[- ]intolerant|teetotal|sober|autistic|bilingual|an? (?:introvert|extrovert|insomniac"
     r"|only child"
     r"|orphan|twin|diabetic|early riser|night owl|morning person|night person|perfectionist|foreigner|immigrant|refugee"
@@ -142,7 +150,7 @@ _KIN = (
     r"wife|husband|partner|girlfriend|boyfriend|fiancée?|spouse|mother|mom|mum|father|dad|son|daughter|brother|sister"
 )
 _ILL_HOW = r"severe|mild|chronic|bad|really bad|terrible|occasional|late-onset|a bit of"
-_ILLNESS = (
+ILLNESS = (
     r"(?:type (?:1|2|one|two) |gestational )?diabetes|asthma|epilepsy|adhd|(?-i:ADD)|ocd|ptsd|dyslexia|dyscalculia"
     r"|arthritis"
     r"|co?eliac disease|crohn's(?: disease)?|migraines?|high blood pressure|hypertension|depression|anxiety|insomnia"
@@ -170,7 +178,7 @@ ROWS: tuple[Row, ...] = (
         rf"^(?:hi|hello|hey)\b[^.!?]{{0,20}}?\b(?:i'm|i am|this is) (?-i:{NAME})(?=[.,!]|$| and\b| from\b| here\b)",
         rf"\bich heiße (?-i:{NAME})", rf"\bmein name ist (?-i:{NAME})",
         rf"\bje m'appelle (?-i:{NAME})", rf"\bme llamo (?-i:{NAME})",
-        never=r"^(?:not|the|a|maybe|ok|okay|it|back|when|if)\b",
+        never=r"^(?:not|the|a|maybe|ok|okay|it|back|when|if|later|today|tomorrow|tonight|anytime|\w+day)\b",
     ),
     row(
         "self", 6, "age", "The user is {x} years old",
@@ -187,6 +195,8 @@ ROWS: tuple[Row, ...] = (
         rf"\b(?:i|we)(?:'ve| have) lived in (?P<x>[\w' -]{{2,40}}?) (?:for|since) (?:[\w']+ ?){{1,4}}{END}",
         rf"\b(?:i|we)(?:'ve| have) been (?:living|based|residing) in {X}",
         r"\bactually,? i(?:'m| am) in (?P<x>(?-i:[A-ZÀ-Þ])[\w' -]{2,40}?) now(?=\W|$)",
+        r"\b(?:i|we)(?:'ve| have)? (?:just )?moved(?: house)?[,;] (?:so )?(?:i'm|i am|we're|we are) (?:now )?in"
+        r" (?P<x>(?-i:[A-ZÀ-Þ])[\w' -]{2,40}?)(?: now)?(?=\W*$)",
         rf"\bmy (?:new )?(?:home|home town|city) (?:is|is now) (?:in )?{X}", rf"(?<!the )\bhome is (?:now )?in {X}",
         rf"\bich (?:wohne|lebe) (?:jetzt )?in {X}", r"\bich bin nach (?P<x>[\w -]{2,40}?) (?:um)?gezogen\b",
         rf"\bj'habite (?:à|en|au) {X}", rf"\b(?:vivo|vivimos) en {X}", rf"\bme mudé a {X}",
@@ -194,7 +204,8 @@ ROWS: tuple[Row, ...] = (
     ),
     row(
         "self", 5, "from", "The user is from {x}",
-        rf"{AM}(?:originally )?from (?-i:(?=[A-ZÀ-Þ]|the )){X}", r"\bi (?:grew up|was born) in"
+        rf"{AM}(?:originally )?from (?-i:(?=[A-ZÀ-Þ]|the )){X}", r"\bi (?:grew up|was (?:born(?: and raised)?"
+        r"|raised)) in"
         r" (?P<x>(?-i:[A-ZÀ-Þ])[\w' -]{2,40}?)" + END,
         never=_PLACE,
     ),
@@ -206,6 +217,7 @@ ROWS: tuple[Row, ...] = (
         rf"|with) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?)| in [^,;:!?()\"]{{2,60}}?)?{END}",
         rf"{AM}{NOW}(?P<x>(?:the |an? )?(?:ceo|cto|cfo|co-?founder|founder|head|director|owner|editor) (?:of|at)"
         rf" [^,;:!?()\"]{{2,40}}?){END}",
+        rf"{AM}{NOW}(?P<x>an? {JOB}) (?:at|for) (?P<e>(?-i:[A-ZÀ-Þ])[^,;:!?()\"]{{1,60}}?){END}",
         rf"{AM}{NOW}(?P<x>an? {JOB})(?= (?:at|for|in|from|by|with|based|and|who|now|these|again|but)\b|\s*[.,;!]|$)",
         rf"\bi(?:'ve| have)? {NOW}(?:became|become|got promoted to|been promoted to|was promoted to"
         rf"|started (?:working )?as"
@@ -215,25 +227,30 @@ ROWS: tuple[Row, ...] = (
         rf"|occupation)(?: title)? is (?:now )?(?P<x>(?:an? )?[^,;:!?()\"]{{2,50}}?){END}",
         rf"\bich arbeite (?:jetzt )?als {X}", rf"\bje suis (?P<x>{JOB}|infirmi[eè]re?|médecin|professeure?)\b",
          rf"\btrabajo como {X}",
-        never=rf"{NO_JOB}|{POINTING}|^(?:very|great|good|fun|hard|boring|fine|demanding|stressful|killing|going|to )",
+        never=rf"{NO_JOB}|{POINTING}|{_PRAISE}|^(?:very|great|good|fun|hard|boring|fine|demanding|stressful"
+            rf"|killing|going|to )",
     ),
     row("self", 8, "job", "The user is {x}", rf"{AM}{NOW}(?P<x>retired|unemployed|self-employed|between jobs"
     rf"|freelancing)\b",
          r"\bi(?:'ve| have)? (?:just |recently |finally )?(?P<x>retired)\b(?! to bed)"),
     row(
         "self", 7, "employer", "The user works at {x}",
-        rf"\bi {NOW}work (?:part-time |full-time |remotely )?(?:for|at|with) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
+        rf"\bi {NOW}work (?:part-time |full-time |remotely )?(?:for|at) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
         rf"|the )[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
-        rf"{AM}{NOW}(?:working|employed) (?:for|at|with|by) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
+        rf"{AM}{NOW}(?:working|employed) (?:for|at|by) (?P<x>(?-i:[A-ZÀ-Þ0-9]|an? "
         rf"|the )[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
         rf"\bi(?:'ve| have)? {NOW}(?:started(?: working| a new job| a job)? (?:at|with|for)|joined|got (?:a|the"
         rf"|my) (?:new )?job (?:at|with))"
         rf" (?P<x>(?-i:[A-ZÀ-Þ0-9])[^,;:!?()\"]{{1,60}}?)(?: as (?P<j>an? [\w -]{{2,40}}?))?{END}",
+        rf"\bi(?:'ve| have)? {NOW}(?:left|quit) [^,;:.!?()\"]{{2,60}}? and (?:i )?(?:have )?{NOW}(?:joined"
+        rf"|started (?:working )?"
+        rf"(?:at|with|for)|work (?:at|for)) (?P<x>(?-i:[A-ZÀ-Þ0-9])[^,;:!?()\"]{{1,60}}?){END}",
         rf"\bmy (?:new |current )?(?:employer"
         rf"|company) is (?:now )?(?:called )?(?P<x>(?-i:[A-ZÀ-Þ0-9])[^,;:!?()\"]{{1,60}}?){END}",
         rf"\bich arbeite (?:jetzt )?bei {X}", rf"\bje travaille (?:chez|pour) {X}", rf"\btrabajo (?:en|para)"
         rf" (?P<x>(?-i:[A-ZÀ-Þ])[\w .&-]{{1,40}}?){END}",
-        never=r"^(?:the (?:moment|same|time|weekends?|night|morning|evening|end|minute)|a (?:loss|time)|night|home)\b",
+        never=r"^\d{1,2}(?:[:.]\d\d)?(?: ?(?:am|pm|a\.m|p\.m|o'clock)\b.*)?$|^free$"
+        r"|^(?:the (?:moment|same|time|weekends?|night|morning|evening|end|minute)|a (?:loss|time)|night|home)\b",
     ),
     row(
         "self", 5, "study", "The user studies {x}",
@@ -255,10 +272,11 @@ ROWS: tuple[Row, ...] = (
     ),
     row("self", 8, "allergy:{k}", "The user is not allergic to {x}", rf"{AM}(?:not|no longer) (?:actually"
     rf" )?allergic to {X}", never=POINTING),
-    row("self", 7, "is:{k}", "The user is {x}", rf"{AM}{NOW}(?P<x>{_STATES})\b"),
+    row("self", 7, "is:{k}", "The user is {x}", rf"{AM}{NOW}(?P<x>{STATES})\b"),
     row("self", 6, "marital", "The user is {x}", rf"{AM}{NOW}(?:happily |newly )?(?P<x>married|single|divorced"
     rf"|separated|engaged|widowed)\b(?=\s*(?:[.,;!]|$)|\s+(?:and|but|now|again|for|since|with (?:two|three|a|kids"
-    rf"|children|no)|to (?:(?-i:[A-Z])|my (?:husband|wife|partner))|these|at the moment|so|mother|father|mum|mom"
+    rf"|children|no)|to (?:(?:an? )?(?-i:[A-Z])|my (?:husband|wife|partner))|these|at the moment|so|mother"
+    rf"|father|mum|mom"
     rf"|dad)\b)",
          r"\b(?:i|we)(?:'ve| have)? (?:just |recently |finally )?got(?:ten)? (?P<x>married|divorced|engaged)\b",
          r"\bmy (?:wife|husband|partner) and i(?: have|'ve)?(?: just| recently)? (?:got )?(?P<x>separated|divorced)\b"),
@@ -271,7 +289,7 @@ ROWS: tuple[Row, ...] = (
          never=rf"{POINTING}|^(?:from|a lot|about|new things|more|every|how much)\b"),
     row("self", 4, "plays:{k}", "The user plays {x}", rf"\bi {NOW}play (?:the )?(?P<x>[\w -]{{3,30}}?){END}",
          never=rf"{POINTING}|^(?:with|around|along|together|games? with|at|a (?:role|part|big)|on)\b"),
-    row("self", 4, "drives", "The user drives {x}", rf"\bi {NOW}drive (?P<x>an? [^,;:!?()\"]{{2,40}}?){END}",
+    row("self", 4, "drives", "The user {v}s {x}", rf"\bi {NOW}(?P<v>drive|ride) (?P<x>an? [^,;:!?()\"]{{2,40}}?){END}",
          never=r"\b(?:lot|bit|long)\b"),
     row("self", 5, "my:{p}", "The user's {p} is {x}",
          rf"\bmy (?:new |current )?(?P<p>{OWN})(?:'s| is| was changed to| changed to"
@@ -279,15 +297,18 @@ ROWS: tuple[Row, ...] = (
          rf"\bmy (?:new |current )?(?P<p>{OWN})(?:'s not| is not| isn't) [^,;:!?()\"]{{2,40}}, (?:it's|it is|but) {X}",
          never=rf"{POINTING}|^(?:so|very|really|not|no longer|too|always|quite|pretty|a bit|over|in (?:a|two"
          rf"|three)|coming up|on (?!\d|the \d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
-         rf"|under|broken|dead|slow|open|off|running|being|gone|great|good|tight|probably|still|out)\b"),
+         rf"|under|stored|overflowing|failing|shrinking|growing|approaching|wrong|late|full|empty|an? (?:mess|joke|pain"
+         rf"|disaster|nightmare|problem|total|real)|broken|dead|slow|open|off|running|being|gone|great|good|tight|probably|still|out)\b"),
     row("self", 6, "my:{p}", "The user's {p} is called {x}",
-         rf"\b(?:my|our) (?P<p>{_ONE})(?:'s name)?(?:'s| is)(?: called| named)? (?-i:{NAME})(?=[.,;!]|$| and\b"
+         rf"\b(?:my|our) (?P<p>{_ONE})(?:'s name)?(?:'s| is)(?: actually| now)?(?: called"
+         rf"| named)? (?-i:{NAME})(?=[.,;!]|$| and\b"
          rf"| who\b)",
          rf"\b(?:my|our) (?P<p>{_ONE})(?:'s name)?(?:'s not| is not| isn't)(?: called| named)? [\w'-]{{1,30}},?"
          rf" (?:it's|it is|but) (?-i:{NAME})",
          rf"\b(?:my|our) (?P<p>{_ONE}),? (?-i:{NAME})(?:,| and i\b| who\b)"),
     row("self", 5, "my:{p}:{k}", "The user has a {p} called {x}",
-         rf"\b(?:my|our) (?:\w+ )?(?P<p>{_MANY})(?:'s name)?(?:'s| is) (?:called |named )?(?-i:{NAME})(?=[.,;!]|$"
+         rf"\b(?:my|our) (?:\w+ )?(?P<p>{_MANY})(?:'s name)?(?:'s| is) (?:actually |now )?(?:called "
+         rf"|named )?(?-i:{NAME})(?=[.,;!]|$"
          rf"| and\b"
          rf"| who\b)",
          rf"\b(?:i|we) (?:have|got|adopted|own|'ve got) an? (?:[\w-]+ ){{0,2}}?(?P<p>{_MANY})(?:,)? (?:called "
@@ -298,14 +319,16 @@ ROWS: tuple[Row, ...] = (
          r"\b(?:i|we)(?: have|'ve got| have got| own) (?:got )?(?P<n>an?|one|two|three|four|five|six|no"
          r"|\d{1,2}) (?:(?:adult|young|old|little|small|big|large|lovely|cute|beautiful|grown|grown-up|teenage"
          r"|twin|rescue|new"
-         r"|older|younger|black|white|brown|grey|ginger|electric|wonderful|\w+-year-old) ){0,2}"
+         r"|older|younger|black|white|brown|grey|ginger|electric|wonderful|golden|labrador|\w+-year-old) ){0,2}"
          r"(?P<x>dogs?|cats?|kids?|children|child|sons?|daughters?|brothers?|sisters?|siblings?|horses?"
-         r"|grandchildren|grandkids|cars?)\b(?=\s*(?:[.,;!]|$)|\s+(?:and|but|so|at home|aged|with|now|already|too"
+         r"|grandchildren|grandkids|cars?|retrievers?|labradors?|poodles?|beagles?|dachshunds?|german shepherds?"
+         r"|border collies?|guinea pigs?|rabbits?|parrots?|tortoises?|motorbikes?|boats?)\b(?=\s*(?:[.,;!]|$)"
+         r"|\s+(?:and|but|so|at home|aged|with|now|already|too"
          r"|who live)\b)"),
     row("self", 7, "is:{k}", "The user has {x}",
          rf"\bi(?:'ve got| have| suffer from| live with|'ve| was diagnosed with"
          rf"| have been diagnosed with) (?:{_ILL_HOW} )*"
-         rf"(?P<x>{_ILLNESS})\b(?=\s*(?:[.,;!]|$)|\s+(?:and|but|so|since|which|as|for|now|too|because|last|this|in"
+         rf"(?P<x>{ILLNESS})\b(?=\s*(?:[.,;!]|$)|\s+(?:and|but|so|since|which|as|for|now|too|because|last|this|in"
          rf"|when|at)\b)"),
     row("self", 5, "teaches:{k}", "The user teaches {x}", rf"\bi {NOW}teach {X}",
          never=rf"{POINTING}|^(?:my|people|kids how|how|a lesson|at|in|for|there)\b"),
@@ -349,7 +372,8 @@ ROWS: tuple[Row, ...] = (
          never=_LIKED),
     row("preference", 5, "eats:{k}", "The user does not {v} {x}", rf"\bi {_VERY}(?:don't|do not|never|no longer"
     rf"|can't|cannot) (?P<v>eat|drink|smoke) {X}",
-         rf"\bi(?:'ve| have)? (?:stopped|quit|given up|gave up) (?P<v>eat|drink|smok)ing {X}", never=POINTING),
+         rf"\bi(?:'ve| have)? (?:stopped|quit|given up|gave up) (?P<v>eat|drink|smok)ing {X}",
+         never=rf"{POINTING}|^(?:before|after|between|at|on|in|until|out|here|there|when|while|because)\b"),
     row("self", 8, "diet", "The user eats {x}",
          rf"\bi(?:'ve| have)? {NOW}(?:eat|started eating|started to eat|gone back to eating|went back to eating)"
          rf" (?P<x>meat|fish|meat and fish|fish and meat|everything)(?: (?:now|again|these days))+(?=\W|$)",
@@ -360,9 +384,10 @@ ROWS: tuple[Row, ...] = (
     row("preference", 4, "uses:{k}", "The user uses {x}",
          rf"\b(?:i|we) {NOW}(?:use|am using|'m using) (?P<x>(?-i:[A-Z])[\w .+#/-]{{1,40}}?)(?: (?:for|as|on|at"
          rf"|to) [^,;:!?()\"]{{2,50}}?)?{END}",
-         rf"\bi {_VERY}(?:(?:usually|primarily) )?(?:write|code in|program in|develop in|write code in)"
+         rf"\bi {_VERY}(?:(?:usually|primarily) )?(?:write|(?:write code|code|program|develop)(?: mostly| mainly"
+         rf"| primarily)? in)"
          rf" (?P<x>(?-i:{_CODED})(?:(?:, | and )(?:(?:a bit of|a little|some) )?(?-i:{_CODED})){{0,3}})",
-         never=r"^(?:if|for|while|this|that|the|it)\b|\b(?:statements?|functions?|loops?|formulas?|class(?:es)?"
+         never=r"^(?:if|for|while|this|that|the|it)\b|^(?:Dr|Mr|Mrs|Ms|Prof|St)$|\b(?:statements?|functions?|loops?|formulas?|class(?:es)?"
          r"|variables?|here)\b"),
     row("preference", 4, "uses:{k}", "The user uses {x} instead of {y}",
          rf"\b(?:i|we)(?:'ve| have)? {NOW}(?:switched|migrated|changed) from (?P<y>[\w .+#/-]{{2,40}}?) to {X}",

@@ -26,7 +26,8 @@ _EVENT = (
 )
 _WHAT = rf"(?P<what>(?:[\w'’-]+ ){{0,4}}?{_EVENT}(?: (?:to|in|with|for|at|from|of) (?:[\w'’-]+ ?){{1,4}}?)?)"
 _SHIFTED = (
-    r"(?:scheduled|set|planned|booked|moved|postponed|rescheduled|pushed(?: back)?|brought forward|delayed|changed|due)"
+    r"(?:scheduled|set|planned|booked|moved|postponed|rescheduled|pushed(?: back)?|brought forward|delayed|changed"
+    r"|due(?! (?:for|to)\b))"
 )
 _AT = r"(?: (?:to|for|until|on|in|at|back to))?"
 _NEWLY = (
@@ -80,6 +81,9 @@ _MARRIAGE = re.compile(r"\bgetting married\b", re.I)
 _TRAVEL = re.compile(r"\b(?:flight|flying|trip|journey|travell?ing|going|driving|heading|off)\b", re.I)
 _PAST = re.compile(r"\b(?:last|past|ago|yesterday|previous|since|(?:19|20)\d\d)\b", re.I)
 _WEEKDAY = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", re.I)
+_ON_A_DAY = (_MINE, _KNOWN)
+_NEAR = 18
+_BORDER = re.compile(r"[,;.!?] ")
 _LONGEST = timedelta(days=100)
 """A longer stretch is no day to plan for."""
 _TIME = re.compile(r"\bat (\d{1,2}(?::\d\d)?(?: ?[ap]m)?|noon|midnight)\b", re.I)
@@ -90,14 +94,22 @@ def plans_in(text: str, said_at: datetime, when: When) -> Iterator[Told]:
     if (over := _cancelled(text, said_at)) is not None:
         yield over
         return
-    ahead = [span for named in when(text, said_at) if (span := _ahead(named, said_at)) is not None]
-    if not ahead:
+    named = next((one for one in when(text, said_at) if _ahead(one, said_at) is not None), None)
+    ahead = None if named is None else _ahead(named, said_at)
+    if named is None or ahead is None:
         return
     for pattern in (_MINE, _KNOWN, _DUE, _MOVED, _HAVE, _GOING, _DOING):
         for match in pattern.finditer(text):
-            if is_meant(text, *match.span()):
-                yield _planned(match, text, ahead[0])
+            if is_meant(text, *match.span()) and (pattern not in _ON_A_DAY or _is_near(text, match, named)):
+                yield _planned(match, text, ahead)
                 return
+
+
+def _is_near(text: str, match: re.Match[str], named: Span) -> bool:
+    """Tell whether a day belongs to what is said before it: a class that is dull may be spoken of on Monday."""
+    place = text.find(named.words, match.end())
+    between = text[match.end() : place] if place >= 0 else ""
+    return len(between) <= _NEAR and not _BORDER.search(between)
 
 
 def _cancelled(text: str, said_at: datetime) -> Told | None:

@@ -56,7 +56,9 @@ def settled(told: Told, known: Iterable[Memory]) -> Told | None:
 
 
 def _ending(told: Told, known: Iterable[Memory]) -> Told | None:
-    """Let it take the place of what it ends."""
+    """Let it take the place of what it ends; what was to be remembered is ended by name."""
+    if told.kind == "note" and told.about:
+        return told if any(one.about == told.about and one.kind == "note" for one in known) else None
     named = set(told.named)
     ended = [one.about for one in known if _sort(one.about) in told.ends and named <= set(terms(one.content))]
     return replace(told, about=ended[0], replaces=(*told.replaces, *ended[1:])) if ended else None

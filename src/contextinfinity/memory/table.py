@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextinfinity.memory.endings import ENDINGS
+from contextinfinity.memory.endings import CHANGES, ENDINGS
+from contextinfinity.memory.habits import HABITS
 from contextinfinity.memory.phrases import ROWS
 from contextinfinity.memory.wishes import WISHES
 
-TABLE = (*ENDINGS, *ROWS, *WISHES)
+TABLE = (*ENDINGS, *ROWS, *HABITS, *WISHES, *CHANGES)

@@ -23,8 +23,7 @@ WISHES = (
          r"\b(?:always|from now on|in future|in the future|every time|by default)\b[^.!?]{0,40}?\b(?:answer|reply"
          r"|respond|write|speak|talk)(?: to me| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b",
          r"\b(?:answer|reply|respond|write|speak|talk)(?: to me"
-         r"| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b(?=[^.!?]{0,20}\b(?:from now on|always|in future|by default"
-         r"|please))",
+         r"| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b(?=[^.!?]{0,20}\b(?:from now on|always|in future|by default))",
          r"\byou (?:can|may) (?:answer|reply|respond|write|speak|talk)(?: to me| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})"
          r" (?:again|now)\b",
          r"\bi (?:prefer|want|like) (?:your |the )?(?:answers|replies|responses) in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b"),
@@ -37,7 +36,22 @@ WISHES = (
          r" are (?:fine|ok|okay|good|welcome)(?: again| now)",
          r"\byou (?:can|may) (?:now )?(?:give|write|send|make)(?: me)? (?P<x>short|brief|concise|long|detailed"
          r"|simple)(?:er)? (?:answers|replies|responses|explanations)(?: (?:again|now))\b"),
-    row("wish", 8, "answers:units", "The user wants {x} units", r"\b(?:always |please |only )+use (?P<x>metric"
+    row("wish", 8, "answers:length", "The user wants {x} answers",
+         r"\b(?:always |from now on,? )(?:please )?(?:give|write|send)(?: me)? (?P<x>short|brief|concise|long"
+         r"|detailed|simple)(?:er)?"
+         r" (?:answers|replies|responses|explanations)\b",
+         r"\b(?:give|write|send)(?: me)? (?P<x>short|brief|concise|long|detailed|simple)(?:er)? (?:answers|replies"
+         r"|responses|explanations) (?:from now on|in future|again)\b"),
+    row("wish", 8, "", "The user does not want answers in {x}",
+         r"\b(?:stop (?:answer|reply|respond|writ|speak|talk)ing|(?:don't|do not|no longer) (?:answer|reply"
+         r"|respond|write"
+         r"|speak|talk))(?: to me| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b", ends=("answers",)),
+    row("wish", 7, "wish:call {k}", "The user does not want to be called {x}",
+         r"(?:^|[,;] )(?:please )?(?:don't|do not|never|stop) call(?:ing)? me (?P<x>[\w' -]{2,30}?)(?: again"
+         r"| any ?more)?[.!]*$",
+         never=r"^(?:back|at|on|now|later|today|tomorrow|again|when|if|out|that|it)\b"),
+    row("wish", 8, "answers:units", "The user wants {x} units", r"\b(?:always |please |only "
+        r"|from now on,? )+use (?P<x>metric"
     r"|imperial|si)\b", r"\bi (?:use|prefer|think in) (?P<x>metric|imperial)\b"),
     row("wish", 7, "wish:{k}", "The user wants the assistant to always {x}",
          rf"(?:^|[,;] )(?:please |and )?(?:from now on|in future|in the future),? (?:please )?(?:always )?{_DO}{X}",

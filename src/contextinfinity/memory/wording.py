@@ -14,7 +14,7 @@ _WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
 _TRAILING = re.compile(
     r"""(?:\s+|^)(?:now|nowadays|currently|these\ days|at\ the\ moment|right\ now|today|recently|lately|again|already
     |too    |as\ well|either|anymore|any\ more|any\ longer|actually|though|tbh|honestly|really|permanently|originally
-    |at\ all|temporarily|for\ now
+    |at\ all|after\ all|temporarily|for\ now|fluently|natively
     |so\ much|very\ much|a\ lot|a\ bit|the\ most|the\ best|best|most|more\ than\ anything(?:\ else)?|of\ all|btw
     |by\ the\ way
     |by\ now|instead|please|thanks|you\ know|i\ think|i\ guess|lol|haha|since\ .{1,40}|for\ (?:\w+\ ){1,3}(?:years?
@@ -40,7 +40,7 @@ def thing(text: str) -> str:
     text = _BEFORE.sub("", text)
     for _ in range(4):
         shorter = _TRAILING.sub("", text).rstrip(" ,.!-")
-        if shorter == text or not shorter:
+        if shorter == text:
             break
         text = shorter
     return text
