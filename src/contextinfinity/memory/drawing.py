@@ -172,4 +172,6 @@ def about_of(content: str) -> str:
 
 def _cased(text: str, row: Row) -> str:
     """Write a place that was typed small with a capital."""
+    if text.startswith(("a ", "an ", "the ")):
+        return text
     return text.title() if row.about in ("home", "from", "name") and text.islower() and len(text.split()) <= 2 else text

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from contextinfinity.domain.memory import LONGEST_MEMORY
-from contextinfinity.memory.own_words import own_words
+from contextinfinity.memory.own_words import TEXT, own_words
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.sentences import asks, before_question, spoken
 
@@ -58,6 +58,24 @@ _PLAY = re.compile(
     r"|write (?:me )?(?:a|an|some)\b)",
     re.I,
 )
+_OPENING = re.compile(
+    r"^(?:(?:please|can you|could you|would you|now|hey|hi|ok|okay|so|then|help me(?: to)?),? )*(?:"
+    r"(?:act (?:as|like)|role-?play|pretend|imagine|suppose|assume|let's (?:say|pretend|play)|continue"
+    r"|respond to|reply to"
+    r"|explain (?:this|the)|interpret (?:this|the))\b"
+    r"|you(?:'re| are) (?:interviewing|playing|quizzing)\b"
+    r"|(?:fix|check|correct|improve) (?:the|my|this) (?:grammar|spelling|punctuation|english|style|wording)\b"
+    r"|(?:is|are) (?:this|that|it|these) (?:\w+ )?(?:correct|right|good|proper|natural|grammatical|english|ok|okay)\b"
+    r"|what (?:does|do) (?:this|that|it|these) (?:say|mean)\b|what do you (?:make|think) of (?:this|that|it)\b"
+    r"|how does (?:this|that|it) (?:sound|read)\b"
+    rf"|(?:(?:an?|the|my|our|his|her|their) )?(?:(?:new|old|short|draft|cover|job) )?{TEXT}"
+    r"(?: (?:from|by|of|to|for) [^.!?]{1,40})?[.:!]*$"
+    rf"|(?:here(?:'s| is| are)|this is) (?:the|an?|my|his|her|our|their) (?:\w+ )?(?:{TEXT}|description)[.:!]*$)"
+    r"|\b(?:sent|wrote|texted|emailed|e-mailed|messaged|posted|replied|received|got)(?: to)?(?: me"
+    r"| us)?(?: this)?[.:!]*$",
+    re.I,
+)
+"""What comes before somebody else's words, or before a scene: what follows it is not told of who writes."""
 _ROLE = re.compile(r"\s*you are (?:an?|the|my|our)\b", re.I)
 """How instructions to a model begin, not talk."""
 _SUPPOSED = re.compile(
@@ -76,7 +94,7 @@ _OTHERS = re.compile(
     r"\b(?!i\b|we\b|already\b|just\b)[\w']+ (?:said|says|told (?:me|us|him|her|them)|asked|wrote|writes|thinks"
     r"|thought|believes?|claims?|claimed|insists?|reads?|reports?|reported"
     r"|was like|keeps saying|sings?|goes)\b|\b(?:was|were|been|being|am|'m) told\b|\b(?:apparently|supposedly|allegedly"
-    r"|rumou?r|quote|heard that)\b|^as (?-i:[A-ZÀ-Þ])\w+,? ",
+    r"|rumou?r|quote|heard that|speaking as|on behalf of)\b|^as (?-i:[A-ZÀ-Þ])\w+,? ",
     re.I,
 )
 _DENIED = re.compile(
@@ -85,7 +103,8 @@ _DENIED = re.compile(
 _TAKEN_BACK = re.compile(
     r"\bsaid (?:nobody|no one|no-one)\b|\b(?:sample|example|text|book|song|article|quote|script|template|letter)"
     r" (?:says|said|reads|goes)\b|\bis (?:wrong|bad|good|correct|right) (?:grammar|english|spelling)\b"
-    r"|['\",] (?:he|she|they|people) (?:said|told|wrote|says?)\b|,? not!$|\bnot really\b|\bor (?:do|am) i\b"
+    r"|['\",] (?:he|she|they|people) (?:said|told|wrote|says?)\b|,? not!$|\b(?:he|she|they) (?:wrote|said|says"
+    r"|texted|replied)\W*$|\bnot really\b|\bor (?:do|am) i\b"
     r"|\bjust (?:testing|a test)\b|\bin (?:the|this|that|my|our|an?) (?:game|story|novel|book|film|movie|play"
     r"|dream|song"
     r"|example|sentence|exercise|letter|text|scenario)\b",
@@ -110,7 +129,7 @@ _AT_A_TIME = re.compile(
 )
 _IN_A_TEXT = re.compile(
     r"\b(?:example|text|sentence|story|game|dream|scenario|case|song|book|movie|film|novel|play|poem|quote|letter|title"
-    r"|chapter|scene|code|grammar|phrase|line|instance|exercise|dialogue|script)s?\b",
+    r"|chapter|scene|code|grammar|phrase|line|input|lyrics|instance|exercise|dialogue|script)s?\b",
     re.I,
 )
 _CLAUSE = re.compile(
@@ -145,6 +164,8 @@ def statements(message: str) -> Iterator[Stated]:
         if found is None:
             continue
         place = found[1]
+        if _OPENING.search(sentence):
+            return
         if _TASK.match(sentence):
             if _FOLLOWS.search(sentence):
                 return

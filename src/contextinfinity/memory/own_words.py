@@ -12,7 +12,7 @@ from collections.abc import Iterator
 _FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]* *$|\Z)", re.M | re.S)
 _QUOTED_LINE = re.compile(r"^[ \t]*[>＞][^\n]*$", re.M)
 _BLANK = re.compile(r"\n[ \t]*\n\s*")
-_TEXT = (
+TEXT = (
     r"(?:texts?|e-?mails?|mails?|messages?|letters?|pages?|sentences?|paragraphs?|passages?|essays?|stor(?:y|ies)"
     r"|poems?"
     r"|reviews?|articles?|posts?|quotes?|tweets?|comments?|notes?|transcripts?|documents?|bios?|resumes?|cvs?|lines?"
@@ -23,9 +23,9 @@ _WORK = (
     r"|analy[sz]e|grade|convert|check|spell-?check|classify|expand|complete|continue)"
 )
 _POINTS_BACK = re.compile(
-    rf"\b(?:the|this|text|all)? ?above\b(?! all)|\bof these {_TEXT}|\b{_WORK} (?:it|this|that|these|those|my (?:english"
-    rf"|grammar|spelling|{_TEXT}))\b|\bwhich (?:of these|one) (?:is|are|{_TEXT})\b"
-    rf"|\b(?:polish|check|grade|improve) (?:the|this|my) {_TEXT}\b",
+    rf"\b(?:the|this|text|all)? ?above\b(?! all)|\bof these {TEXT}|\b{_WORK} (?:it|this|that|these|those|my (?:english"
+    rf"|grammar|spelling|{TEXT}))\b|\bwhich (?:of these|one) (?:is|are|{TEXT})\b"
+    rf"|\b(?:polish|check|grade|improve) (?:the|this|my) {TEXT}\b",
     re.I,
 )
 """The whole message is about a text that may be any part of it."""
@@ -63,6 +63,7 @@ _LABEL = re.compile(
     r"|context|background|up|mind|know|warning|truth|honest|short|again|details|preferences?|memory|this)\W*$",
     re.I,
 )
+_REMIND = re.compile(r"\b(?:i|remember|note|forget)\b", re.I)
 _COLON = re.compile(r":(?=\s)")
 
 
@@ -100,7 +101,8 @@ def _joined(paragraph: str) -> str:
 def _before_quotation(paragraph: str) -> str:
     """Give what stands before a line or a colon that announces somebody's words."""
     for colon in _COLON.finditer(paragraph):
-        if not _LABEL.search(paragraph[max(0, colon.start() - 30) : colon.start()]):
+        before = paragraph[max(0, colon.start() - 30) : colon.start()]
+        if not _LABEL.search(before) or (_TELLS.search(before) and not _REMIND.search(before)):
             return paragraph[: colon.start()]
     place = 0
     for line in paragraph.split("\n")[:-1]:

@@ -23,7 +23,7 @@ END = (
     r"|don't|can't|moved|started|just|would|could|want|need|hope|thought|think)\b)"
 )
 X = r"(?P<x>[^,;:!?()\"]{2,90}?)" + END
-NAME = r"(?P<x>[A-ZÀ-Þ][\w'-]{1,30}(?:[ -][A-ZÀ-Þ][\w'-]{1,30}){0,2})"
+NAME = r"(?P<x>[A-ZÀ-Þ][\w'-]{1,30}(?:[ -][A-ZÀ-Þ][\w'-]{1,30}){0,2})(?![\w'-])"
 _VERY = (
     r"(?:(?:mostly|mainly|really|absolutely|totally|just|still|also|simply|do|truly|always|genuinely|especially"
     r"|particularly"
@@ -170,7 +170,7 @@ _DIET = (
 ROWS: tuple[Row, ...] = (
     row(
         "self", 9, "name", "The user's name is {x}",
-        rf"\bmy (?:first |full |real )?name(?:'s| is)(?: actually| now)? (?-i:{NAME})",
+        rf"\bmy (?:first |full |real )?name(?:'s| is)(?: actually| now)? (?-i:{NAME})(?! (?:is|was|has|are)\b)",
         rf"\b(?:you can |please |just |everyone |people |friends )*call(?:s)? me (?-i:{NAME})(?! (?:back|later"
         rf"|when|if|at))",
         rf"\bi go by (?-i:{NAME})", rf"^i(?:'m| am) (?-i:{NAME})(?= from (?-i:[A-ZÀ-Þ]))",
