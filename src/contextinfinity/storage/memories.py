@@ -57,7 +57,8 @@ class Memories(Protocol):
         """Find what may matter to a turn: the user's own memories and its thread's, living and not expired.
 
         What was learned on a line that was left is there only where the turn sees it, or a person asked for it. What
-        the turn does not see makes nothing untrue for it.
+        the turn does not see makes nothing untrue for it. What its thread alone says of a thing holds in place of what
+        the user says elsewhere of the same.
         """
         ...
 

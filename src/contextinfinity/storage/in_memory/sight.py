@@ -27,7 +27,8 @@ class Sight:
         own = [kept for kept in self._tables.memories.values() if kept.memory.owner == self._asked.owner]
         there = [kept for kept in own if kept.thread in (None, self._asked.session_id)]
         true = [kept for kept in there if self.instead(kept) is kept]
-        return [kept for kept in true if not any(_is_later(other, kept) for other in true)]
+        true = [kept for kept in true if not any(_is_later(other, kept) for other in true)]
+        return [kept for kept in true if not any(self._is_nearer(other, kept) for other in true)]
 
     def instead(self, kept: Kept) -> Kept | None:
         """Find the last that the turn sees of what was said since; None where that was forgotten."""
@@ -50,6 +51,20 @@ class Sight:
         if kept.thread is None and (self._asked.other_branches or kept.memory.origin != "drawn"):
             return bool(turns)
         return any(map(self._is_in_line, turns))
+
+    def _is_nearer(self, other: Kept, kept: Kept) -> bool:
+        """Tell whether another says the same for this thread: its own holds, unless the user said so later in it."""
+        if (
+            not kept.memory.about
+            or other.memory.about != kept.memory.about
+            or (kept.thread is None) == (other.thread is None)
+        ):
+            return False
+        users, threads = (kept, other) if kept.thread is None else (other, kept)
+        last = max(users.sources, key=lambda source: source.said_at, default=None)
+        is_here = last is not None and self._tables.turns[last.turn_id].session_id == self._asked.session_id
+        is_over = is_here and users.said_at() > threads.said_at()
+        return (other is users) == is_over
 
     def _is_past(self, turn_id: TurnId) -> bool:
         turn = self._tables.turns[turn_id]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from heapq import nlargest
 from math import log
 
 import apsw
@@ -33,7 +34,8 @@ def recall(connection: apsw.Connection, asked: Recall) -> Recalled:
         return Recalled()
     sight = _Sight(connection, asked, owner)
     matches = _matches(connection, owner, asked)
-    keys = json.dumps(sorted(matches, key=lambda key: (-matches[key], -key))[: asked.most // 2])
+    best = nlargest(asked.most // 2, ((match, key) for key, match in matches.items()))
+    keys = json.dumps([key for _, key in best])
     found = sight.look(many(connection, SQL["select_memories_by_key"], sight.values | {"keys": keys}))
     shelves = [
         many(connection, SQL["select_standing"], sight.values | {"thread": shelf, "limit": asked.most})
@@ -41,7 +43,7 @@ def recall(connection: apsw.Connection, asked: Recall) -> Recalled:
     ]
     standing = sight.or_beneath(sight.look([row for rows in shelves for row in rows]))
     standing.sort(key=lambda row: (-row[12], -row[14], -row[2]))
-    true = {row[2] for row in _latest([*sight.true(found), *standing])}
+    true = {row[2] for row in sight.nearest(_latest([*sight.true(found), *standing]))}
     return Recalled(
         found=tuple(sight.candidate(row, matches) for row in found if row[2] in true),
         standing=tuple(sight.candidate(row, matches) for row in standing if row[2] in true),
@@ -71,8 +73,9 @@ def _matches(connection: apsw.Connection, owner: int, asked: Recall) -> dict[int
             room -= count
             if room < 0 and matches:
                 break
+            weight = log(1 + 20_000 / count)
             for (key,) in many(connection, SQL["select_having"], (owner, term)):
-                matches[key] += log(1 + 20_000 / count)
+                matches[key] += weight
     return matches
 
 
@@ -162,6 +165,17 @@ class _Sight:
             row = above[row[17]]
             best = row if self.sees(row) else best
         return best
+
+    def nearest(self, rows: list[Row]) -> list[Row]:
+        """Of what the thread and the user say of the same thing, keep the thread's, unless it was said before here."""
+        here = {row[9]: row[14] for row in rows if row[5] and row[9]}
+        later = {
+            row[9] for row in rows if not row[5] and row[14] > here.get(row[9], row[14]) and self._is_said_here(row)
+        }
+        return [row for row in rows if row[9] not in here or bool(row[5]) != (row[9] in later)]
+
+    def _is_said_here(self, row: Row) -> bool:
+        return any(source[4] == self.values["thread"] for source in self._sources[row[2]][:1])
 
     def candidate(self, row: Row, matches: dict[int, float]) -> Candidate:
         """Make a candidate of a row, as it holds for the turn."""

@@ -132,6 +132,18 @@ class MemorySuite:
         assert await store.memories.list(ANN, thread="no thread's id") == ()
         assert await store.memories.forget(ANN, [each.id for each in kept], thread="no thread's id") == 0
 
+    @pytest.mark.req("MEMORY-1", "MEMORY-4")
+    async def test_what_a_thread_says_of_a_thing_holds_there(self, store: Store) -> None:
+        here, there = [await new_branch(store, NewSession(owner=ANN)) for _ in range(2)]
+        of_thread = fact("German here.", about="answers", thread=here.session_id, day=2)
+        await said(store, there, fact("English always.", about="answers", day=1))
+        await said(store, here, of_thread, fact("No about."))
+        await said(store, there, fact("French always.", about="answers", day=3))
+        assert sorted(await contents(store, here)) == ["German here.", "No about."]
+        assert sorted(await contents(store, there)) == ["French always.", "No about."]
+        await said(store, here, fact("Dutch always.", about="answers", day=4))
+        assert sorted(await contents(store, here)) == ["Dutch always.", "No about."]
+
     @pytest.mark.req("MEMORY-6")
     async def test_what_is_anothers_can_be_neither_read_nor_changed(self, store: Store) -> None:
         kept = await store.memories.add(fact("Ann likes tea."))
