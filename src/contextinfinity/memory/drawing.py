@@ -12,7 +12,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, statements
+from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, statements, with_subject
 from contextinfinity.memory.phrases import HABITAT, Row
 from contextinfinity.memory.plans import plans_in
 from contextinfinity.memory.requests import is_off_record, request_in, unwanted_in
@@ -79,6 +79,7 @@ def _requested(text: str, request: Told, said_at: datetime, when: When) -> list[
 
 
 def _told(text: str) -> Iterator[Told]:
+    text = with_subject(text)
     taken: list[tuple[int, int]] = []
     for row in TABLE:
         for match in row.pattern.finditer(text):
@@ -106,7 +107,7 @@ def _of(row: Row, match: re.Match[str]) -> Iterator[Told]:
         forms = {name: of_the_user(thing(value)) for name, value in named.items()}
         forms["x"] = _cased(of_the_user(part), row)
         forms["n"] = named.get("n", "").lower()
-        forms["p"] = named.get("p", "").lower().replace("favorite", "favourite")
+        forms["p"] = named.get("p", "").lower().replace("favorite", "favourite").replace("color", "colour")
         forms["v"] = "smoke" if forms.get("v") == "smok" else forms.get("v", "")
         forms["k"] = key_of(part)
         if not forms["k"] and "/" not in part:
@@ -146,7 +147,9 @@ def _fact(match: re.Match[str], row: Row, content: str, about: str, replaces: tu
 
 
 def _listed(text: str) -> list[str]:
-    """Part "nuts and shellfish"; "rock and roll" and longer phrases stay together."""
+    """Part "nuts and shellfish"; "rock and roll", "to cook and bake" and longer phrases stay together."""
+    if text.startswith("to "):
+        return [text]
     parts = re.split(r"\s+(?:and|or)\s+|\s*&\s*", text)
     parts = [_SOME.sub("", part) for part in parts]
     lengths = {len(part.split()) for part in parts}  # "electronic and rock music" are two kinds of music

@@ -137,6 +137,16 @@ _CLAUSE = re.compile(
 )
 
 
+_DOES = r"(?:work|live|enjoy|have|speak|play|drive|study|teach|prefer|started|joined|moved|switched|sold|can't|don't)"
+"""What a sentence may go on with; not what may be a thing as well, such as love."""
+_GOES_ON = re.compile(
+    rf"(?P<said>\b(?:i|we)(?:'m|'re|'ve| am| are| have)? (?!(?:want|need|hope|plan|wish|try|have to|like to|love to)\b)"
+    r"(?:(?!\b(?:to (?-i:[a-z])\w*|who|that|he|she|they|you|if|would|people|where|when|and)\b)[^,;:.!?]){2,60}? )"
+    rf"and (?={_DOES}\b)",
+    re.I,
+)
+
+
 class Stated(Struct, frozen=True):
     """A sentence, what stands for it with quotations blanked out, and where it begins in the message."""
 
@@ -189,6 +199,11 @@ def _found(text: str, sentence: str, place: int) -> tuple[int, int] | None:
 def _blanked(sentence: str) -> str:
     """Put one form of apostrophe, and blanks where something is quoted; letter for letter as long."""
     return _QUOTED.sub(lambda quoted: '"' * len(quoted[0]), sentence).replace("’", "'")
+
+
+def with_subject(sentence: str) -> str:
+    """Say "I" again where somebody goes on of themselves ("I live in Rome and work at Siemens"); as long as before."""
+    return _GOES_ON.sub(lambda found: f"{found['said']}, I ", sentence)
 
 
 def is_meant(sentence: str, start: int, end: int) -> bool:

@@ -15,6 +15,7 @@ _STOPPED = r"\bi(?:'ve| have)? (?:just |recently |finally )?(?:quit|stopped|give
 HABITS = (
     row("self", 6, "field", "The user works in {x}", rf"\bi {NOW}work in (?P<x>{_FIELDS})(?=\W|$)",
         rf"{AM}{NOW}(?:working )?in (?P<x>{_FIELDS})(?=\s*[.,;!]|$)"),
+    row("self", 6, "marital", "The user is {x}", rf"{AM}(?P<x>a widow(?:er)?)\b"),
     row("self", 6, "handed", "The user is {x}", rf"{AM}(?:actually )?(?P<x>(?:left|right)[- ]handed)\b",
         rf"{AM}(?P<x>a (?:left|right)[- ]hander)\b"),
     row("self", 6, "is:{k}", "The user {v}s {x}", rf"\bi {NOW}(?P<v>use|wear) (?P<x>{_AIDS})(?=\s*[.,;!]|$"

@@ -116,7 +116,11 @@ NO_JOB = (
     r"|cancer|libertarian|humanitarian|pescatarian|giant|elephant|infant|participant|descendant|immigrant|applicant"
     r"|subscriber|early riser|night owl|morning person|whatever|however|later|over|under|other|another|never|ever"
     r"|monster"
-    r"|hipster|gamer|cat lover|dog lover|homeowner|teenager|disaster|matter|sort|person|expert|bit rusty on|lifer)$"
+    r"|hipster|smoker|swimmer|runner|jogger|climber|hiker|cyclist|biker|golfer|surfer|skier|drinker|eater|sleeper"
+    r"|riser|thinker|dreamer|worrier|hoarder|pensioner|vaper|teetotall?er|team player|taxpayer|tax payer|minor"
+    r"|stutterer"
+    r"|widower|commuter|traveller|traveler|camper|hander|gamer|cat lover|dog lover|homeowner|teenager|disaster"
+    r"|matter|sort|person|expert|bit rusty on|lifer)$"
 )
 _PRAISE = (
     r"^an? (?:very |really |pretty |rather )?(?:terrible|bad|good|great|better|worse|slow|fast|careful|lousy"
@@ -144,7 +148,7 @@ STATES = (
     r"[- ]intolerant|gluten[- ]intolerant|teetotal|sober|autistic|bilingual|an? (?:introvert|extrovert|insomniac"
     r"|only child"
     r"|orphan|twin|diabetic|early riser|night owl|morning person|night person|perfectionist|foreigner|immigrant|refugee"
-    r"|veteran|teetotaller|smoker|non-smoker|widower|widow)"
+    r"|veteran|teetotaller|smoker|non-smoker)"
 )
 _KIN = (
     r"wife|husband|partner|girlfriend|boyfriend|fiancée?|spouse|mother|mom|mum|father|dad|son|daughter|brother|sister"
@@ -227,7 +231,7 @@ ROWS: tuple[Row, ...] = (
         rf"|occupation)(?: title)? is (?:now )?(?P<x>(?:an? )?[^,;:!?()\"]{{2,50}}?){END}",
         rf"\bich arbeite (?:jetzt )?als {X}", rf"\bje suis (?P<x>{JOB}|infirmi[eè]re?|médecin|professeure?)\b",
          rf"\btrabajo como {X}",
-        never=rf"{NO_JOB}|{POINTING}|{_PRAISE}|^(?:very|great|good|fun|hard|boring|fine|demanding|stressful"
+        never=rf"{NO_JOB}|{POINTING}|{_PRAISE}|(?-i:\b[A-Z][a-z]+(?:er|ian|ist)$)|^(?:very|great|good|fun|hard|boring|fine|demanding|stressful"
             rf"|killing|going|to )",
     ),
     row("self", 8, "job", "The user is {x}", rf"{AM}{NOW}(?P<x>retired|unemployed|self-employed|between jobs"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from contextinfinity.memory.audit import is_grounded
 from contextinfinity.memory.drawing import draw
 from contextinfinity.memory.values import Told
 from contextinfinity.retrieval.dates import told_of
@@ -74,12 +75,19 @@ def the(message: str) -> Told:
         ("Please don't call me sir.", ["The user does not want to be called sir."]),
         ("From now on, use metric units.", ["The user wants metric units."]),
         ("My boss sent me to Rome. I live in Bonn.", ["The user lives in Bonn."]),
+        ("I live in Rome and work at Siemens.", ["The user lives in Rome.", "The user works at Siemens."]),
+        ("We have two kids and live in Graz.", ["The user lives in Graz.", "The user has two kids."]),
+        ("My favorite color is blue.", ["The user's favourite colour is blue."]),
+        ("I'm a smoker. I'm a Londoner. I'm a runner.", ["The user is a smoker."]),
+        ("I'm a widower.", ["The user is a widower."]),
         ("Here's my situation. I live in Bonn.", ["The user lives in Bonn."]),
         ("Can you help me with this? I live in Bonn.", ["The user lives in Bonn."]),
     ],
 )  # fmt: skip
 def test_what_people_say_of_themselves_becomes_a_sentence(message: str, facts: list[str]) -> None:
-    assert told(message) == facts
+    drawn = draw(message, SAID, told_of).told
+    assert [fact.content for fact in drawn] == facts
+    assert all(is_grounded(fact.content, message[fact.start : fact.end]) for fact in drawn)
 
 
 @pytest.mark.req("MEMORY-4")
@@ -148,6 +156,10 @@ def test_what_people_say_of_themselves_becomes_a_sentence(message: str, facts: l
         "Assume I'm a doctor. I work at Siemens.",
         "Speaking as my dad, I love golf. I live in Rome he wrote.",
         "test input - I live in Rome",
+        "I want to move to Rome and work at Siemens. I have to go and work at Siemens.",
+        "My brother lives in Rome and works at Siemens. You live in Rome and work at Siemens.",
+        "I like to cook and play chess. I felt good and like I won. I love this care and love theme.",
+        "I told him to relax and play chess. I have friends who cook and love jazz.",
     ],
 )
 def test_what_is_asked_supposed_quoted_or_anothers_is_no_fact(message: str) -> None:
