@@ -10,13 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
+import httpx2
 import pytest
 
 from contextinfinity.client.values import Health
 from contextinfinity.domain.work import Backlog
 from contextinfinity.server.metrics import Figures
+from contextinfinity.telemetry.counters import level
 from tests.doors.cix import Cix
 from tests.doors.server import SHOWN, Server, words
+
+READY = Health(status="ready", reasons=(), backlog=Backlog())
 
 
 @pytest.fixture
@@ -73,6 +77,17 @@ def test_figures_tell_of_trouble(status: str, value: str) -> None:
     told = Figures().text(health).decode()
     assert f"contextinfinity_ready {value}" in told
     assert 'contextinfinity_jobs{state="failed"} 2.0' in told
+
+
+@pytest.mark.req("METRICS-3")
+def test_figures_are_told_after_a_ledger_was_away_and_came_back() -> None:
+    figures, held = Figures(), Health(status="degraded", reasons=(), backlog=Backlog(), spool_depth=3)
+    level("spool_depth", 3)
+    assert "contextinfinity_spool_depth 3.0" in figures.text(held).decode()
+    level("spool_depth", 0)
+    told = figures.text(READY).decode()
+    assert "contextinfinity_spool_depth 0.0" in told
+    assert 'what="spool_depth"' not in told
 
 
 @pytest.mark.req("METRICS-2")
@@ -185,10 +200,18 @@ def test_a_stream_of_one_worker_is_heard_and_stopped_through_another(many: Serve
 
 def test_a_worker_that_dies_is_replaced(many: Server) -> None:
     turn, last = many.hanging()
-    for pid in workers_of(many):
-        os.kill(pid, signal.SIGKILL)
+    while open_streams(many) > 0:
+        pass
+    with ThreadPoolExecutor() as pool:
+        reader = pool.submit(many.resume, turn)
+        while open_streams(many) == 0:
+            pass
+        for pid in workers_of(many):
+            os.kill(pid, signal.SIGKILL)
+        assert isinstance(reader.exception(), httpx2.HTTPError)
     many.http.close()
     many.http = type(many.http)(base_url=many.url, timeout=60, trust_env=False)
+    assert open_streams(many) == 0  # the dead have none open
     assert many.http.get("/healthz").json()["status"] == "ready"
     assert many.resume(turn, last)[-1].data["outcome"] == "incomplete"
 
@@ -198,6 +221,11 @@ def test_a_port_that_is_taken_is_told_in_words(server: Server, cix: Cix) -> None
     with cix.start("serve", "--port", port) as process:
         code, _, told = process.end()
     assert (code, f"port {port}" in told, "--port" in told) == (1, True, True)
+
+
+def open_streams(server: Server) -> float:
+    """Read how many streams all workers together have open."""
+    return float(re.findall(r"^contextinfinity_streams (\S+)", server.http.get("/metrics").text, re.MULTILINE)[0])
 
 
 def _completed(server: Server) -> float:

@@ -122,6 +122,7 @@ class Guard:
         method = scope["method"] if route != "none" else "any"  # what is no route of ours must not fill the figures
         self._figures.requests.labels(route, method, status).inc()
         self._figures.seconds.labels(route).observe(seconds)
+        self._figures.mirror()
         if (first := noted.pop("first_seconds", None)) is not None:
             self._figures.first_event.observe(first)
         fields = {"method": scope["method"], "route": route, "status": status, "ms": round(seconds * 1000, 2), **noted}

@@ -6,17 +6,26 @@ way: the folder is named in the environment before it is imported). Nothing leav
 
 from __future__ import annotations
 
+from typing import get_args
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from contextinfinity.client.values import Health
 from contextinfinity.domain.events import FinishedTurn
-from contextinfinity.telemetry.counters import counters
+from contextinfinity.telemetry.counters import Counted, counters
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 NAME = "contextinfinity"
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+COUNTED = frozenset(get_args(Counted))
+
+
+def forget_worker(folder: str, pid: int) -> None:
+    """Take out of the figures of all what a worker that is gone had open; what it counted stays."""
+    mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
 
 
 class Figures:
@@ -35,9 +44,10 @@ class Figures:
         self.tokens = self._counter("tokens", "Tokens as the providers count them.", "kind", "model")
         self.cost = self._counter("cost_dollars", "What providers charged, where prices are known.", "model")
         self.happened = self._counter("happened", "What happened behind the answers.", "what")
-        self.jobs = self._gauge("jobs", "Jobs in the ledger.", "mostrecent", "state")
+        self.jobs = self._gauge("jobs", "Jobs in the ledger.", "livemostrecent", "state")
         self.spool = self._gauge("spool_depth", "Turns and sessions held for a ledger that is away.", "livesum")
-        self.ready = self._gauge("ready", "1: ready, 0.5: degraded, 0: the ledger does not answer.", "min")
+        # Whoever answers says how it is now; what another worker saw when it was asked last may be long over.
+        self.ready = self._gauge("ready", "1: ready, 0.5: degraded, 0: the ledger does not answer.", "livemostrecent")
 
     def turn(self, turn: FinishedTurn) -> None:
         """Count a turn that has ended."""
@@ -49,10 +59,16 @@ class Figures:
             self.cost.labels(turn.model).inc(usage.cost)
 
     def mirror(self) -> None:
-        """Take over what the process counted since the last time."""
-        for what, times in counters().items():
-            self.happened.labels(what).inc(times - self._mirrored.get(what, 0))
-            self._mirrored[what] = times
+        """Take over what the process counted since the last time, and how much it holds.
+
+        Done after every request: the others tell it too, and know only what was taken over.
+        """
+        now = counters()
+        self.spool.set(now.get("spool_depth", 0))
+        for what in now.keys() & COUNTED:
+            if more := now[what] - self._mirrored.get(what, 0):
+                self.happened.labels(what).inc(more)
+                self._mirrored[what] = now[what]
 
     def text(self, health: Health) -> bytes:
         """Write them down, with what the ledger says now."""
@@ -60,7 +76,6 @@ class Figures:
         backlog = health.backlog
         for state, many in (("queued", backlog.queued), ("running", backlog.running), ("failed", backlog.failed)):
             self.jobs.labels(state).set(many)
-        self.spool.set(health.spool_depth)
         self.ready.set({"ready": 1.0, "degraded": 0.5, "unready": 0.0}[health.status])
         if not self._shared:
             return generate_latest(self._registry)

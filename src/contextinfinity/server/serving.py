@@ -29,7 +29,7 @@ from contextinfinity.server.app import make_app
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import is_loopback
 from contextinfinity.server.logs import log_as_json
-from contextinfinity.server.metrics import FOLDER_VARIABLE
+from contextinfinity.server.metrics import FOLDER_VARIABLE, forget_worker
 from contextinfinity.settings import Settings
 
 BACKLOG = 2048
@@ -195,12 +195,18 @@ def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket) -> 
         worker.start()
         return worker
 
+    def replaced(dead: BaseProcess) -> BaseProcess:
+        if dead.exitcode == 1:  # it could not even start, and said why
+            raise SystemExit(1)
+        forget_worker(folder, dead.pid or 0)
+        return start()
+
     before = {number: signal.signal(number, end) for number in ENDING}
     workers = [start() for _ in range(settings.server.workers)]
     try:
         while not ended:
             connection.wait([waking, *(worker.sentinel for worker in workers)])
-            workers = [worker if worker.is_alive() or ended else _replaced(worker, start) for worker in workers]
+            workers = [worker if worker.is_alive() or ended else replaced(worker) for worker in workers]
     finally:
         for worker in workers:
             worker.terminate()
@@ -209,10 +215,3 @@ def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket) -> 
         for number, handler in before.items():
             signal.signal(number, handler)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _replaced(dead: BaseProcess, start: Callable[[], BaseProcess]) -> BaseProcess:
-    """Give a new worker for one that died; one that could not even start ends all, with what it said."""
-    if dead.exitcode == 1:
-        raise SystemExit(1)
-    return start()
