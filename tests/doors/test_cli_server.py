@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from typer.testing import CliRunner
 
+from contextinfinity.cli.app import app
 from tests.doors.cix import Cix
 from tests.doors.server import Server
 
@@ -54,9 +55,49 @@ def test_lines_from_a_pipe_are_answered_by_a_server(server: Server, cix: Cix) ->
     assert "You said: two" in done.stdout
 
 
-def test_what_needs_the_ledger_says_where_to_do_it(server: Server, cix: Cix, tmp_path: Path) -> None:
-    done = cix("reindex", "--server", server.url)
-    assert (done.exit_code, "without --server" in done.stderr) == (1, True)
+@pytest.mark.req("CLI-1")
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("import", "x.jsonl"), ("cleanup",), ("reindex",), ("rebuild",), ("serve",), ("config",), ("doctor",)),
+        *(("token", "create", "--user", "ann"), ("token", "list"), ("token", "revoke", "x")),
+        *(("model", "get"), ("model", "list"), ("model", "remove")),
+    ],
+)
+def test_what_works_where_the_ledger_is_says_so(server: Server, cix: Cix, words: tuple[str, ...]) -> None:
+    behind, before = cix(*words, "--server", server.url), cix("--server", server.url, *words)
+    assert behind.exit_code in (1, 2)
+    assert "without --server" in behind.stderr
+    assert (before.exit_code, before.stderr) == (behind.exit_code, behind.stderr)
+
+
+@pytest.mark.req("CLI-1")
+def test_what_every_command_takes_may_stand_before_its_name(server: Server, cix: Cix) -> None:
+    cix.echo()
+    folder = ("--data-dir", str(cix.folder))
+    turn = json.loads(CliRunner().invoke(app, [*folder, "--json", "ask", "Here."]).stdout)
+    assert cix.said(session=turn["thread_id"])[0][0] == "Here."
+    far = json.loads(cix("--json", "--server", server.url, "ask", "Far away.").stdout)
+    assert server.said(far["thread_id"]) == ["Far away."]
+    there = ("--json", "--server", server.url, "memories", "list", "--user", f"zoe-{uuid4().hex}")
+    assert json.loads(cix(*there).stdout) == {"memories": []}
+    other = cix.folder / "other.toml"
+    other.write_text("[general]\nno_such_key = 1\n")
+    refused = CliRunner().invoke(app, ["--config", str(other), "config", *folder])
+    assert (refused.exit_code, "no_such_key" in f"{refused.stderr}{refused.exception}") == (1, True)
+
+
+@pytest.mark.req("CLI-1")
+def test_what_stands_behind_a_command_counts_more(server: Server, cix: Cix) -> None:
+    away = ("--server", "http://127.0.0.1:9", "--data-dir", "/no/such/place")
+    assert cix.json(*away, "sessions", "--server", server.url)["sessions"] is not None
+
+
+def test_no_model_is_fetched_where_a_server_answers(server: Server, cix: Cix) -> None:
+    (cix.folder / "config.toml").unlink()  # here the built-in model would answer
+    assert cix.json("ask", "Hello", "--server", server.url)["model"] == "echo"
+    assert cix("chat", "--session", "new", "--server", server.url, stdin="one\n").exit_code == 0
+    assert not (cix.folder / "models").exists()
 
 
 def test_a_server_that_is_away_is_told_in_words(cix: Cix) -> None:

@@ -23,6 +23,7 @@ from contextinfinity.cli.fold import fold
 from contextinfinity.cli.importing import import_
 from contextinfinity.cli.memories import forget, memories, remember
 from contextinfinity.cli.model import model
+from contextinfinity.cli.options import Config, DataDir, Json, Server, give_to_all
 from contextinfinity.cli.pins import pin, pins, unpin
 from contextinfinity.cli.search import rebuild, reindex, search
 from contextinfinity.cli.serve import serve
@@ -75,6 +76,11 @@ def _log_more(wanted: bool) -> None:
 
 @app.callback()
 def _cix(
+    context: typer.Context,
+    data_dir: DataDir = None,
+    config: Config = None,
+    as_json: Json = False,
+    server: Server = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -83,3 +89,4 @@ def _cix(
     ] = False,
 ) -> None:
     """Endless, durable conversations with language models."""
+    give_to_all(context, data_dir=data_dir, config=config, as_json=as_json, server=server)

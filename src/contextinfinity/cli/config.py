@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json, settings_for
+from contextinfinity.cli.options import Config, DataDir, Json, NoServer, settings_for
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextinfinity.settings import LoadedSettings
 
 
-def config(config: Config = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+def config(config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None) -> None:
     """Show every setting, its value and where it came from."""
     loaded = settings_for(config, data_dir)
     if as_json:

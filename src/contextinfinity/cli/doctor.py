@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json
+from contextinfinity.cli.options import Config, DataDir, Json, NoServer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 Repair = Annotated[bool, typer.Option("--repair", help="Set right what is safe to set right, after a backup.")]
 
 
-def doctor(repair: Repair = False, config: Config = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+def doctor(
+    repair: Repair = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+    server: NoServer = None,
+) -> None:
     """Check the ledger and everything around it."""
     from contextinfinity.upkeep.integrity import examine, settings_in_force
     from contextinfinity.upkeep.repair import examine_and_repair

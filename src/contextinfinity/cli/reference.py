@@ -22,17 +22,20 @@ _OPENING = """\
 `cix`, also `contextinfinity` and `python -m contextinfinity`. Every command takes `--data-dir`, `--config` and
 `--json`, works without a server, and ends with 0 when it was done, 1 when it could not be done, and 2 when it was
 asked for in the wrong way. Answers and lists go to stdout, everything else to stderr. With `--server URL` it works with
-a server elsewhere (`cix serve`); the token, where one is needed, stands in the environment variable `CIX_TOKEN`.
+a server elsewhere (`cix serve`); the token, where one is needed, stands in the environment variable `CIX_TOKEN`. What
+works on the ledger's own machine only (`serve`, `token`, `model`, `config`, `doctor`, `import`, `cleanup`, `reindex`,
+`rebuild`) says so.
 
 A conversation is named by its id, by the id your program gave it, by the first or last six or more signs of its id,
 or by `last`: the one spoken in last. A branch is named by its label, its id, or the first or last six or more signs
 of its id. What fits several is refused, with all of them.
 
-`cix --version` prints the version; `cix --verbose COMMAND` tells on stderr what happens.
+`--data-dir`, `--config`, `--json` and `--server` may stand before the command as well; what stands behind it counts
+more. `cix --version` prints the version; `cix --verbose COMMAND` tells on stderr what happens.
 """
 
 _SHARED = ("user", "config", "data_dir", "as_json", "server")
-_HIDDEN = "help"
+_HELP = "help"
 
 
 def reference() -> str:
@@ -46,7 +49,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
         for inner, one in command.commands.items():
             yield from _command(f"{name} {inner}", one)
         return
-    own = [one for one in command.params if one.name != _HIDDEN]
+    own = [one for one in command.params if one.name != _HELP and not getattr(one, "hidden", False)]
     arguments = [one for one in own if one.param_type_name == "argument"]
     options = [one for one in own if one.param_type_name == "option"]
     yield f"## cix {' '.join([name, *(one.metavar for one in arguments)])}\n"

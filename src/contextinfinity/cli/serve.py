@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json, settings_for, told_in_words
+from contextinfinity.cli.options import Config, DataDir, Json, NoServer, settings_for, told_in_words
 
 Host = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
 Port = Annotated[int | None, typer.Option("--port", metavar="N", min=0, max=65_535, help="The port; 0: a free one.")]
@@ -20,6 +20,7 @@ def serve(
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,
+    server: NoServer = None,
 ) -> None:
     """Serve conversations over HTTP until told to end; the settings of [server] count where nothing is said."""
     with told_in_words():
@@ -31,7 +32,7 @@ def serve(
 
         settings = settings_for(config, data_dir).settings
         given = {"host": host, "port": port, "workers": workers}
-        server = replace(settings.server, **{name: value for name, value in given.items() if value is not None})
+        asked = replace(settings.server, **{name: value for name, value in given.items() if value is not None})
 
         def tell(address: str) -> None:
             if as_json:
@@ -39,4 +40,4 @@ def serve(
             else:
                 remark(f"Serving at {address}; Ctrl-C ends it.")
 
-        serving.serve(replace(settings, server=server), open_client, tell=tell)
+        serving.serve(replace(settings, server=asked), open_client, tell=tell)

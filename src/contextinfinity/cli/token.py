@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json, Means, told_in_words
+from contextinfinity.cli.options import Config, DataDir, Json, Means, NoServer, told_in_words
 from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def create(
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,
+    server: NoServer = None,
 ) -> None:
     """Make a token and show it, this once; from the first one on a server lets nobody in without."""
     with told_in_words():
@@ -48,7 +49,9 @@ def create(
 
 
 @token.command("list")
-def list_tokens(config: Config = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+def list_tokens(
+    config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None
+) -> None:
     """List the tokens there ever were."""
     with told_in_words():
         from contextinfinity.cli.printing import moment, print_json, print_table, remark
@@ -69,7 +72,13 @@ def list_tokens(config: Config = None, data_dir: DataDir = None, as_json: Json =
 
 
 @token.command("revoke")
-def revoke(token_id: TokenIdArgument, config: Config = None, data_dir: DataDir = None, as_json: Json = False) -> None:
+def revoke(
+    token_id: TokenIdArgument,
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+    server: NoServer = None,
+) -> None:
     """Let a token count no more, at once and in every running server."""
     with told_in_words():
         from contextinfinity.cli.printing import print_json

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 def prepare(means: Means, model: str | None, *, greet: bool = False) -> None:
     """See to it that the built-in model can answer, if it is the one that will; and say what to expect of it.
 
-    It is loaded while everything else is opened; the process has one of it, so the engine finds it there.
+    It is loaded while everything else is opened; the process has one of it, so the engine finds it there. A server has
+    its own.
     """
+    if means.server is not None:
+        return
     from contextinfinity.providers.local.llama import check_runtime
     from contextinfinity.providers.local.opening import BUILT_IN_NOTE, built_in_provider
     from contextinfinity.providers.local.weights import SMOLLM2, are_there
