@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +15,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
+from contextinfinity.client.remote import RemoteClient
 from contextinfinity.client.values import Health
 from contextinfinity.domain.work import Backlog
 from contextinfinity.server.metrics import Figures
@@ -139,6 +142,22 @@ def test_a_stream_is_handed_over_when_the_server_ends(own: Server) -> None:
     own.restart()
     rest = own.resume(turn, last)
     assert (words(rest), rest[-1].data["outcome"], rest[-1].data["text"]) == ("", "incomplete", "".join(SHOWN))
+
+
+async def test_who_listens_for_folds_keeps_no_server_from_ending_and_comes_back(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+    server = Server(tmp_path, "[server]\nshutdown_seconds = 3600.0\n", "--port", port)
+    async with RemoteClient(server.url) as client:
+        listening = asyncio.ensure_future(anext(aiter(client.folds.follow())))
+        while await asyncio.to_thread(open_streams, server) == 0:
+            pass
+        assert await asyncio.to_thread(server.stop) == 0
+        server.start()
+        while await asyncio.to_thread(open_streams, server) == 0:
+            pass
+        listening.cancel()
+    assert server.stop() == 0
 
 
 @pytest.mark.req("API-6", "API-2")

@@ -83,6 +83,8 @@ class Door:
     retention: Retention
     rates: Rates = field(init=False)
     streams: Streams = field(init=False)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is told to end: what has no end of its own ends now."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when whatever still runs has to be let go."""
 
@@ -93,6 +95,7 @@ class Door:
 
     def end_soon(self) -> None:
         """Give what runs its time, and then let it go. Any thread may say so."""
+        self._loop.call_soon_threadsafe(self.closing.set)
         self._loop.call_soon_threadsafe(self._loop.call_later, self.server.shutdown_seconds, self.ending.set)
 
 

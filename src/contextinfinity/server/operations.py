@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from importlib.metadata import version
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from contextinfinity.domain.events import CompactionEvent
+from contextinfinity.errors import LedgerError, NotFound
 from contextinfinity.server import metrics
 from contextinfinity.server.answers import ModelNames, State, answer, gives, gives_events, refusals
 from contextinfinity.server.callers import Asking, Caller, caller_of
@@ -43,8 +45,9 @@ async def compactions(request: Request, caller: Asking) -> Response:
 
 async def _folds_of(door: Door, caller: Caller) -> AsyncIterator[CompactionEvent]:
     async for event in door.client.folds.follow():
-        if caller.may_open(await door.client.threads.get(event.thread_id)):
-            yield event
+        with suppress(NotFound, LedgerError):  # a thread that went meanwhile, or a ledger: the next fold is told again
+            if caller.may_open(await door.client.threads.get(event.thread_id)):
+                yield event
 
 
 @routes.get(

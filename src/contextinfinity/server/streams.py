@@ -96,19 +96,24 @@ async def _end_of(events: AsyncIterator[Stamped]) -> FinishedTurn | None:
 
 
 async def told_frames(door: Door, events: AsyncIterator[CompactionEvent]) -> AsyncGenerator[bytes]:
-    """Write what happens as it happens, and comments between; there is no end but the reader's or the server's."""
+    """Write what happens as it happens, and comments between; there is no end but the reader's or the server's.
+
+    A server that is told to end does not wait: nothing would come that the reader could not hear later.
+    """
     yield COME_BACK + KEEP_ALIVE
-    async with aclosing(handfuls(door, events)) as coming:
+    async with aclosing(handfuls(door, events, end=door.closing)) as coming:
         async for handful in coming:
             written = (_block(str(event.__struct_config__.tag), event) for event in handful)
             yield b"".join(written) or KEEP_ALIVE
 
 
-async def handfuls(door: Door, events: AsyncIterator[E]) -> AsyncGenerator[list[E]]:
+async def handfuls(
+    door: Door, events: AsyncIterator[E], *, end: asyncio.Event | None = None
+) -> AsyncGenerator[list[E]]:
     """Give events in the handfuls they come in, an empty one whenever none came for a while.
 
     What comes at once is sent at once: a task and a packet for each word would cost more than answering it. It ends
-    with the events, or when the server does.
+    with the events, or when ``end`` is set; none: when the server lets go of what runs.
     """
     held: list[E] = []
     news, room = asyncio.Event(), asyncio.Event()
@@ -121,7 +126,7 @@ async def handfuls(door: Door, events: AsyncIterator[E]) -> AsyncGenerator[list[
                 room.clear()
                 await room.wait()
 
-    reading, ending = asyncio.ensure_future(read()), asyncio.ensure_future(door.ending.wait())
+    reading, ending = asyncio.ensure_future(read()), asyncio.ensure_future((end or door.ending).wait())
     for task in (reading, ending):
         task.add_done_callback(lambda _: news.set())
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, TypeVar, Unpack, get_args
 from uuid import uuid4
 
@@ -11,14 +13,14 @@ from msgspec import Struct
 
 from contextinfinity.client.contract import LOCAL, Where
 from contextinfinity.client.references import LAST, fits, the_one
-from contextinfinity.client.remote.line import Line, path
+from contextinfinity.client.remote.line import WAITS, Line, path
 from contextinfinity.client.values import Committed, Pins, ShownBranch, ShownFold, ShownThread
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import BranchId, SessionId, is_id
 from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.errors import NotFound, Refused
+from contextinfinity.errors import LedgerBusy, NotFound, Refused, ServerAway
 
 T = TypeVar("T")
 
@@ -187,11 +189,17 @@ class RemoteFolds:
         return await self._line.send("POST", path("threads", thread_id, "unfold"), ShownFold, {"branch_id": branch_id})
 
     async def follow(self) -> AsyncIterator[CompactionEvent]:
-        """Hear of folds as they go on, in the worker that answers."""
-        async with self._line.blocks("GET", "/compactions") as blocks:
-            async for name, data, _ in blocks:
-                if (kind := FOLDS.get(name)) is not None:
-                    yield msgspec.convert({**msgspec.json.decode(data), "type": name}, kind)
+        """Hear of folds as they go on, in the worker that answers; a server that was away is listened to again."""
+        tries = 0
+        while True:
+            with suppress(ServerAway, LedgerBusy):
+                async with self._line.blocks("GET", "/compactions") as blocks:
+                    tries = 0
+                    async for name, data, _ in blocks:
+                        if (kind := FOLDS.get(name)) is not None:
+                            yield msgspec.convert({**msgspec.json.decode(data), "type": name}, kind)
+            await asyncio.sleep(WAITS[min(tries, len(WAITS) - 1)])
+            tries += 1
 
 
 class RemotePast:
