@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from contextinfinity.domain.ids import new_id
 from tests.doors.server import Server, problem
 
 JSON = {"Content-Type": "application/json"}
@@ -25,6 +28,10 @@ stall_seconds = 0.5
 allowed_hosts = ["cix.example.org"]
 cors_origins = ["https://page.example.org"]
 """
+
+RESULT = b'{"type": "tool_result", "tool_use_id": "1", "content": ['
+NESTED = RESULT * 150 + b'{"type": "text", "text": "a"}' + b"]}" * 150
+DEEP = b"[" * 150 + b"]" * 150
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +54,16 @@ def raw(server: Server, *pieces: bytes, end: bool = True) -> bytes:
         while chunk := line.recv(65536):
             read += chunk
     return read
+
+
+def told_raw(answer: bytes, status: int) -> Any:
+    """Read a problem document as it came over the line."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer
+    assert b"application/problem+json" in head
+    told = json.loads(body)
+    assert (told["status"], bool(told["title"]), bool(told["detail"])) == (status, True, True)
+    return told
 
 
 @pytest.mark.req("API-3")
@@ -76,6 +93,10 @@ def raw(server: Server, *pieces: bytes, end: bool = True) -> bytes:
         b'{"content": "a", "contnet": "b"}',
         b'{"content": "a", "model": "no-such-model"}',
         b'{"content": "a", "attach": ["1", "2", "3", "4", "5", "6", "7"]}',
+        b'{"content": "a", "model": ""}',
+        b'{"content": "a", "retry_of": "no-id"}',
+        b'{"content": [' + NESTED + b"]}",
+        b'{"content": [{"type": "image", "media_type": "image/png", "source": {"type": "url", "url": ' + DEEP + b"}}]}",
         b'{"content": ' + b"[" * 100_000,
         b'{"content": "a", "user_id": ' + b'{"a":' * 100_000,
     ],
@@ -85,6 +106,12 @@ def test_a_body_that_breaks_a_rule_is_refused_and_nothing_is_said(server: Server
     told = problem(server.http.post(f"/threads/{own}/messages", content=body, headers=JSON), 422)
     assert told["detail"]
     problem(server.http.get(f"/threads/{own}"), 404)
+
+
+def test_a_branch_of_a_thread_that_is_yet_to_be_made_is_refused_and_nothing_is_made(server: Server) -> None:
+    user = f"zoe-{uuid4().hex}"
+    problem(server.post("/threads/new/messages", {"content": "a", "branch_id": new_id(), "user_id": user}), 404)
+    assert server.http.get("/threads", params={"user_id": user}).json()["threads"] == []
 
 
 @pytest.mark.req("API-3")
@@ -138,7 +165,7 @@ def test_what_is_too_large_is_refused(tight: Server) -> None:
 def test_headers_that_are_too_large_are_refused(tight: Server) -> None:
     problem(tight.http.get("/healthz", headers={"X-Long": "x" * 3000}), 431)
     endless = raw(tight, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: ", b"x" * 3000, end=False)
-    assert endless.startswith(b"HTTP/1.1 400")
+    assert told_raw(endless, 431)["code"] == "headers_too_large"
     assert tight.http.get("/healthz").status_code == 200
 
 
@@ -163,7 +190,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(tight: Server) -> None:
     "bytes_", [b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"nonsense\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n"]
 )
 def test_what_is_no_http_is_refused(server: Server, bytes_: bytes) -> None:
-    assert raw(server, bytes_).startswith(b"HTTP/1.1 400")
+    assert told_raw(raw(server, bytes_), 400)["code"] in ("no_http", "wrong_host")
     assert server.http.get("/healthz").status_code == 200
 
 
@@ -196,6 +223,20 @@ def test_a_stream_with_nothing_to_say_shows_that_it_is_there_and_only_so_many_ar
     for turn in turns:
         tight.post(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/cancel")
     assert tight.resume(turns[0])[-1].name == "done"
+
+
+def test_streams_are_counted_for_whom_they_are(tight: Server) -> None:
+    """An application that acts for many people is not one of them."""
+    turns = []
+    for user in ("ann", "bob", "zoe"):
+        with tight.stream("go on", model="hangs", user_id=user) as heard:
+            turns.append(next(heard).data)
+    paths = [f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/stream" for turn in turns]
+    with ExitStack() as opened:
+        open_ = [opened.enter_context(tight.http.stream("GET", path)) for path in (*paths, paths[0], paths[0])]
+        assert [one.status_code for one in open_] == [200, 200, 200, 200, 429]
+    for turn in turns:
+        tight.post(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/cancel")
 
 
 def _some(heard: Iterator[Any], most: int) -> list[Any]:

@@ -39,6 +39,7 @@ from contextinfinity.engine.watch import Stamped, finished, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.prompt.budget import check_pins_limit
 from contextinfinity.storage.journal import parse_event_id
+from contextinfinity.storage.rules import check_id, check_message
 from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -357,6 +358,8 @@ def _checked(models: Models, content: Content, how: How) -> _Sending:
         raise InvalidInput(f"{len(sending.attach)} pieces are too many to attach; {MOST_ATTACHED} are the most.")
     if not _says_something(content):
         raise InvalidInput("The message is empty.", hint="Say something.")
+    check_message(_message(content))
+    check_id(sending.retry_of)
     models.named(sending.model)
     return sending
 

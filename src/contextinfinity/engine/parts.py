@@ -126,8 +126,8 @@ class Models:
     away: Away = field(default_factory=Away)
 
     def named(self, name: str | None) -> Model:
-        """Give a model by its name."""
-        wanted = name or self.default
+        """Give a model by its name; None: the default."""
+        wanted = self.default if name is None else name
         if wanted not in self.by_name:
             known = ", ".join(sorted(self.by_name))
             raise InvalidInput(f"There is no model {wanted!r}; there are: {known}.", hint="Name it under [models].")

@@ -13,18 +13,22 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
+from http import HTTPStatus
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
 from threading import Thread
 from types import FrameType
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from contextinfinity.client.contract import Client
 from contextinfinity.errors import Refused, SettingsError
+from contextinfinity.server import problems
 from contextinfinity.server.app import make_app
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import is_loopback
@@ -65,6 +69,13 @@ class PatientProtocol(H11Protocol):
             self._stop()
             self.scope["state"]["abort"] = self.transport.abort
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP as everything is refused: with a problem document, unless an answer is under way."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and self.conn.their_state is h11.ERROR:
+            for part in _refusal(sys.exc_info()[1]):
+                self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
+
     def _wait(self) -> None:
         if self._clock is None:
             self._clock = self.loop.call_later(self.header_seconds, self.transport.close)
@@ -73,6 +84,17 @@ class PatientProtocol(H11Protocol):
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
+
+
+def _refusal(error: BaseException | None) -> tuple[h11.Event, ...]:
+    """Write what is said of bytes that cannot be read as a request."""
+    if getattr(error, "error_status_hint", 400) == 431:
+        told = problems.plain_problem(431, "headers_too_large", "The headers take more than is allowed.")
+    else:
+        told = problems.plain_problem(400, "no_http", "This cannot be read as a request of HTTP/1.1.")
+    answer = problems.response(told, {"connection": "close"})
+    head = h11.Response(status_code=told.status, headers=answer.raw_headers, reason=HTTPStatus(told.status).phrase)
+    return head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()
 
 
 class Worker(uvicorn.Server):

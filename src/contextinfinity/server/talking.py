@@ -14,7 +14,7 @@ from contextinfinity.client.contract import Explained, Stamped
 from contextinfinity.client.values import Conversation, ShownTurn, TurnAccount
 from contextinfinity.domain.events import FinishedTurn, TurnStarted
 from contextinfinity.domain.session import Owner
-from contextinfinity.errors import Refused
+from contextinfinity.errors import NotFound, Refused
 from contextinfinity.server.answers import (
     WITH_BODY,
     MessagePage,
@@ -26,7 +26,7 @@ from contextinfinity.server.answers import (
     takes,
 )
 from contextinfinity.server.bodies import NewMessage, body_of, content_of
-from contextinfinity.server.callers import ANY, Asking, Found, FoundTurn, place_of, turn_of
+from contextinfinity.server.callers import ANY, NEW, Asking, Found, FoundTurn, place_of, turn_of
 from contextinfinity.server.door import Door, door_of
 from contextinfinity.server.streams import EventStream, frames, last
 from contextinfinity.server.threads import Key, Limit
@@ -103,7 +103,6 @@ async def get_turn(turn: FoundTurn) -> Response:
 async def listen(
     request: Request,
     turn: FoundTurn,
-    caller: Asking,
     last_event_id: Annotated[
         str | None, Header(alias="Last-Event-ID", description="The id of the last event that was heard.")
     ] = None,
@@ -111,7 +110,8 @@ async def listen(
     """Join a turn, running or over, from its beginning or after an event."""
     door = door_of(request)
     events = door.client.conversations.watch(turn.turn_id, after=last_event_id or None)
-    close = door.streams.take(caller.owner())
+    thread = await door.client.threads.get(turn.thread_id)
+    close = door.streams.take(Owner(user_id=thread.user_id, org_id=thread.org_id))
     note(request, thread_id=turn.thread_id, turn_id=turn.turn_id, branch_id=turn.branch_id)
     return EventStream(frames(door, None, events), close=close, stall_seconds=door.server.stall_seconds)
 
@@ -142,6 +142,8 @@ async def cancel(request: Request, turn: FoundTurn) -> Response:
 
 
 def _sent(door: Door, thread_id: str, body: NewMessage, owner: Owner, key: str | None) -> AsyncIterator[Stamped]:
+    if thread_id == NEW and body.branch_id is not None:
+        raise NotFound(f"A new thread has no branch {body.branch_id}.", hint="Leave branch_id out.")
     return door.client.conversations.send(
         thread_id,
         content_of(body, door.server.max_message_chars),
