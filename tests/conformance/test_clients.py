@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from contextinfinity.client.contract import Client
 from contextinfinity.client.remote import RemoteClient
 from contextinfinity.domain.session import Owner
-from contextinfinity.errors import Refused, ServerAway
+from contextinfinity.errors import InvalidInput, Refused, ServerAway
 from contextinfinity.server.serving import Worker, address_of, listening
 from contextinfinity.settings import Settings
 from contextinfinity.testing.clients import (
@@ -96,18 +96,31 @@ class TestRemoteClient(ClientSuite):
             with pytest.raises(Refused, match="--server"):
                 await attempt
 
-    async def test_a_server_that_is_none_of_ours_is_told_from_ours(self) -> None:
+    @pytest.mark.parametrize("status", [b"418 Teapot", b"200 OK"])
+    async def test_a_server_that_is_none_of_ours_is_told_from_ours(self, status: bytes) -> None:
         async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 418 Teapot\r\nContent-Length: 2\r\n\r\nhi")
+            writer.write(b"HTTP/1.1 %b\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nhi" % status)
             await writer.drain()
             writer.close()
 
         async with await asyncio.start_server(stranger, "127.0.0.1", 0) as other:
             port = other.sockets[0].getsockname()[1]
             async with RemoteClient(f"http://127.0.0.1:{port}") as client:
-                with pytest.raises(ServerAway, match="no server of ours"):
-                    await client.pins.add("x", "a fact")
+                attempts = (client.pins.add("x", "a fact"), client.threads.list(), client.conversations.ask("new", "a"))
+                for told in await asyncio.gather(*attempts, return_exceptions=True):
+                    assert isinstance(told, ServerAway)
+                    assert "no server of ours" in told.message
+
+    def test_an_address_or_a_token_that_cannot_be_one_is_refused_and_no_token_is_shown(self) -> None:
+        for url in ("localhost:8765", "", "ftp://example.org"):
+            with pytest.raises(InvalidInput, match="http://"):
+                RemoteClient(url)
+        for token in ("", "cix_secret\nX-Evil: 1", "cix_secretü", "Bearer cix_secret"):
+            with pytest.raises(InvalidInput) as refused:
+                RemoteClient("http://127.0.0.1:1", token=token)
+            assert "secret" not in str(refused.value)
+        RemoteClient("http://127.0.0.1:1", token=f"{token[-10:]}\n")  # as files end
 
     async def test_a_server_that_does_well_says_so(self, client: Client) -> None:
         assert ((await client.health()).status, (await client.health()).reasons) == ("ready", ())

@@ -57,7 +57,7 @@ def _maker(means: Means) -> Callable[[], Client]:
     if means.server is not None:
         from contextinfinity.client.remote import RemoteClient
 
-        return partial(RemoteClient, means.server, token=os.environ.get(TOKEN))
+        return partial(RemoteClient, means.server, token=os.environ.get(TOKEN) or None)
     return partial(open_client, settings_for(means.config, means.data_dir).settings)
 
 

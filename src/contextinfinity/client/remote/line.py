@@ -44,8 +44,8 @@ class Line:
     """A connection to one server, as one caller."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        self._url = url.rstrip("/")
-        self._token = token
+        self._url = _checked_url(url)
+        self._token = None if token is None else _checked_token(token.strip())
         self._made: httpx2.AsyncClient | None = None
 
     @property
@@ -104,8 +104,7 @@ class Line:
         waits = WAITS[:READS] if method == "GET" else WAITS if key is not None else ()
         for wait in (*waits, None):
             try:
-                answer = await self._sent(request)
-                return msgspec.json.decode(answer, type=kind)
+                return _read(await self._sent(request), kind)
             except (ServerAway, Ending, LedgerBusy):
                 if wait is None:
                     raise
@@ -162,6 +161,8 @@ class Line:
         if after is not None:
             request.headers["last-event-id"] = after
         async with self._answer(request) as answer:
+            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                raise _not_ours(answer.status_code)
             yield _blocks(answer)
 
 
@@ -188,13 +189,24 @@ def error_of(body: bytes, status: int) -> ContextInfinityError:
     try:
         told = msgspec.json.decode(body, type=_Told)
     except msgspec.DecodeError:
-        return ServerAway(f"What answered with status {status} is no server of ours.", hint="Check the address.")
+        return _not_ours(status)
     kind = BY_CODE.get(told.code, NotFound if status == 404 else Refused)
     if kind is QueueFull:
         return QueueFull(told.detail, running=told.running, hint=told.hint)
     if kind is HeadMoved:
         return Refused(told.detail, hint=told.hint)
     return kind(told.detail, hint=told.hint)
+
+
+def _not_ours(status: int) -> ServerAway:
+    return ServerAway(f"What answered with status {status} is no server of ours.", hint="Check the address.")
+
+
+def _read(answer: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.DecodeError:
+        raise _not_ours(200) from None
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +228,19 @@ BY_CODE = {kind.code: kind for kind in _kinds(ContextInfinityError)}
 def path(*names: str) -> str:
     """Write a path of names that may hold anything."""
     return "".join(f"/{quote(name, safe='')}" for name in names)
+
+
+def _checked_url(url: str) -> str:
+    if not url.lower().startswith(("http://", "https://")):
+        raise InvalidInput(f"{url!r} is no address of a server.", hint="It begins with http:// or https://.")
+    return url.rstrip("/")
+
+
+def _checked_token(token: str) -> str:
+    """Refuse a token that cannot stand in a header; it is not repeated, for it may be one after all."""
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidInput("The token is none: it has visible characters of ASCII only.", hint="Copy it once more.")
+    return token
 
 
 def checked_key(key: str) -> str:
