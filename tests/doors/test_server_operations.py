@@ -73,6 +73,28 @@ def test_figures_tell_what_was_answered(server: Server) -> None:
     assert turn["thread_id"] not in figures
 
 
+@pytest.mark.req("METRICS-1")
+def test_figures_tell_how_long_each_stage_of_a_turn_takes(own: Server) -> None:
+    thread = own.ask("My heron is called Zebediah and lives by the river.")["thread_id"]
+    own.http.get("/search", params={"q": "a bird", "thread_id": thread})
+    missing = {"embed", "search", "assemble", "stream", "summarise", "index"}
+    while missing:  # what is done behind an answer comes after it
+        missing -= set(
+            re.findall(r'contextinfinity_stage_seconds_count\{stage="(\w+)"\} [1-9]', own.http.get("/metrics").text)
+        )
+
+
+@pytest.mark.req("METRICS-1")
+def test_a_turn_tells_what_it_was_estimated_to_take_and_what_it_took(own: Server) -> None:
+    turn = own.ask("My heron is called Zebediah and lives by the river.")
+    path = f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}"
+    plan = own.http.get(f"{path}/context").json()["plan"]
+    assert sum(section["tokens"] for section in plan["sections"]) > 0
+    assert plan["budget"]
+    account = own.http.get(path).json()
+    assert (account["usage"]["output_tokens"] > 0, account["degraded"]) == (True, False)
+
+
 @pytest.mark.req("METRICS-3")
 @pytest.mark.parametrize(("status", "value"), [("ready", "1.0"), ("degraded", "0.5"), ("unready", "0.0")])
 def test_figures_tell_of_trouble(status: str, value: str) -> None:

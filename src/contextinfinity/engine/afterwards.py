@@ -23,9 +23,17 @@ from contextinfinity.domain.ids import WorkerId
 from contextinfinity.domain.work import FOLDING, PROMPT, Job, JobType
 from contextinfinity.errors import JobLost, LedgerClosed, LedgerError, WorkerLost
 from contextinfinity.storage.contract import Jobs
+from contextinfinity.telemetry.stages import Stage, timed
 
 log = logging.getLogger(__name__)
 
+STAGES: dict[JobType, Stage] = {
+    "summarize_turn": "summarise",
+    "index_turn": "index",
+    "remember_turn": "remember",
+    "fold_branch": "fold",
+    "reconcile_stream": "reconcile",
+}
 NEVER_GIVEN_UP: frozenset[JobType] = frozenset({"summarize_turn"})
 """No later turn of the branch can be committed past it, and it asks no model: it is tried for as long as it takes."""
 
@@ -176,7 +184,8 @@ class Afterwards:
     async def _see_through(self, job: Job, lane: Lane) -> Job | None:
         """Run a job's handler and record how it went; gives the next one, which was taken with that."""
         try:
-            await self._handlers[job.job_type](job)
+            with timed(STAGES[job.job_type]):
+                await self._handlers[job.job_type](job)
         except asyncio.CancelledError:
             await asyncio.shield(self._record(job, self._given_back(job)))
             raise

@@ -36,6 +36,7 @@ from contextinfinity.retrieval.lexicon import built_in_lexicon
 from contextinfinity.retrieval.packing import Candidate, Piece, Room, pack
 from contextinfinity.retrieval.ranking import Found, Means, rank
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
+from contextinfinity.telemetry.stages import timed
 from contextinfinity.text.tokens.encodings import encoding
 
 if TYPE_CHECKING:
@@ -232,7 +233,8 @@ async def _near(parts: Parts, question: Question, heard: Iterable[Entry], scope:
     text = hidden(vector_text(question, speakers), parts.setup.redactor)
     _AWAY[embedder.name] = monotonic() + AWAY_SECONDS  # until it has answered
     async with asyncio.timeout(QUESTION_SECONDS):
-        (row,) = await embedder.embed([text], kind="query")
+        with timed("embed"):
+            (row,) = await embedder.embed([text], kind="query")
         if embedder.name not in _CALIBRATIONS:
             _CALIBRATIONS[embedder.name] = await calibration_of(embedder)
     del _AWAY[embedder.name]

@@ -44,6 +44,7 @@ from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, Provid
 from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.render import render_rounds
 from contextinfinity.prompt.sections import Sections
+from contextinfinity.telemetry.stages import timed
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,9 @@ class Attempt:
     def put_together(self) -> Assembled:
         """Make a prompt within the limit, and its account."""
         reason = None if self.sections.rounds else self.prepared.reason
-        assembled = assemble(self.sections, self.prepared.frame, self.prepared.measure, limit=self.limit, reason=reason)
+        frame, measure = self.prepared.frame, self.prepared.measure
+        with timed("assemble"):
+            assembled = assemble(self.sections, frame, measure, limit=self.limit, reason=reason)
         left_out = (*self.prepared.missing, *assembled.plan.left_out)
         plan = replace(
             assembled.plan,

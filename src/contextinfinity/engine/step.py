@@ -27,6 +27,7 @@ from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderEr
 from contextinfinity.prompt.assemble import Assembled
 from contextinfinity.providers.contract import Written
 from contextinfinity.storage.journal import Journal
+from contextinfinity.telemetry.stages import timed
 
 log = logging.getLogger(__name__)
 
@@ -160,9 +161,10 @@ async def listen(model: Model, written: Written, heard: Heard, show: Callable[[]
     """Take what the provider says into the journal."""
     journal: Journal | None = None
     try:
-        async for event in model.provider.stream(written):
-            journal = journal or await show()
-            take(event, heard, journal)
+        with timed("stream"):
+            async for event in model.provider.stream(written):
+                journal = journal or await show()
+                take(event, heard, journal)
     except ContextInfinityError as error:
         heard.problem = problem_of(error)
     except Exception as error:  # a provider may break in any way; the step must still be closed

@@ -23,6 +23,7 @@ from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
+from contextinfinity.telemetry.stages import timed
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,8 @@ async def gather_from(parts: Parts, running: Running, recalled: Recalled) -> Mat
     meant = await understand(parts, running, recalled)
     if meant.doubt is not None:
         return Asking(recalled=recalled, doubt=meant.doubt)
-    found = await retrieve(parts, running, recalled, meant.explicit)
+    with timed("search"):
+        found = await retrieve(parts, running, recalled, meant.explicit)
     return Material(recalled=recalled, explicit=meant.explicit, artifacts=found)
 
 

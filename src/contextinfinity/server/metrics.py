@@ -14,6 +14,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from contextinfinity.client.values import Health
 from contextinfinity.domain.events import FinishedTurn
 from contextinfinity.telemetry.counters import Counted, counters
+from contextinfinity.telemetry.stages import taken
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -39,6 +40,7 @@ class Figures:
         self.requests = self._counter("requests", "Requests answered.", "route", "method", "status")
         self.seconds = self._histogram("request_seconds", "Time to the last byte of an answer.", "route")
         self.first_event = self._histogram("first_event_seconds", "Time to the first event of a stream.")
+        self.stages = self._histogram("stage_seconds", "Time that a stage of a turn took.", "stage")
         self.streams = self._gauge("streams", "Streams that are open.", "livesum")
         self.turns = self._counter("turns", "Turns that ended while somebody listened, by outcome.", "outcome", "model")
         self.tokens = self._counter("tokens", "Tokens as the providers count them.", "kind", "model")
@@ -64,6 +66,8 @@ class Figures:
         Done after every request: the others tell it too, and know only what was taken over.
         """
         now = counters()
+        for stage, seconds in taken():
+            self.stages.labels(stage).observe(seconds)
         self.spool.set(now.get("spool_depth", 0))
         for what in now.keys() & COUNTED:
             if more := now[what] - self._mirrored.get(what, 0):
