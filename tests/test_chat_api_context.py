@@ -1,19 +1,29 @@
-"""A follow-up through the door: it lands in its thread, and the model sees what was said. On every store there is."""
+"""A follow-up through the door: it lands in its thread, and the model sees what was said.
+
+On every store there is, in process and through a real server.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from contextinfinity.client.contract import Client
 from contextinfinity.client.local import LocalClient
+from contextinfinity.client.remote import RemoteClient
 from contextinfinity.domain.events import TurnStarted
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models
 from contextinfinity.providers.scripted import ScriptedProvider
+from contextinfinity.server.serving import Worker, address_of, listening
+from contextinfinity.settings import Server as ServerSettings
+from contextinfinity.settings import Settings
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.in_memory import InMemoryStore
 from contextinfinity.storage.journal import JournalFolder
@@ -62,17 +72,32 @@ def log(store: Store) -> Iterator[LedgerThreads]:
     log.close()
 
 
-@pytest.fixture
-async def client(store: Store, log: LedgerThreads, model: Attentive, tmp_path: Path) -> AsyncIterator[LocalClient]:
+@pytest.fixture(params=["in process", "over HTTP"])
+async def client(
+    request: pytest.FixtureRequest, store: Store, log: LedgerThreads, model: Attentive, tmp_path: Path
+) -> AsyncIterator[Client]:
     named = Model(name="built-in", provider=ScriptedProvider(model), model_id="attentive")
     engine = Engine(store, JournalFolder(tmp_path / "streams"), Models(by_name={"built-in": named}, default="built-in"))
-    async with LocalClient(engine) as client:
+    async with LocalClient(engine) if request.param == "in process" else served(LocalClient(engine)) as client:
         yield client
+
+
+@asynccontextmanager
+async def served(client: LocalClient) -> AsyncIterator[RemoteClient]:
+    """A client of a real server on a socket, which has that one behind it."""
+    settings = Settings(server=ServerSettings(shutdown_seconds=0.05))
+    with listening("127.0.0.1", 0) as sock:
+        worker = Worker(settings, lambda _: client)
+        running = asyncio.ensure_future(worker.serve(sockets=[sock]))
+        async with RemoteClient(address_of("127.0.0.1", sock)) as remote:
+            yield remote
+        worker.end()
+        await running
 
 
 @pytest.mark.req("CTX-1", "CTX-2", "CTX-4", "THREAD-1", "THREAD-11")
 async def test_the_prompt_of_a_follow_up_shows_both_earlier_turns(
-    client: LocalClient, model: Attentive, log: LedgerThreads
+    client: Client, model: Attentive, log: LedgerThreads
 ) -> None:
     first = await client.conversations.ask("my-chat", WHO)
     second = await client.conversations.ask("my-chat", FOLLOW_UP)
@@ -96,7 +121,7 @@ async def test_the_prompt_of_a_follow_up_shows_both_earlier_turns(
 
 @pytest.mark.req("CTX-9", "THREAD-1", "THREAD-9")
 async def test_a_follow_up_lands_in_the_same_thread_and_the_log_says_so(
-    client: LocalClient, model: Attentive, caplog: pytest.LogCaptureFixture
+    client: Client, model: Attentive, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="contextinfinity.engine")
 

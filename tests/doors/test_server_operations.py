@@ -73,6 +73,25 @@ def test_figures_tell_what_was_answered(server: Server) -> None:
     assert turn["thread_id"] not in figures
 
 
+@pytest.mark.req("SAFE-6")
+def test_nothing_leaves_the_machine_whatever_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as collector:
+        collector.setblocking(False)
+        place = f"http://127.0.0.1:{collector.getsockname()[1]}"
+        for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, place)
+        for kind in ("TRACES", "METRICS", "LOGS"):
+            monkeypatch.setenv(f"OTEL_{kind}_EXPORTER", "otlp")
+        server = Server(tmp_path)
+        server.ask("Hello")
+        assert server.http.get("/metrics").status_code == 200
+        assert server.stop() == 0
+        with pytest.raises(BlockingIOError):
+            collector.accept()
+
+
 @pytest.mark.req("METRICS-1")
 def test_figures_tell_how_long_each_stage_of_a_turn_takes(own: Server) -> None:
     thread = own.ask("My heron is called Zebediah and lives by the river.")["thread_id"]
