@@ -90,6 +90,8 @@ def told_raw(answer: bytes, status: int) -> Any:
         b'{"content": [{"type": "hologram"}]}',
         b'{"content": [{"type": "image", "media_type": "text/html", "source": {"type": "base64", "data": ""}}]}',
         b'{"content": [{"type": "image", "media_type": "image/png", "source": {"type": "blob", "sha256": "00"}}]}',
+        b'{"content": [{"type": "image", "media_type": "image/png", "source": {"type": "base64"}}]}',
+        b'{"content": [{"type": "image", "media_type": "image/png", "source": {"type": "url", "url": "file:///etc"}}]}',
         b'{"content": "a", "contnet": "b"}',
         b'{"content": "a", "model": "no-such-model"}',
         b'{"content": "a", "attach": ["1", "2", "3", "4", "5", "6", "7"]}',

@@ -21,7 +21,6 @@ B = TypeVar("B", bound=Struct)
 
 JSON = "application/json"
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-SOURCES = ("base64", "url")
 
 
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -199,8 +198,19 @@ def _check_pictures(blocks: tuple[ContentBlock, ...]) -> None:
         if isinstance(block, ToolResultBlock):
             _check_pictures(block.content)
         elif isinstance(block, ImageBlock):
-            source = block.source
             if block.media_type not in PICTURES:
                 raise InvalidInput(f"A picture is one of {', '.join(PICTURES)}.")
-            if not isinstance(source, dict) or source.get("type") not in SOURCES:
-                raise InvalidInput('The source of a picture is {"type": "base64", "data"} or {"type": "url", "url"}.')
+            if not _is_source(block.source):
+                raise InvalidInput(
+                    'The source of a picture is {"type": "base64", "data"} or {"type": "url", "url"}, an https address.'
+                )
+
+
+def _is_source(source: object) -> bool:
+    """Tell whether a picture has bytes, or an address that others can fetch them from: never a file of anybody's."""
+    if not isinstance(source, dict):
+        return False
+    if source.get("type") == "base64":
+        return isinstance(source.get("data"), str)
+    address = source.get("url")
+    return source.get("type") == "url" and isinstance(address, str) and address.startswith(("https://", "http://"))
