@@ -136,6 +136,8 @@ def _answers(operation: dict[str, Any]) -> str:
 
 
 def _linked(schema: dict[str, Any]) -> str:
+    if "$ref" not in schema:
+        return "an object as the vendor describes it"
     name = schema["$ref"].rpartition("/")[2]
     return f"[{name}](#{name.lower()})"
 
