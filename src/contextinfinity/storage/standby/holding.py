@@ -194,16 +194,13 @@ class Holding:
         self._texts[body] = None
         await self.keep(TextHeld(body=body))
 
-    def report(
-        self, operation: str, away: LedgerAway, session_id: SessionId | None, owner: Owner | None = None
-    ) -> None:
+    def report(self, operation: str, away: LedgerAway, session_id: SessionId | None, user_id: str = "") -> None:
         """Say what failed and for whom; nothing of what people said stands in the log."""
         session = self.memory.session(session_id)
-        owner = session.owner if session else owner
         about = {
             "operation": operation,
             "session_id": session_id or "",
-            "user_id": owner.user_id if owner else "",
+            "user_id": session.owner.user_id if session else user_id,
             "error": away.message,
         }
         told = " ".join(f"{name}={value}" for name, value in about.items())

@@ -77,7 +77,7 @@ class StandbySessions(Noun):
             try:
                 session: Session = await self._holding.writes.through(lambda: self._ledgers.create(new))
             except LedgerAway as away:
-                self._holding.report("create_session", away, session_id, new.owner)
+                self._holding.report("create_session", away, session_id, new.owner.user_id)
                 return await self._holding.make_session(new)
         self._holding.memory.see_session(session)
         await self._know_head(session.active_branch)
@@ -107,7 +107,7 @@ class StandbySessions(Noun):
             return self._seen(await self._read(lambda: self._ledgers.find(owner, external_id)))
         except LedgerAway as away:
             seen = self._holding.memory.named(owner, external_id)
-            self._holding.report("find_session", away, None if seen is None else seen.id, owner)
+            self._holding.report("find_session", away, None if seen is None else seen.id, owner.user_id)
             return seen
 
     def _seen(self, session: Session | None) -> Session | None:
