@@ -65,6 +65,7 @@ def backdate(server: Server, session_id: str, query: str, hours: float) -> None:
         "session_id, user_id, query_text, response_text, created_at",
         (session_id, "anonymous", query, "r", moment),
     )
+    server.post(f"/threads/{session_id}/commit")  # the ledger takes no row beside an answer that waits for its commit
     raw = connect(str(server.folder / "ledger.db"))
     raw.execute(f"INSERT INTO conversation_turns ({names}) VALUES (?, ?, ?, ?, ?)", row)
     raw.close()
