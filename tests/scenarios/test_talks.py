@@ -317,3 +317,58 @@ async def test_a_thread_that_was_begun_elsewhere_is_found_by_what_was_said(tmp_p
         client.messages = [say("user", "Hi"), say("assistant", "Hello.")]
         turn = await client.send("And?")
         assert (turn.session_id, turn.turn_seq) == (native.thread_id, 2)
+
+
+async def test_what_was_sent_is_shown_as_it_came_also_where_more_or_something_else_is_kept(tmp_path: Path) -> None:
+    async with Desk(tmp_path, *map(str, range(20))) as desk:
+        client, off = Chatter(desk), Terms(only_last=0)
+        client.messages = [say("assistant", "Welcome!")]
+        first = await client.send("one", terms=off)
+        second = await client.send("two", terms=off)
+        assert (second.turn_seq, second.branch_id) == (3, first.branch_id)
+        assert desk.shown == [*said(tuple(client.messages[:-1]))]
+        client.messages = [say("user", "Summary: well."), *client.messages[-2:]]
+        for text in ("three", "four"):
+            await client.send(text, terms=off)
+            assert "".join(text for _, text in desk.shown) == "".join(
+                text for _, text in said(tuple(client.messages[:-1]))
+            )
+        client.thread_id = first.session_id
+        client.messages = [say("user", "something"), say("assistant", "else")]
+        elsewhere = await client.send("five", terms=off)
+        assert desk.shown == [*said(tuple(client.messages[:-1]))]
+        assert elsewhere.session_id == first.session_id
+        client.messages = []
+        await client.send("six", terms=off)
+        assert desk.shown == [("user", "six")]
+
+
+async def test_a_trimmed_conversation_of_one_person_never_goes_on_in_another_ones(tmp_path: Path) -> None:
+    async with Desk(tmp_path, "The code is 7.", "Yes.") as desk:
+        carl, dora = Chatter(desk, end_user="carl"), Chatter(desk, end_user="dora")
+        await carl.send("What is the code?")
+        theirs = await carl.send("Sure?")
+        dora.messages = carl.messages[-2:]
+        mine = await dora.send("And now?")
+        assert mine.session_id != theirs.session_id
+        assert ("assistant", "The code is 7.") not in desk.shown
+        carl.messages = carl.messages[-2:]
+        assert (await carl.send("And now?")).session_id == theirs.session_id
+
+
+async def test_different_messages_sent_at_once_after_the_same_answer_are_branches(tmp_path: Path) -> None:
+    async with Desk(tmp_path) as desk:
+        client = Chatter(desk)
+        first = await client.send("Hi")
+        turns = await asyncio.gather(*(client.send(f"{number}?", keep=False) for number in range(6)))
+        assert [turn.turn_seq for turn in turns] == [2] * 6
+        assert len({turn.branch_id for turn in turns}) == 6
+        assert {turn.session_id for turn in turns} == {first.session_id}
+        lines = (await kept(desk, first.session_id)).values()
+        assert sorted(lines) == sorted(["Hi", f"{number}?"] for number in range(6))
+
+
+async def test_a_request_is_answered_anew_however_often_it_was_made_before(tmp_path: Path) -> None:
+    async with Desk(tmp_path, *map(str, range(120))) as desk:
+        answers = [(await Chatter(desk).send("What time is it?")).text for _ in range(105)]
+        assert len(set(answers)) == 105

@@ -36,6 +36,8 @@ class TrailEnd(Struct, frozen=True, kw_only=True):
     turn_seq: int
     is_free: bool
     """Whether nothing follows it on that branch, but turns that failed."""
+    is_fresh: bool = False
+    """Whether that branch was begun after it, and says nothing of its own yet."""
 
 
 class Walked(Struct, frozen=True, kw_only=True):
@@ -55,9 +57,9 @@ def after(before: int, message: Message) -> int:
     return number_of(before.to_bytes(8, "big", signed=True) + _said(message))
 
 
-def alone(message: Message, answer: Message) -> int:
-    """Give the number of one exchange, whatever stood before it."""
-    return after(after(number_of(b"alone"), message), answer)
+def alone(message: Message, end_user: str = "") -> int:
+    """Give the number of a message, whatever stood before it; with its answer ``after`` it, that of an exchange."""
+    return after(number_of(b"alone\0" + end_user.encode(errors="replace")), message)
 
 
 def number_of(said: bytes) -> int:

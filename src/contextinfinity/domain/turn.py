@@ -129,6 +129,10 @@ class Trail(Struct, frozen=True, kw_only=True):
     """The trail (``domain.trail``) up to the message and with it."""
     body: int
     """What the whole request said: one of the same number is the same request once more."""
+    alone: int | None = None
+    """The trail of the message alone; none: it begins as everybody's does who is nobody in particular."""
+    follows: int | None = None
+    """The turn_seq it has to follow: ``BranchBusy`` where its branch has gone on since."""
 
 
 class NewTurn(Struct, frozen=True, kw_only=True):
@@ -195,7 +199,8 @@ class TurnEnd(Struct, frozen=True, kw_only=True):
 class Exchange(Struct, frozen=True, kw_only=True):
     """A finished turn from elsewhere (an import, a small log), to be recorded as it is.
 
-    With an ``id`` it is recorded once, however often it is brought. ``asked`` is the trail up to its message.
+    With an ``id`` it is recorded once, however often it is brought. ``asked`` is the trail up to its message, ``alone``
+    that of its message alone.
     """
 
     message: Message
@@ -205,6 +210,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     model: str = ""
     metadata: Json = None
     asked: int | None = None
+    alone: int | None = None
 
 
 class Turn(Struct, frozen=True, kw_only=True):

@@ -8,24 +8,26 @@ where the conversation had gone on differently. Nothing is kept twice, and nothi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from hashlib import sha256
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId, is_id
 from contextinfinity.domain.message import ContentBlock, Message, Role
 from contextinfinity.domain.session import NewSession, Once, Owner, Session
 from contextinfinity.domain.trail import TrailEnd, after, alone, beginning
-from contextinfinity.domain.turn import OPEN_PHASES, Exchange, Phase, Trail
+from contextinfinity.domain.turn import OPEN_PHASES, Exchange, Phase, Trail, Turn
 from contextinfinity.engine.once import for_session, once_of
 from contextinfinity.engine.pictures import Blobs, keep_pictures, named_by_hash
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.storage.contract import Store
 
 UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
+PAGE = 100
 AT_ONCE = 500
 """How many places of a conversation are looked for at a time, the newest first."""
 
@@ -47,6 +49,7 @@ class Talk(Struct, frozen=True, kw_only=True):
 class Said(Struct, frozen=True, kw_only=True):
     """A conversation walked through: exchanges with the trail up to each, and the message that wants an answer."""
 
+    end_user: str
     greeting: Message | None
     """What the assistant said before anybody else."""
     exchanges: tuple[Exchange, ...]
@@ -54,6 +57,8 @@ class Said(Struct, frozen=True, kw_only=True):
     """The numbers by which the last exchange alone is known."""
     message: Message
     asked: int
+    alone: int
+    """The number of the message alone."""
     blobs: Blobs
     """The pictures it brings, by their hashes."""
 
@@ -61,9 +66,14 @@ class Said(Struct, frozen=True, kw_only=True):
 class Spot(Struct, frozen=True, kw_only=True):
     """Where a message goes: a branch, or one that is to be begun there, and what is to be recorded on it first."""
 
-    branch_id: BranchId
-    fork_at: int | None = None
+    branch_id: BranchId | None = None
+    """None: a thread is to be made."""
+    follows: int | None = None
+    """The turn that the message follows, or what is recorded before it; None: whichever is the last by then."""
+    is_fork: bool = False
     missing: tuple[Exchange, ...] = ()
+    is_shared: bool = False
+    """Whether others could find the same place at the same time, and make something else of it."""
 
 
 class Continuing:
@@ -71,11 +81,14 @@ class Continuing:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._locks: WeakValueDictionary[tuple[Owner, int], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[Owner, int | None], asyncio.Lock] = WeakValueDictionary()
 
-    def one_at_a_time(self, owner: Owner, talk: Talk) -> asyncio.Lock:
-        """Give the lock under which a request is placed: the same one, sent twice at once, is placed once."""
-        return self._locks.setdefault((owner, talk.body), asyncio.Lock())
+    def one_at_a_time(self, owner: Owner, talk: Talk | None = None) -> asyncio.Lock:
+        """Give the lock under which a request is placed: the same one, sent twice at once, is placed once.
+
+        Without one it is the lock of all that make branches or record something for this owner.
+        """
+        return self._locks.setdefault((owner, None if talk is None else talk.body), asyncio.Lock())
 
     async def made_before(self, owner: Owner, talk: Talk, said: Said) -> tuple[TurnId | None, Once]:
         """Give the turn that the same request made and that still counts, and the name of this try.
@@ -83,40 +96,45 @@ class Continuing:
         One that runs is joined. One that is over is joined by a retry; otherwise it was meant to be answered anew.
         """
         walked = await self._store.trails.walked(owner, Trail(asked=said.asked, body=talk.body))
-        name = {"body": talk.body, "asked": said.asked, "try": len(walked)}
-        once = once_of(owner, f"talk {talk.body} {said.asked} {len(walked)}", name)
-        if walked and (walked[0].phase in UNFINISHED or (talk.is_retry and walked[0].phase is not Phase.FAILED)):
-            return walked[0].turn_id, once
+        before = "" if walked is None else walked.turn_id
+        once = once_of(owner, f"talk {talk.body} {said.asked} {before}", {"body": talk.body, "after": before})
+        if walked is not None and (walked.phase in UNFINISHED or (talk.is_retry and walked.phase is not Phase.FAILED)):
+            return walked.turn_id, once
         return None, once
 
-    async def place(
-        self, owner: Owner, said: Said, once: Once, session: Session | None, external_id: str | None = None
-    ) -> tuple[BranchId, bool]:
-        """Give the branch that the message goes to, with what stands before it; tell whether its thread was there."""
-        spot = await self._find(owner, said, session)
-        if spot is None:
-            made = session or await self._make(owner, once, external_id)
-            greeted = () if said.greeting is None else (Exchange(message=said.greeting),)
-            await self._record(made.active_branch, (*greeted, *said.exchanges), said.blobs)
-            return made.active_branch, session is not None
-        branch_id = spot.branch_id
-        if spot.fork_at is not None:
-            branch_id = (await self._store.branches.fork(branch_id, at=spot.fork_at)).id
-        await self._record(branch_id, spot.missing, said.blobs)
-        return branch_id, True
+    async def find(self, owner: Owner, said: Said, session: Session | None, *, exact: bool = False) -> Spot:
+        """Find where a conversation left off; ``exact``: only where just what was sent stands before it."""
+        exact = exact and bool(said.exchanges or said.greeting)
+        async for spot in self._left_off(owner, said, None if session is None else session.id):
+            if not exact or await self._is_all(said, spot):
+                return spot
+        is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
+        if session is None or exact or not is_begun:
+            return _anew(said, session, fork=is_begun)
+        return Spot(branch_id=session.active_branch)
 
-    async def _find(self, owner: Owner, said: Said, session: Session | None) -> Spot | None:
-        """Find where a conversation left off; None: nothing of it is kept, or the thread is empty."""
-        within = None if session is None else session.id
+    async def _left_off(self, owner: Owner, said: Said, within: str | None) -> AsyncIterator[Spot]:
+        """Give the places that what was said leads to: by all of it, or else by its last exchange."""
         if (spot := await self._by_trail(owner, said, within)) is not None:
-            return spot
+            yield spot
         for number in said.last:
             ends = await self._store.trails.ends_of_exchange(owner, number, session_id=within)
             if len(ends) == 1:
-                return Spot(branch_id=ends[0].branch_id)
-        if session is None or not await self._store.turns.history(session.active_branch, limit=1):
-            return None
-        return Spot(branch_id=session.active_branch)
+                yield Spot(branch_id=ends[0].branch_id, follows=ends[0].turn_seq)
+
+    async def make(self, owner: Owner, spot: Spot, said: Said, once: Once, external_id: str | None) -> Spot:
+        """Make what is missing there; gives where the message goes then."""
+        branch_id = spot.branch_id
+        if branch_id is None:
+            branch_id = (await self._make(owner, once, external_id)).active_branch
+        elif spot.is_fork:
+            branch_id = (await self._store.branches.fork(branch_id, at=spot.follows)).id
+        if not spot.missing:
+            return Spot(branch_id=branch_id, follows=spot.follows)
+        sides = (side for one in spot.missing for side in (one.message, one.answer) if side is not None)
+        await keep_pictures(self._store.contents, sides, said.blobs)
+        told = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
+        return Spot(branch_id=branch_id, follows=(await self._store.turns.record(branch_id, told))[-1].turn_seq)
 
     async def _by_trail(self, owner: Owner, said: Said, within: str | None) -> Spot | None:
         trails = [_answered(exchange) for exchange in reversed(said.exchanges)]
@@ -129,6 +147,23 @@ class Continuing:
             begin, size = begin + size, AT_ONCE
         return None
 
+    async def _is_all(self, said: Said, spot: Spot) -> bool:
+        """Tell whether the turns before a spot say what was sent and no more: those of who trimmed stand elsewhere."""
+        assert spot.branch_id is not None  # noqa: S101 - a trail leads to a branch
+        assert spot.follows is not None  # noqa: S101
+        sent = said.exchanges[: len(said.exchanges) - len(spot.missing)]
+        wanted, turns, before = len(sent) + (said.greeting is not None), list[Turn](), spot.follows + 1
+        while len(turns) < wanted:
+            page = await self._store.turns.history(spot.branch_id, limit=PAGE, before=before)
+            if not page:
+                return False
+            turns[:0] = [turn for turn in page if turn.phase is not Phase.FAILED]
+            before = page[0].turn_seq
+        number = beginning(said.end_user)
+        for side in (side for turn in turns[-wanted:] for side in (turn.user_message, turn.answer) if side):
+            number = after(number, side)
+        return number == _answered(sent[-1])
+
     async def _make(self, owner: Owner, once: Once, external_id: str | None) -> Session:
         try:
             return await self._store.sessions.create(
@@ -139,13 +174,6 @@ class Continuing:
             if session is None:
                 raise
             return session
-
-    async def _record(self, branch_id: BranchId, told: Sequence[Exchange], blobs: Blobs) -> None:
-        """Keep what was said elsewhere, each once, however often it is brought."""
-        if told:
-            said = (side for one in told for side in (one.message, one.answer) if side is not None)
-            await keep_pictures(self._store.contents, said, blobs)
-            await self._store.turns.record(branch_id, [_named(branch_id, place, one) for place, one in enumerate(told)])
 
 
 async def thread_of(store: Store, thread_id: str, owner: Owner) -> Session | None:
@@ -167,22 +195,25 @@ def walk(talk: Talk) -> Said:
         )
     greeting = sides.pop(0) if sides[0].role == "assistant" else None
     trail, exchanges = beginning(talk.end_user), list[Exchange]()
+    if greeting is not None:
+        trail = after(trail, greeting)
     for message, answer in zip(sides[:-1:2], sides[1::2], strict=True):
         trail = after(trail, message)
-        exchanges.append(Exchange(message=message, answer=answer, asked=trail))
+        exchanges.append(Exchange(message=message, answer=answer, asked=trail, alone=alone(message, talk.end_user)))
         trail = after(trail, answer)
-    asked = after(trail, sides[-1])
     return Said(
+        end_user=talk.end_user,
         greeting=greeting,
         exchanges=tuple(exchanges),
-        last=_last(messages, sides),
+        last=_last(messages, sides, talk.end_user),
         message=sides[-1],
-        asked=asked,
+        asked=after(trail, sides[-1]),
+        alone=alone(sides[-1], talk.end_user),
         blobs=blobs,
     )
 
 
-def _last(messages: Sequence[Message], sides: Sequence[Message]) -> tuple[int, ...]:
+def _last(messages: Sequence[Message], sides: Sequence[Message], end_user: str) -> tuple[int, ...]:
     """Give the numbers of the last exchange: of all that was asked in a row, and of its last message.
 
     Clients put summaries of what they leave out before a question.
@@ -191,7 +222,8 @@ def _last(messages: Sequence[Message], sides: Sequence[Message]) -> tuple[int, .
         return ()
     answered = next(place for place in reversed(range(len(messages))) if messages[place].role == "assistant")
     asked = (message for message in reversed(messages[:answered]) if message.role != "assistant" and message.blocks)
-    return tuple(dict.fromkeys(alone(question, sides[-2]) for question in (sides[-3], next(asked, sides[-3]))))
+    questions = (sides[-3], next(asked, sides[-3]))
+    return tuple(dict.fromkeys(after(alone(question, end_user), sides[-2]) for question in questions))
 
 
 def _sides(messages: Sequence[Message]) -> list[Message]:
@@ -215,13 +247,26 @@ def _answered(exchange: Exchange) -> int:
 
 def _spot(end: TrailEnd, missing: tuple[Exchange, ...]) -> Spot:
     """Go on where nothing follows; else, or where something is to be recorded first, on a new branch."""
-    if end.is_free and not missing:
-        return Spot(branch_id=end.branch_id)
-    return Spot(branch_id=end.branch_id, fork_at=end.turn_seq, missing=missing)
+    is_fork = bool(missing) or not end.is_free
+    return Spot(
+        branch_id=end.branch_id,
+        follows=end.turn_seq,
+        is_fork=is_fork,
+        missing=missing,
+        is_shared=is_fork or end.is_fresh,
+    )
+
+
+def _anew(said: Said, session: Session | None, *, fork: bool = False) -> Spot:
+    """Record all that was sent: in a thread of its own, or at the beginning of the one that was named."""
+    greeted = () if said.greeting is None else (Exchange(message=said.greeting),)
+    missing = (*greeted, *said.exchanges)
+    branch_id = None if session is None else session.active_branch
+    return Spot(branch_id=branch_id, follows=0, is_fork=fork, missing=missing, is_shared=bool(missing))
 
 
 def _named(branch_id: BranchId, place: int, exchange: Exchange) -> Exchange:
     """Give an exchange the id that it has on this branch whoever brings it."""
     said = f"{branch_id} {place} {exchange.asked}".encode()
     turn_id = str(UUID(bytes=sha256(said).digest()[:16], version=5))
-    return Exchange(message=exchange.message, answer=exchange.answer, asked=exchange.asked, id=turn_id)
+    return replace(exchange, id=turn_id)

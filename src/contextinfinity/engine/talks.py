@@ -8,16 +8,19 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.prompt import ToolSpec
-from contextinfinity.domain.session import Owner
+from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import NewTurn, Trail, Turn
-from contextinfinity.engine.continuing import Continuing, Said, Talk, thread_of, walk
+from contextinfinity.engine.continuing import Continuing, Said, Spot, Talk, thread_of, walk
 from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
 from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.pictures import keep_pictures
-from contextinfinity.errors import NotFound
+from contextinfinity.errors import BranchBusy, NotFound, OutOfOrder
 from contextinfinity.prompt.measure import Measure
 
 log = logging.getLogger(__name__)
+
+TRIES = 20
+"""How often a place is looked for that others keep taking."""
 
 
 class Talks:
@@ -40,21 +43,46 @@ class Talks:
             made, once = await self._continuing.made_before(owner, talk, said)
             if made is not None:
                 return await self._made(made), True
-            external_id = talk.thread_id if session is None else None
-            branch_id, found = await self._continuing.place(owner, said, once, session, external_id)
             await keep_pictures(self._engine.store.contents, (said.message,), said.blobs)
-            new = NewTurn(
-                branch_id=branch_id,
+            message = NewTurn(
+                branch_id="",
                 message=said.message,
                 queue_limit=QUEUE_LIMIT,
                 begin=True,
                 once=once,
-                trail=Trail(asked=said.asked, body=talk.body),
+                trail=Trail(asked=said.asked, body=talk.body, alone=said.alone),
             )
-            turn = await self._engine.take_on(new, _as_sent(asked, said))
+            turn, found = await self._placed(owner, talk, session, said, message, _as_sent(asked, said))
         there = "found" if found else "created"
         log.info("thread %s %s, branch %s, turn %d", turn.session_id, there, turn.branch_id, turn.turn_seq)
         return turn, found
+
+    async def _placed(
+        self, owner: Owner, talk: Talk, session: Session | None, said: Said, message: NewTurn, asked: Asked
+    ) -> tuple[Turn, bool]:
+        """Find the place of a message and have it accepted there; where others were quicker, find it again."""
+        exact = asked.terms is not None and asked.terms.only_last is not None
+        tries = TRIES
+        while True:
+            try:
+                spot = await self._continuing.find(owner, said, session, exact=exact)
+                if not spot.is_shared:
+                    return await self._accepted(owner, talk, spot, said, message, asked), spot.branch_id is not None
+                async with self._continuing.one_at_a_time(owner):
+                    spot = await self._continuing.find(owner, said, session, exact=exact)
+                    return await self._accepted(owner, talk, spot, said, message, asked), spot.branch_id is not None
+            except (BranchBusy, OutOfOrder):
+                tries -= 1
+                if not tries:
+                    raise
+
+    async def _accepted(self, owner: Owner, talk: Talk, spot: Spot, said: Said, message: NewTurn, asked: Asked) -> Turn:
+        assert message.once is not None  # noqa: S101 - what is sent whole always has a name
+        assert message.trail is not None  # noqa: S101
+        place = await self._continuing.make(owner, spot, said, message.once, talk.thread_id)
+        assert place.branch_id is not None  # noqa: S101 - made by now
+        trail = replace(message.trail, follows=place.follows)
+        return await self._engine.take_on(replace(message, branch_id=place.branch_id, trail=trail), asked)
 
     async def read(self, turn_id: str) -> Turn:
         """Read a turn that was begun."""
@@ -77,4 +105,5 @@ def _as_sent(asked: Asked, said: Said) -> Asked:
     """Where just what was sent is to be shown, say how much that is."""
     if asked.terms is None or asked.terms.only_last is None:
         return asked
-    return replace(asked, terms=replace(asked.terms, only_last=len(said.exchanges)))
+    sent = len(said.exchanges) + (said.greeting is not None)
+    return replace(asked, terms=replace(asked.terms, only_last=sent))

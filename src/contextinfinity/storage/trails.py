@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from contextinfinity.domain.ids import SessionId
+from contextinfinity.domain.ids import BranchId, SessionId
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import TrailEnd, Walked
 from contextinfinity.domain.turn import Trail
+from contextinfinity.errors import BranchBusy
 
 MOST_ENDS = 20
 """How many turns of one trail are looked at: the newest, those first that nothing follows."""
-MOST_WALKED = 100
+
+
+def gone_on(branch_id: BranchId, turn_seq: int) -> BranchBusy:
+    """Say that a message cannot stand where its sender thought."""
+    return BranchBusy(f"Branch {branch_id} has gone on after turn {turn_seq}.")
 
 
 class Trails(Protocol):
@@ -34,6 +39,6 @@ class Trails(Protocol):
         """Find the free turns that say just this, whatever stood before; two are enough to tell one from several."""
         ...
 
-    async def walked(self, owner: Owner, trail: Trail) -> tuple[Walked, ...]:
-        """Find the turns that a request made, the newest first."""
+    async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
+        """Find the turn that a request made; the newest, where it was made more than once."""
         ...

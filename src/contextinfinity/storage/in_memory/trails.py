@@ -13,7 +13,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
 from contextinfinity.domain.turn import Exchange, Phase, Trail, Turn
 from contextinfinity.storage.in_memory.tables import Tables
-from contextinfinity.storage.trails import MOST_ENDS, MOST_WALKED
+from contextinfinity.storage.trails import MOST_ENDS, gone_on
 
 
 class Trod(Struct, frozen=True, kw_only=True):
@@ -51,18 +51,27 @@ class InMemoryTrails:
             ends = (_end(tables, turn) for turn, trod in _trod(tables, owner, session_id) if trod.alone == alone)
             return tuple(end for end in ends if end.is_free)[:2]
 
-    async def walked(self, owner: Owner, trail: Trail) -> tuple[Walked, ...]:
-        """Find the turns that a request made."""
+    async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
+        """Find the turn that a request made, the newest."""
         with self._tables.transaction() as tables:
             trods = _trod(tables, owner, None)
-            turns = [turn for turn, trod in trods if (trod.asked, trod.body) == (trail.asked, trail.body)]
-            return tuple(Walked(turn_id=turn.id, phase=turn.phase) for turn in turns[:MOST_WALKED])
+            made = (turn for turn, trod in trods if (trod.asked, trod.body) == (trail.asked, trail.body))
+            turn = max(made, key=lambda turn: turn.id, default=None)
+            return None if turn is None else Walked(turn_id=turn.id, phase=turn.phase)
+
+
+def check_follows(tables: Tables, branch_id: BranchId, trail: Trail | None) -> None:
+    """Refuse a message that does not stand where its sender thinks: others have gone on there."""
+    if trail is not None and trail.follows is not None:
+        later = tables.turns_of[branch_id][tables.place_on(branch_id, trail.follows + 1) :]
+        if any(tables.turns[turn_id].phase is not Phase.FAILED for turn_id in later):
+            raise gone_on(branch_id, trail.follows)
 
 
 def note_asked(tables: Tables, turn: Turn, trail: Trail | None) -> None:
     """Keep where a message stands for its sender."""
     if trail is not None:
-        tables.trails[turn.id] = Trod(asked=trail.asked, body=trail.body)
+        tables.trails[turn.id] = Trod(asked=trail.asked, alone=trail.alone, body=trail.body)
 
 
 def note_answered(tables: Tables, turn: Turn) -> None:
@@ -77,12 +86,14 @@ def note_recorded(tables: Tables, turns: Sequence[Turn], exchanges: Sequence[Exc
     """Keep the trails of turns from elsewhere, of those that brought one."""
     for turn, exchange in zip(turns, exchanges, strict=True):
         if exchange.asked is not None and turn.answer is not None:
-            tables.trails[turn.id] = _answered(Trod(asked=exchange.asked), turn, turn.answer)
+            trod = Trod(asked=exchange.asked, alone=exchange.alone)
+            tables.trails[turn.id] = _answered(trod, turn, turn.answer)
 
 
 def _answered(trod: Trod, turn: Turn, answer: Message) -> Trod:
     answered = None if trod.asked is None else after(trod.asked, answer)
-    return replace(trod, answered=answered, alone=alone(turn.user_message, answer))
+    by_itself = alone(turn.user_message) if trod.alone is None else trod.alone
+    return replace(trod, answered=answered, alone=after(by_itself, answer))
 
 
 def _asked_after(tables: Tables, turn: Turn) -> int | None:
@@ -129,5 +140,5 @@ def _fresh(tables: Tables, end: TrailEnd) -> TrailEnd:
         said = (tables.turns[turn_id] for turn_id in tables.turns_of[branch_id])
         begun_here = (branch.parent_id, branch.fork_seq) == (end.branch_id, end.turn_seq)
         if begun_here and all(turn.phase is Phase.FAILED for turn in said):
-            return replace(end, branch_id=branch_id, is_free=True)
+            return replace(end, branch_id=branch_id, is_free=True, is_fresh=True)
     return end

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from contextinfinity.domain.ids import SessionId
+from contextinfinity.domain.ids import BranchId, SessionId
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
@@ -16,7 +16,7 @@ from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import Row, many, maybe_pack, one, pack, unpack
 from contextinfinity.storage.sqlite.sessions import lineage_of
-from contextinfinity.storage.trails import MOST_ENDS, MOST_WALKED
+from contextinfinity.storage.trails import MOST_ENDS, gone_on
 
 SQL = sql_files.load(__package__, "trails.sql")
 
@@ -52,20 +52,27 @@ class SqliteTrails:
             lambda connection: tuple(map(_to_end, many(connection, SQL["select_exchange"], asked)))
         )
 
-    async def walked(self, owner: Owner, trail: Trail) -> tuple[Walked, ...]:
-        """Find the turns that a request made."""
+    async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
+        """Find the turn that a request made, the newest."""
         asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
-        rows = await self._database.read(
-            lambda connection: many(connection, SQL["select_walked"], {**asked, "limit": MOST_WALKED})
-        )
-        return tuple(Walked(turn_id=unpack(turn_id), phase=Phase(phase)) for turn_id, phase in rows)
+        row = await self._database.read(lambda connection: one(connection, SQL["select_walked"], asked))
+        return None if row is None else Walked(turn_id=unpack(row[0]), phase=Phase(row[1]))
+
+
+def check_follows(connection: apsw.Connection, branch_id: BranchId, trail: Trail | None) -> None:
+    """Refuse a message that does not stand where its sender thinks: others have gone on there."""
+    if trail is not None and trail.follows is not None:
+        place = {"branch_id": pack(branch_id), "first": trail.follows + 1, "last": 2**62}
+        if one(connection, SQL["select_before"], place) is not None:
+            raise gone_on(branch_id, trail.follows)
 
 
 def note_asked(connection: apsw.Connection, turn: Turn, trail: Trail | None) -> None:
     """Write where a message stands for its sender."""
     if trail is not None:
-        values = {"turn_id": pack(turn.id), "session_id": pack(turn.session_id), "answered": None, "alone": None}
-        connection.execute(SQL["insert_trail"], {**values, "asked": trail.asked, "body": trail.body})
+        values = {"turn_id": pack(turn.id), "session_id": pack(turn.session_id), "answered": None}
+        said = {"asked": trail.asked, "alone": trail.alone, "body": trail.body}
+        connection.execute(SQL["insert_trail"], {**values, **said})
 
 
 def note_answered(connection: apsw.Connection, turn: Turn, phase: Phase, answer: Message | None) -> None:
@@ -73,24 +80,27 @@ def note_answered(connection: apsw.Connection, turn: Turn, phase: Phase, answer:
     if answer is None or phase is Phase.FAILED:
         return
     row = one(connection, SQL["select_asked"], (pack(turn.id),))
-    asked = _asked_after(connection, turn) if row is None else row[0]
-    connection.execute(SQL["answer_trail"], _columns(turn, asked, answer))
+    asked, by_itself = (_asked_after(connection, turn), None) if row is None else row
+    connection.execute(SQL["answer_trail"], _columns(turn, asked, by_itself, answer))
 
 
 def note_recorded(connection: apsw.Connection, turns: Sequence[Turn], exchanges: Sequence[Exchange]) -> None:
     """Write the trails of turns from elsewhere, of those that brought one."""
-    known = ((turn, exchange.asked, turn.answer) for turn, exchange in zip(turns, exchanges, strict=True))
-    rows = [_columns(turn, asked, answer) | {"body": None} for turn, asked, answer in known if asked and answer]
+    rows = [
+        _columns(turn, exchange.asked, exchange.alone, turn.answer) | {"body": None}
+        for turn, exchange in zip(turns, exchanges, strict=True)
+        if exchange.asked is not None and turn.answer is not None
+    ]
     connection.executemany(SQL["insert_trail"], rows)
 
 
-def _columns(turn: Turn, asked: int | None, answer: Message) -> dict[str, object]:
+def _columns(turn: Turn, asked: int | None, by_itself: int | None, answer: Message) -> dict[str, object]:
     return {
         "turn_id": pack(turn.id),
         "session_id": pack(turn.session_id),
         "asked": asked,
         "answered": None if asked is None else after(asked, answer),
-        "alone": alone(turn.user_message, answer),
+        "alone": after(alone(turn.user_message) if by_itself is None else by_itself, answer),
     }
 
 
@@ -133,5 +143,6 @@ def _free(connection: apsw.Connection, end: TrailEnd) -> TrailEnd:
             turn_id=end.turn_id,
             turn_seq=end.turn_seq,
             is_free=True,
+            is_fresh=True,
         )
     )

@@ -12,8 +12,8 @@ VALUES (:turn_id, :session_id, :asked, :answered, :alone)
 ON CONFLICT (turn_id) DO UPDATE SET answered = excluded.answered, alone = excluded.alone
 
 -- name: select_asked
--- The trail a turn was asked with.
-SELECT asked FROM trail WHERE turn_id = ?
+-- The trails a turn was asked with.
+SELECT asked, alone FROM trail WHERE turn_id = ?
 
 -- name: select_before
 -- The trail after the newest turn of a branch before a place that did not fail, if it has one.
@@ -49,7 +49,7 @@ SELECT b.id FROM branch AS b WHERE b.session_id = :session_id AND b.parent_id = 
 ORDER BY b.id DESC LIMIT 1
 
 -- name: select_walked
--- The turns that a request made, the newest first.
+-- The turn that a request made, the newest: their ids tell when they were made.
 SELECT t.id, t.phase FROM trail AS r CROSS JOIN turn AS t ON t.id = r.turn_id CROSS JOIN session AS s ON s.id = t.session_id
 WHERE r.asked = :asked AND r.body = :body AND r.body IS NOT NULL AND s.user_id = :user_id AND s.org_id = :org_id
-ORDER BY t.created_at DESC, t.id DESC LIMIT :limit
+ORDER BY r.turn_id DESC LIMIT 1

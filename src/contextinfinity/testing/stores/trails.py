@@ -9,6 +9,7 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.session import Branch, NewSession, Owner
 from contextinfinity.domain.trail import after, alone, beginning
 from contextinfinity.domain.turn import Exchange, Phase, Trail
+from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.contract import Store
 from contextinfinity.testing.builders import (
     answer_turn,
@@ -70,7 +71,7 @@ class TrailSuite:
         _, ends = await store.trails.ends(ANN, walked, session_id=mine.session_id) or (0, ())
         assert len(ends) == 1
         assert await store.trails.ends(ANN, walked, session_id=theirs.session_id) is None
-        exchange = alone(say("user", "Hi"), say("assistant", "Hello"))
+        exchange = after(alone(say("user", "Hi")), say("assistant", "Hello"))
         assert [end.session_id for end in await store.trails.ends_of_exchange(ANN, exchange)] == [mine.session_id]
         assert await store.trails.ends_of_exchange(Owner(user_id="ann", org_id="else"), exchange) == ()
 
@@ -101,7 +102,9 @@ class TrailSuite:
         await turn_in(store, branch.id, Phase.RESPONDING)
         _, (end,) = await store.trails.ends(ANN, (trail("Hi", "Hello"),)) or (0, ())
         assert not end.is_free
-        assert await store.trails.ends_of_exchange(ANN, alone(say("user", "Hi"), say("assistant", "Hello"))) == ()
+        assert (
+            await store.trails.ends_of_exchange(ANN, after(alone(say("user", "Hi")), say("assistant", "Hello"))) == ()
+        )
 
     @pytest.mark.req("API-7")
     async def test_a_branch_goes_on_from_what_it_saw_and_a_fresh_one_is_free(self, store: Store) -> None:
@@ -120,17 +123,49 @@ class TrailSuite:
         branch = await new_branch(store, NewSession(owner=ANN))
         brought = Trail(asked=trail("Long ago", "It was", "Hi", begun="carl"), body=7)
         turn = await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=brought))
-        (walked,) = await store.trails.walked(ANN, brought)
+        walked = await store.trails.walked(ANN, brought)
+        assert walked is not None
         assert (walked.turn_id, walked.phase) == (turn.id, turn.phase)
         await respond(store, turn, "Hello")
         assert await store.trails.ends(ANN, (trail("Hi", "Hello"),)) is None
         place = await store.trails.ends(ANN, (trail("Long ago", "It was", "Hi", "Hello", begun="carl"),))
         assert place is not None
         assert place[1][0].turn_id == turn.id
-        assert await store.trails.walked(BOB, brought) == ()
-        assert await store.trails.walked(ANN, replace(brought, body=8)) == ()
-        (walked,) = await store.trails.walked(ANN, brought)
+        assert await store.trails.walked(BOB, brought) is None
+        assert await store.trails.walked(ANN, replace(brought, body=8)) is None
+        walked = await store.trails.walked(ANN, brought)
+        assert walked is not None
         assert walked.phase is Phase.RESPONSE_FINALIZED
+        again = await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=brought))
+        walked = await store.trails.walked(ANN, brought)
+        assert walked is not None
+        assert walked.turn_id == again.id
+
+    @pytest.mark.req("API-7")
+    async def test_a_message_that_has_to_follow_a_turn_is_refused_where_others_went_on(self, store: Store) -> None:
+        branch = await thread(store, "Hi", "Hello")
+        placed = Trail(asked=trail("Hi", "Hello", "And?"), body=7, follows=1)
+        await failed_turn(store, branch.id, "And?")
+        turn = await store.turns.accept(replace(new_turn(branch.id, "And?"), trail=placed))
+        with pytest.raises(BranchBusy):
+            await store.turns.accept(replace(new_turn(branch.id, "Or?"), trail=placed))
+        history = await store.turns.history(branch.id, limit=10)
+        assert [each.id for each in history if each.phase is not Phase.FAILED][1:] == [turn.id]
+
+    @pytest.mark.req("API-7")
+    async def test_an_exchange_is_found_by_who_said_it(self, store: Store) -> None:
+        branch = await new_branch(store, NewSession(owner=ANN))
+        question, answer = say("user", "Hi"), say("assistant", "Hello")
+        mine = alone(question, "carl")
+        brought = Trail(asked=trail("Hi", begun="carl"), body=7, alone=mine)
+        await respond(store, await store.turns.accept(replace(new_turn(branch.id, "Hi"), trail=brought)), "Hello")
+        told = Exchange(message=say("user", "So?"), answer=answer, asked=1, alone=alone(say("user", "So?"), "carl"))
+        other = await new_branch(store, NewSession(owner=ANN))
+        await store.turns.record(other.id, [told])
+        assert len(await store.trails.ends_of_exchange(ANN, after(mine, answer))) == 1
+        assert len(await store.trails.ends_of_exchange(ANN, after(told.alone or 0, answer))) == 1
+        for said in (question, told.message):
+            assert await store.trails.ends_of_exchange(ANN, after(alone(said), answer)) == ()
 
     @pytest.mark.req("API-7")
     async def test_turns_from_elsewhere_are_found_where_they_brought_a_trail(self, store: Store) -> None:
@@ -142,7 +177,7 @@ class TrailSuite:
         assert await store.trails.ends(ANN, (trail("Hi", "Hello", "And?", "Nothing"),)) is None
         await answer_turn(store, branch.id, "So?", "Well")
         assert await store.trails.ends(ANN, (trail("Hi", "Hello", "And?", "Nothing", "So?", "Well"),)) is None
-        ends = await store.trails.ends_of_exchange(ANN, alone(say("user", "So?"), say("assistant", "Well")))
+        ends = await store.trails.ends_of_exchange(ANN, after(alone(say("user", "So?")), say("assistant", "Well")))
         assert [end.branch_id for end in ends] == [branch.id]
 
     @pytest.mark.req("API-7", "SAFE-4")
@@ -151,4 +186,6 @@ class TrailSuite:
         while (await store.deletions.delete(branch.session_id)).more:
             pass
         assert await store.trails.ends(ANN, (trail("Hi", "Hello"),)) is None
-        assert await store.trails.ends_of_exchange(ANN, alone(say("user", "Hi"), say("assistant", "Hello"))) == ()
+        assert (
+            await store.trails.ends_of_exchange(ANN, after(alone(say("user", "Hi")), say("assistant", "Hello"))) == ()
+        )
