@@ -24,6 +24,11 @@ OWN = {
     *(("GET", "/memories/audit"), ("POST", "/chat")),
 }
 """Routes that name nothing of anybody: what they give is the caller's own."""
+OTHER_VENDORS = {
+    *(("POST", "/v1/chat/completions"), ("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens")),
+    *(("POST", "/v1/embeddings"), ("GET", "/v1/models"), ("GET", "/v1/models/{name}")),
+}
+"""Routes whose refusals have another shape; threads are named in their headers and bodies."""
 FOREIGN: dict[tuple[str, str], Any] = {
     ("GET", "/threads/{thread_id}"): None,
     ("PATCH", "/threads/{thread_id}"): {"title": "mine"},
@@ -103,8 +108,8 @@ def routes() -> set[tuple[str, str]]:
 
 @pytest.mark.req("SAFE-5")
 def test_every_route_is_in_the_table_of_who_may_call_it() -> None:
-    assert routes() == OPEN | OWN | set(FOREIGN)
-    assert {route for route in routes() if "{" in route[1]} == set(FOREIGN)
+    assert routes() == OPEN | OWN | set(FOREIGN) | OTHER_VENDORS
+    assert {route for route in routes() if "{" in route[1]} - OTHER_VENDORS == set(FOREIGN)
 
 
 @pytest.mark.req("SAFE-5", "API-1", "MEMORY-6")
@@ -246,3 +251,31 @@ def test_the_tokens_are_listed_for_people(guarded: Guarded) -> None:
     assert guarded.cix("token", "revoke", "nothing").exit_code == 1
     done = guarded.cix("token", "create", "--user", "x", "--scope", "root")
     assert (done.exit_code, "user or app" in done.stderr) == (2, True)
+
+
+@pytest.mark.req("SAFE-5", "API-7")
+def test_no_name_of_a_thread_opens_somebody_elses_to_clients_of_other_vendors(guarded: Guarded) -> None:
+    named, path = guarded.turn["thread_id"], "/v1/chat/completions"
+    asked = {"model": "echo", "messages": [{"role": "user", "content": "What is my cat called?"}]}
+    for stranger in (guarded.bob, guarded.elsewhere):
+        for body in (asked, {**asked, "user": "ann"}, {**asked, "metadata": {"user_id": "ann"}}):
+            told = guarded.call(stranger, "POST", path, body, X_Thread_Id=named)
+            unknown = guarded.call(stranger, "POST", path, body, X_Thread_Id=NOBODYS)
+            assert (told.status_code, unknown.status_code) == (404, 404)
+            assert told.text.replace(named, "X") == unknown.text.replace(NOBODYS, "X")
+            inside = guarded.call(stranger, "POST", path, {**body, "metadata": {"thread_id": named}})
+            assert inside.status_code == 404
+            own = guarded.call(stranger, "POST", path, body, X_Thread_Id="lobby")
+            assert own.status_code == 200
+            assert own.headers["x-thread-id"] != named
+    talk = [
+        {"role": "user", "content": "My cat is called Tom."},
+        {"role": "assistant", "content": guarded.turn["text"]},
+    ]
+    whole = {**asked, "messages": [*talk, *asked["messages"]]}
+    assert guarded.call(guarded.bob, "POST", path, whole).headers["x-thread-id"] != named
+    assert guarded.call(guarded.bob, "POST", path, {**whole, "user": "ann"}).headers["x-thread-id"] != named
+    assert guarded.call(guarded.app, "POST", path, {**whole, "user": "bob"}).headers["x-thread-id"] != named
+    assert guarded.call(guarded.app, "POST", path, {**whole, "user": "ann"}).headers["x-thread-id"] == named
+    assert guarded.call(None, "POST", path, asked).json()["error"]["code"] == "invalid_api_key"
+    assert guarded.call(None, "GET", "/v1/models").status_code == 401

@@ -59,6 +59,11 @@ class DropIn:
         outcome = (await self._engine.store.turns.steps(turn_id))[-1].outcome
         return Answered(turn=turn, reason=outcome.reason if isinstance(outcome, Incomplete) else "")
 
+    async def size_of(self, turn_id: TurnId) -> int:
+        """Tell how many tokens a turn's request was counted as; 0 before there is one."""
+        plan = await self._engine.store.turns.plan(turn_id)
+        return 0 if plan is None else plan.tokens
+
     def model_named(self, name: str) -> str | None:
         """Find the model a client means: by our name or by the vendor's; None: the router is to choose."""
         models = self._engine.models

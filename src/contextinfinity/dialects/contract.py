@@ -82,6 +82,9 @@ class Writer(Protocol):
 class Dialect(Protocol):
     """One vendor's way to be asked and to answer."""
 
+    counts_first: bool
+    """Whether a stream says at its beginning how large the request was."""
+
     def read(self, body: bytes) -> Incoming:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
         ...

@@ -67,6 +67,8 @@ async def remember_again(
 
 
 async def _remember(store: Store, remembering: Remembering, session: Session, turn: Turn) -> int:
+    if is_off_record(turn):
+        return 0
     told, said_at = tuple[Told, ...](), await _said_at(store, turn)
     if said_at <= now() - remembering.expiry:
         return 0  # what is known of it lives on as long as it is shown
@@ -77,6 +79,11 @@ async def _remember(store: Store, remembering: Remembering, session: Session, tu
             for unwanted in drawn.unwanted:
                 await _forget(store, session, unwanted, said_at)
     return len(await store.memories.draw(turn.id, await _new(store, session, told, said_at)))
+
+
+def is_off_record(turn: Turn) -> bool:
+    """Tell whether nobody knows whose words these are: an application sent them and did not say."""
+    return isinstance(turn.metadata, dict) and turn.metadata.get("off_record") is True
 
 
 def _typed(turn: Turn) -> str:

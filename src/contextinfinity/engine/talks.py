@@ -19,6 +19,8 @@ from contextinfinity.prompt.measure import Measure
 
 log = logging.getLogger(__name__)
 
+OFF_RECORD = {"off_record": True}
+"""Kept with turns of which nothing is to be remembered."""
 TRIES = 20
 """How often a place is looked for that others keep taking."""
 
@@ -50,6 +52,7 @@ class Talks:
                 queue_limit=QUEUE_LIMIT,
                 begin=True,
                 once=once,
+                metadata=None if asked.use_memory else OFF_RECORD,
                 trail=Trail(asked=said.asked, body=talk.body, alone=said.alone),
             )
             turn, found = await self._placed(owner, talk, session, said, message, _as_sent(asked, said))
@@ -79,6 +82,8 @@ class Talks:
     async def _accepted(self, owner: Owner, talk: Talk, spot: Spot, said: Said, message: NewTurn, asked: Asked) -> Turn:
         assert message.once is not None  # noqa: S101 - what is sent whole always has a name
         assert message.trail is not None  # noqa: S101
+        missing = tuple(replace(one, metadata=message.metadata) for one in spot.missing)
+        spot = replace(spot, missing=missing)
         place = await self._continuing.make(owner, spot, said, message.once, talk.thread_id)
         assert place.branch_id is not None  # noqa: S101 - made by now
         trail = replace(message.trail, follows=place.follows)

@@ -140,7 +140,7 @@ def body_of(kind: type[B], *, may_be_empty: bool = False) -> Callable[[Request],
         raw = await request.body()
         if not raw and may_be_empty:
             return kind()
-        _check_media_type(request)
+        check_media_type(request)
         return decode(kind, raw)
 
     return read
@@ -163,7 +163,8 @@ def _decoder(kind: type[B]) -> msgspec.json.Decoder[B]:
     return msgspec.json.Decoder(kind)
 
 
-def _check_media_type(request: Request) -> None:
+def check_media_type(request: Request) -> None:
+    """Refuse a body that is not sent as JSON."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != JSON:  # also what keeps forms of foreign web pages out: those cannot send JSON unasked
         raise WrongForm(f"The body is sent as {given or 'nothing in particular'}.", hint=f"Send it as {JSON}.")

@@ -15,6 +15,7 @@ from contextinfinity.domain.ids import new_id
 from contextinfinity.errors import ContextInfinityError, TooLarge, TooSlow
 from contextinfinity.server import problems
 from contextinfinity.server.metrics import Figures
+from contextinfinity.server.v1.vendors import is_theirs, request_id_of
 from contextinfinity.settings import Server
 
 log = logging.getLogger(__name__)
@@ -53,17 +54,13 @@ class Guard:
             return
         begun, request_id, status = perf_counter(), new_id(), 500
         noted: dict[str, Any] = {}
-        scope.setdefault("state", {}).update(noted=noted, begun=begun)
+        scope.setdefault("state", {}).update(noted=noted, begun=begun, request_id=request_id)
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    (b"x-request-id", request_id.encode()),
-                    (b"x-content-type-options", b"nosniff"),
-                ]
+                message["headers"] = [*message.get("headers", ()), *_added(scope, request_id)]
             await send(message)
 
         try:
@@ -78,17 +75,17 @@ class Guard:
             refusal = problems.plain_problem(
                 400, "wrong_host", "The request is for another host.", "Name it under server.allowed_hosts."
             )
-            await problems.response(refusal)(scope, receive, answer)
+            await problems.answer(scope, refusal)(scope, receive, answer)
             return
         if sum(len(name) + len(value) for name, value in headers.raw) > self._server.max_header_bytes:
             most = self._server.max_header_bytes
             refusal = problems.plain_problem(431, "headers_too_large", f"The headers take more than {most} bytes.")
-            await problems.response(refusal)(scope, receive, answer)
+            await problems.answer(scope, refusal)(scope, receive, answer)
             return
         declared = headers.get("content-length", "")
         if declared.isdecimal() and len(declared) < 20 and int(declared) > self._server.max_body_bytes:
             refusal = problems.problem_of(self._too_large())
-            await problems.response(refusal, {"connection": "close"})(scope, receive, answer)
+            await problems.answer(scope, refusal, {"connection": "close"})(scope, receive, answer)
             return
         await self._app(scope, self._measured(receive), answer)
 
@@ -127,6 +124,12 @@ class Guard:
             self._figures.first_event.observe(first)
         fields = {"method": scope["method"], "route": route, "status": status, "ms": round(seconds * 1000, 2), **noted}
         log.info("%s %s %d", scope["method"], route, status, extra={"fields": fields})
+
+
+def _added(scope: Scope, request_id: str) -> list[tuple[bytes, bytes]]:
+    """Give the headers that every answer has; clients of another vendor look for a request's name elsewhere."""
+    added = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
+    return [*added, (b"request-id", request_id_of(scope).encode())] if is_theirs(scope) else added
 
 
 def _name_of(host: str) -> str:

@@ -15,7 +15,9 @@ from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import Scope
 
+from contextinfinity.domain.turn import Problem
 from contextinfinity.errors import (
     AccessDenied,
     ContextInfinityError,
@@ -36,6 +38,7 @@ from contextinfinity.errors import (
     TooSlow,
     WrongForm,
 )
+from contextinfinity.server.v1.vendors import is_theirs, refusal
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:contextinfinity:error:"
@@ -103,10 +106,18 @@ def response(problem: ProblemDocument, headers: dict[str, str] | None = None) ->
     return Response(msgspec.json.encode(problem), problem.status, headers, MEDIA_TYPE)
 
 
+def answer(scope: Scope, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
+    """Write a problem as who asks can read it: a client of another vendor in that vendor's shape."""
+    if not is_theirs(scope):
+        return response(problem, headers)
+    told = Problem(code=problem.code, message=problem.detail, hint=problem.hint)
+    return refusal(scope, told, problem.status, headers)
+
+
 async def tell(request: Request, error: Exception) -> Response:
     """Answer with what an error of ours says."""
     assert isinstance(error, ContextInfinityError)  # noqa: S101  registered for these only
-    return response(problem_of(error), headers_of(error))
+    return answer(request.scope, problem_of(error), headers_of(error))
 
 
 def headers_of(error: ContextInfinityError) -> dict[str, str]:
@@ -125,7 +136,8 @@ async def tell_parameters(request: Request, error: Exception) -> Response:
     """Answer a path or a query that breaks a rule; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)  # noqa: S101  registered for these only
     said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
-    return response(problem_of(InvalidInput(f"{'; '.join(said)}.", hint="The parameters are in /openapi.json.")))
+    told = InvalidInput(f"{'; '.join(said)}.", hint="The parameters are in /openapi.json.")
+    return answer(request.scope, problem_of(told))
 
 
 async def tell_routing(request: Request, error: Exception) -> Response:
@@ -135,7 +147,8 @@ async def tell_routing(request: Request, error: Exception) -> Response:
     detail = said.get(error.status_code, str(error.detail))
     code = {404: "no_such_path", 405: "no_such_method"}.get(error.status_code, "bad_request")
     headers = {"allow": ", ".join(_methods(request))} if error.status_code == 405 else {}
-    return response(plain_problem(error.status_code, code, detail, "The routes are in /openapi.json."), headers)
+    problem = plain_problem(error.status_code, code, detail, "The routes are in /openapi.json.")
+    return answer(request.scope, problem, headers)
 
 
 def _methods(request: Request) -> list[str]:
@@ -149,4 +162,4 @@ async def tell_unforeseen(request: Request, error: Exception) -> Response:
     unforeseen = ContextInfinityError(
         "Something went wrong that nobody foresaw.", hint="What it was stands in the server's log, under this time."
     )
-    return response(problem_of(unforeseen))
+    return answer(request.scope, problem_of(unforeseen))

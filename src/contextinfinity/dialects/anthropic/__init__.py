@@ -13,6 +13,8 @@ from contextinfinity.domain.turn import Problem
 class AnthropicMessages:
     """``Dialect`` of /v1/messages, and what goes with it: counting tokens, a single model."""
 
+    counts_first = True
+
     def read(self, body: bytes) -> Incoming:
         """Read a request for a message."""
         return reading.incoming(body)

@@ -14,6 +14,8 @@ from contextinfinity.domain.turn import Problem
 class OpenAIChat:
     """``Dialect`` of chat completions."""
 
+    counts_first = False
+
     def read(self, body: bytes) -> Incoming:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
         return reading.read(body)

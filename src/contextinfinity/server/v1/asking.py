@@ -92,7 +92,8 @@ def _number(request: Request, caller: Caller, body: bytes) -> int:
     key = request.headers.get("idempotency-key")
     token = "" if caller.token is None else caller.token.id
     said = body if key is None else b"key " + key.encode(errors="replace")
-    return number_of(b"\0".join((token.encode(), request.url.path.encode(), said)))
+    named = (token, request.url.path, *(request.headers.get(name, "") for name in (THREAD, ENDLESS)))
+    return number_of(b"\0".join((*(name.encode(errors="replace") for name in named), said)))
 
 
 def _is_retry(request: Request) -> bool:

@@ -13,13 +13,15 @@ from contextinfinity.dialects.openai_chat import read_embeddings, write_embeddin
 from contextinfinity.domain.message import Json, say
 from contextinfinity.errors import TooLarge
 from contextinfinity.server.answers import note
+from contextinfinity.server.bodies import check_media_type
 from contextinfinity.server.callers import Asking, Caller
 from contextinfinity.server.door import door_of
 from contextinfinity.server.v1.asking import question_of
-from contextinfinity.server.v1.shapes import ANTHROPIC, OPENAI, Shaped, dialect_of
+from contextinfinity.server.v1.shapes import Shaped
 from contextinfinity.server.v1.telling import answer
+from contextinfinity.server.v1.vendors import ANTHROPIC, OPENAI, PREFIX, dialect_of
 
-routes = APIRouter(prefix="/v1", tags=["drop-in"], default_response_class=Response, route_class=Shaped)
+routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=Shaped)
 
 STATUSES = {
     400: "The request cannot be followed.",
@@ -29,6 +31,7 @@ STATUSES = {
     408: "The request took too long to arrive.",
     409: "Not possible as things stand.",
     413: "Too large.",
+    415: "Not sent as JSON.",
     429: "Too many at once.",
     500: "Something went wrong that nobody foresaw.",
     502: "The model that was asked failed.",
@@ -65,7 +68,7 @@ async def create_message(request: Request, caller: Asking) -> Response:
 @routes.post("/messages/count_tokens", responses=gives("How many tokens a request has."), openapi_extra=TAKES)
 async def count_tokens(request: Request, caller: Asking) -> Response:
     """Count the tokens of a request as it was sent; what a model is shown of it may be less."""
-    door, incoming = door_of(request), ANTHROPIC.read_to_count(await request.body())
+    door, incoming = door_of(request), ANTHROPIC.read_to_count(await body_of(request))
     model = door.drop_in.model_named(incoming.model)
     tokens = door.drop_in.count(incoming.messages, incoming.system, incoming.tools, model)
     return _json(ANTHROPIC.counted(tokens))
@@ -74,27 +77,33 @@ async def count_tokens(request: Request, caller: Asking) -> Response:
 @routes.get("/models", responses=gives("The models that can be asked for."))
 async def list_models(request: Request, caller: Asking) -> Response:
     """Name the models; `auto` lets the router choose."""
-    return _json(dialect_of(request).models(door_of(request).drop_in.models()))
+    return _json(dialect_of(request.scope).models(door_of(request).drop_in.models()))
 
 
 @routes.get("/models/{name:path}", responses=gives("A model."))
 async def get_model(request: Request, caller: Asking, name: Annotated[str, Path(description="Its name.")]) -> Response:
     """Read one model."""
     door_of(request).drop_in.model_named(name)
-    return _json(ANTHROPIC.model(name) if dialect_of(request) is ANTHROPIC else OPENAI.model(name))
+    return _json(ANTHROPIC.model(name) if dialect_of(request.scope) is ANTHROPIC else OPENAI.model(name))
 
 
 @routes.post("/embeddings", responses=gives("Vectors of texts."), openapi_extra=TAKES)
 async def embed(request: Request, caller: Asking) -> Response:
     """Place texts with the embedder that searches here, whichever model is named."""
-    door, asked = door_of(request), read_embeddings(await request.body())
+    door, asked = door_of(request), read_embeddings(await body_of(request))
     _, rows = await door.drop_in.embed(asked.texts)
     tokens = door.drop_in.count(tuple(say("user", text) for text in asked.texts), "", (), None)
     return _json(write_embeddings(asked, rows, tokens))
 
 
+async def body_of(request: Request) -> bytes:
+    """Read what was sent, if it was sent as JSON."""
+    check_media_type(request)
+    return await request.body()
+
+
 async def _answered(request: Request, caller: Caller, dialect: Dialect) -> Response:
-    door, body = door_of(request), await request.body()
+    door, body = door_of(request), await body_of(request)
     incoming = dialect.read(body)
     said = sum(len(message.rendered_text) for message in incoming.messages[-1:])
     if said > door.server.max_message_chars:

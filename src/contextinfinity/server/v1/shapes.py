@@ -6,30 +6,20 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from contextinfinity.dialects.anthropic import AnthropicMessages
-from contextinfinity.dialects.contract import Dialect
-from contextinfinity.dialects.openai_chat import OpenAIChat
 from contextinfinity.domain.turn import Problem
-from contextinfinity.errors import ContextInfinityError, InvalidInput
+from contextinfinity.errors import ContextInfinityError
 from contextinfinity.server.problems import headers_of, problem_of
 from contextinfinity.server.v1.telling import Unanswered
+from contextinfinity.server.v1.vendors import refusal
 
 log = logging.getLogger(__name__)
 
-OPENAI, ANTHROPIC = OpenAIChat(), AnthropicMessages()
 UNFORESEEN = Problem(code="error", message="Something went wrong that nobody foresaw.", hint="The server's log has it.")
-
-
-def dialect_of(request: Request) -> Dialect:
-    """Tell whose client asks: what only Anthropic's say tells it from the others."""
-    is_its_own = "/messages" in request.url.path or "anthropic-version" in request.headers
-    return ANTHROPIC if is_its_own else OPENAI
 
 
 class Shaped(APIRoute):
@@ -43,22 +33,16 @@ class Shaped(APIRoute):
             try:
                 return await handle(request)
             except Unanswered as error:
-                return refusal(request, error.problem, error.status)
+                return refusal(request.scope, error.problem, error.status)
             except RequestValidationError:
-                return refusal(request, Problem(code="invalid_input", message="A parameter breaks a rule."), 400)
+                return refusal(request.scope, Problem(code="invalid_input", message="A parameter breaks a rule."), 400)
             except ContextInfinityError as error:
                 told = problem_of(error)
-                status = 400 if isinstance(error, InvalidInput) else told.status
+                status = 400 if told.status == 422 else told.status  # no vendor has such a status
                 problem = Problem(code=told.code, message=told.detail, hint=told.hint)
-                return refusal(request, problem, status, headers_of(error))
+                return refusal(request.scope, problem, status, headers_of(error))
             except Exception:
                 log.exception("a request for %s broke", request.url.path)
-                return refusal(request, UNFORESEEN, 500)
+                return refusal(request.scope, UNFORESEEN, 500)
 
         return shaped
-
-
-def refusal(request: Request, problem: Problem, status: int, headers: dict[str, str] | None = None) -> Response:
-    """Write what went wrong."""
-    body = msgspec.json.encode(dialect_of(request).error(problem, status))
-    return Response(body, status, headers, media_type="application/json")

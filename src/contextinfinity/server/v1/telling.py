@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from contextinfinity.client.contract import Stamped
 from contextinfinity.client.drop_in import Answered
-from contextinfinity.dialects.contract import Dialect, Incoming, Spoken, Stop
+from contextinfinity.dialects.contract import Dialect, Incoming, Spoken, Stop, Writer
 from contextinfinity.domain.events import Delta, FinishedTurn, TurnDone
 from contextinfinity.domain.message import TextBlock, ToolUseBlock
-from contextinfinity.domain.turn import Problem, Turn
+from contextinfinity.domain.turn import Problem, Turn, Usage
 from contextinfinity.errors import ContextInfinityError, Ending
 from contextinfinity.server.door import Door
 from contextinfinity.server.problems import problem_of
@@ -102,25 +102,36 @@ async def pieces(door: Door, dialect: Dialect, incoming: Incoming, turn: Turn) -
 
     What goes wrong before anything was written is raised, what goes wrong later is written.
     """
-    writer = dialect.writer(begun(turn, incoming.model), with_usage=incoming.with_usage)
-    head: bytes = writer.begin()
+    writer: Writer | None = None
     done: FinishedTurn | None = None
     try:
         async with aclosing(handfuls(door, door.drop_in.watch(turn.id))) as coming:
             async for handful in coming:
                 done = _end_in(handful) or done
-                texts = [writer.text(one.event.text) for one in handful if isinstance(one.event, Delta)]
-                if texts or not handful:
-                    yield head + b"".join(texts) or KEEP_ALIVE
-                    head = b""
+                texts = [one.event.text for one in handful if isinstance(one.event, Delta)]
+                if texts and writer is not None:
+                    yield b"".join(map(writer.text, texts))
+                elif texts or not handful:
+                    head, writer = (b"", writer) if writer else await _begin(door, dialect, incoming, turn)
+                    yield head + b"".join(map(writer.text, texts)) or KEEP_ALIVE
         if done is None:
             raise Ending("The server is ending, and the answer is not there yet.")
         door.figures.turn(done)
-        yield head + writer.end(spoken_of(await door.drop_in.answered(turn.id), incoming.model))
+        spoken = spoken_of(await door.drop_in.answered(turn.id), incoming.model)
+        head, writer = (b"", writer) if writer else await _begin(door, dialect, incoming, turn)
+        yield head + writer.end(spoken)
     except Exception as error:
-        if head:
+        if writer is None:
             raise
         yield writer.fail(*_told(error))
+
+
+async def _begin(door: Door, dialect: Dialect, incoming: Incoming, turn: Turn) -> tuple[bytes, Writer]:
+    """Begin to write; by then it is known how large the request is, as far as that can be told."""
+    size = await door.drop_in.size_of(turn.id) if dialect.counts_first else 0
+    spoken = replace(begun(turn, incoming.model), usage=Usage(input_tokens=size))
+    writer = dialect.writer(spoken, with_usage=incoming.with_usage)
+    return writer.begin(), writer
 
 
 def _told(error: Exception) -> tuple[Problem, int]:
