@@ -40,6 +40,8 @@ class Talk(Struct, frozen=True, kw_only=True):
     """Who speaks, where the owner speaks for several: their conversations are never mixed up."""
     thread_id: str | None = None
     """The thread it belongs to, where its sender knows."""
+    is_new: bool = False
+    """Whether its sender wants a thread of its own for it, whatever was said before."""
     body: int = 0
     """A number that stands for the whole request (``trail.number_of``)."""
     is_retry: bool = False
@@ -49,6 +51,7 @@ class Talk(Struct, frozen=True, kw_only=True):
 class Said(Struct, frozen=True, kw_only=True):
     """A conversation walked through: exchanges with the trail up to each, and the message that wants an answer."""
 
+    is_new: bool
     end_user: str
     greeting: Message | None
     """What the assistant said before anybody else."""
@@ -104,6 +107,8 @@ class Continuing:
 
     async def find(self, owner: Owner, said: Said, session: Session | None, *, exact: bool = False) -> Spot:
         """Find where a conversation left off; ``exact``: only where just what was sent stands before it."""
+        if said.is_new:
+            return _anew(said, None, fork=False)
         exact = exact and bool(said.exchanges or said.greeting)
         async for spot in self._left_off(owner, said, None if session is None else session.id):
             if not exact or await self._is_all(said, spot):
@@ -202,6 +207,7 @@ def walk(talk: Talk) -> Said:
         exchanges.append(Exchange(message=message, answer=answer, asked=trail, alone=alone(message, talk.end_user)))
         trail = after(trail, answer)
     return Said(
+        is_new=talk.is_new,
         end_user=talk.end_user,
         greeting=greeting,
         exchanges=tuple(exchanges),

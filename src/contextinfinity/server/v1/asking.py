@@ -42,6 +42,7 @@ async def question_of(request: Request, caller: Caller, incoming: Incoming, body
         messages=incoming.messages,
         end_user=stranger,
         thread_id=None if thread_id == NEW else thread_id,
+        is_new=thread_id == NEW,
         body=_number(request, caller, body),
         is_retry=_is_retry(request),
     )
