@@ -1,0 +1,127 @@
+"""A real server whose models are at the vendors' fakes, and what tests of its drop-in door ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from contextinfinity.testing.vendors import FakeVendors, Scripted
+from tests.doors.server import Server
+
+WIRES = ("gpt", "sonnet", "open")
+"""The models, one for each wire: OpenAI's responses, Anthropic's messages, anybody's chat completions."""
+KEYS = {"OPENAI_API_KEY": "sk-upstream-openai", "ANTHROPIC_API_KEY": "sk-upstream-anthropic"}
+SETTINGS = """
+[models.gpt]
+provider = "openai"
+model_id = "gpt-5.5"
+base_url = "{openai}"
+attempts = 1
+context_limit = {window}
+[models.sonnet]
+provider = "anthropic"
+model_id = "claude-sonnet-4-5"
+base_url = "{anthropic}"
+attempts = 1
+context_limit = {window}
+[models.open]
+provider = "openai_chat"
+model_id = "llama3.1"
+base_url = "{compatible}"
+attempts = 1
+context_limit = {window}
+tools = true
+images = true
+{more}
+"""
+
+
+class Aside(FakeVendors):
+    """The vendors in a thread of their own: clients that wait for an answer hold up nobody."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def release(self, gate: asyncio.Event) -> None:
+        """Let go on what waits at a gate."""
+        self.loop.call_soon_threadsafe(gate.set)
+
+
+@contextmanager
+def vendors_aside() -> Iterator[Aside]:
+    """Run the vendors."""
+    there, ready, over = Aside(), threading.Event(), asyncio.Event()
+
+    async def run() -> None:
+        there.loop = asyncio.get_running_loop()
+        async with there:
+            ready.set()
+            await over.wait()
+
+    with asyncio.Runner() as runner:
+        thread = threading.Thread(target=runner.run, args=(run(),))
+        thread.start()
+        assert ready.wait(timeout=10)
+        yield there
+        there.release(over)
+        thread.join()
+
+
+class Desk:
+    """A server, and the vendors behind it. What was asked of them is known; what they say can be told them."""
+
+    def __init__(self, folder: Path, vendors: Aside, *, window: int = 128_000, more: str = "") -> None:
+        self.vendors = vendors
+        addresses = {"openai": vendors.openai_url, "anthropic": vendors.anthropic_url}
+        settings = SETTINGS.format(window=window, more=more, compatible=vendors.compatible_url, **addresses)
+        with pytest.MonkeyPatch.context() as environment:
+            for name, key in KEYS.items():
+                environment.setenv(name, key)
+            self.server = Server(folder, settings)
+
+    @property
+    def openai_url(self) -> str:
+        """The address that OpenAI's clients are given."""
+        return f"{self.server.url}/v1"
+
+    @property
+    def anthropic_url(self) -> str:
+        """The address that Anthropic's clients are given."""
+        return self.server.url
+
+    def say(self, *answers: Scripted) -> None:
+        """Tell the vendors what to answer next; what an earlier test left over is forgotten."""
+        self.vendors.script.clear()
+        self.vendors.say(*answers)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What a vendor was asked last."""
+        return self.vendors.requests[-1].body  # type: ignore[no-any-return]
+
+    @property
+    def shown(self) -> str:
+        """All that a model was shown last, as text."""
+        return json.dumps(self.asked, ensure_ascii=False)
+
+    def kept(self, thread_id: str, **params: Any) -> list[str]:
+        """Read what was asked in a thread, of its active branch."""
+        params = {"limit": 500, **params}
+        answer = self.server.http.get(f"/threads/{thread_id}/messages", params=params).json()
+        return [message["content"] for message in answer["messages"] if message["role"] == "user"]
+
+    def branches(self, thread_id: str) -> int:
+        """Count the branches of a thread."""
+        return len(self.server.http.get(f"/threads/{thread_id}/branches").json()["branches"])
+
+
+def somebody() -> str:
+    """Name an end user whom no other test knows."""
+    return f"user-{uuid4()}"
