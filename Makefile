@@ -42,8 +42,9 @@ storm: .venv/.dev ## 200 streams at servers that are killed, of one worker and o
 	$(BIN)/python -m benchmarks.storm --streams 200
 	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2
 
-endurance: .venv/.dev ## 10,000 turns in one process: does memory stay flat?
+endurance: .venv/.dev ## 10,000 turns in one process: does memory stay flat? 3,000 resent ones: is a small window ever passed?
 	$(BIN)/python -m benchmarks.endurance
+	$(BIN)/python -m benchmarks.resending
 
 faults: .venv/.dev ## disk faults and power cuts at every operation, with many seeds
 	CONTEXTINFINITY_FAULT_SEEDS=20 $(BIN)/python -m pytest --timeout 0 tests/recovery/test_disk_faults.py tests/recovery/test_power_cut.py
