@@ -31,6 +31,18 @@ def test_new_makes_a_thread_whose_id_is_in_the_first_event(server: Server) -> No
 
 
 @pytest.mark.req("API-1")
+def test_an_id_of_the_callers_own_makes_a_thread_also_where_it_is_a_uuid(server: Server) -> None:
+    for mine in (str(uuid4()), f"desk-{uuid4().hex}"):
+        problem(server.http.get(f"/threads/{mine}/messages"), 404)
+        first, second = server.ask("Hi", mine), server.ask("And?", mine)
+        assert (first["thread_id"], first["turn_seq"], second["turn_seq"]) == (second["thread_id"], 1, 2)
+        assert server.said(mine) == ["Hi", "And?"]
+    gone = first["thread_id"]
+    server.http.delete(f"/threads/{gone}")
+    problem(server.http.post(f"/threads/{gone}/messages", json={"content": "Still there?"}), 404)
+
+
+@pytest.mark.req("API-1")
 def test_a_follow_up_lands_in_the_same_thread(server: Server) -> None:
     thread = server.ask("Who is Ada?")["thread_id"]
     with server.stream("And her father?", thread) as heard:

@@ -46,6 +46,11 @@ def is_id(text: str) -> bool:
     return _CANONICAL.fullmatch(text) is not None
 
 
+def is_ours(text: str) -> bool:
+    """Tell whether a text has the form of the ids that are made here; one that nothing has is gone, or a mistake."""
+    return is_id(text) and text[14] == "7"
+
+
 def time_of(identifier: str) -> datetime:
     """Give the moment an id of ours was made, to the millisecond."""
     return from_millis(int(identifier[:8] + identifier[9:13], 16))

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, TurnId, is_id
+from contextinfinity.domain.ids import BranchId, TurnId, is_id, is_ours
 from contextinfinity.domain.message import ContentBlock, Message, Role
 from contextinfinity.domain.session import NewSession, Once, Owner, Session
 from contextinfinity.domain.trail import TrailEnd, after, alone, beginning
@@ -185,7 +185,7 @@ async def thread_of(store: Store, thread_id: str, owner: Owner) -> Session | Non
     """Find the thread a sender names; None: a name of their own that is not taken yet."""
     session = await store.sessions.get(thread_id) if is_id(thread_id) else None
     session = session or await store.sessions.find(owner, thread_id)
-    if session is None and is_id(thread_id):
+    if session is None and is_ours(thread_id):
         raise NotFound(f"There is no thread {thread_id}.", hint="`cix sessions` lists those there are.")
     return session
 

@@ -19,7 +19,7 @@ from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnDone, TurnStarted
 from contextinfinity.domain.health import Health
-from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id
+from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id, is_ours
 from contextinfinity.domain.message import ContentBlock, Json, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.route import Route
@@ -181,7 +181,7 @@ class Engine(Lifecycle):
         try:
             session = None if thread_id == "new" else await self.session(thread_id, sending.owner)
         except NotFound:
-            if is_id(thread_id):
+            if is_ours(thread_id):
                 raise
             session = None
         if session is None:
@@ -392,7 +392,7 @@ async def _thread(engine: Engine, thread_id: str, owner: Owner, once: Once | Non
     try:
         return await engine.session(thread_id, owner), True
     except NotFound:
-        if is_id(thread_id):
+        if is_ours(thread_id):
             raise
     try:
         return await engine.store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False

@@ -13,7 +13,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request
 
 from contextinfinity.client.values import ShownThread, TurnAccount
-from contextinfinity.domain.ids import is_id
+from contextinfinity.domain.ids import is_id, is_ours
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import Token
 from contextinfinity.errors import InvalidInput, NotFound, NotYours, TokenNeeded
@@ -131,13 +131,18 @@ async def place_of(request: Request, caller: Caller, thread_id: str, owner: Owne
     """Give where a message goes: talking makes a thread that is not there, and never opens somebody else's."""
     if thread_id == NEW or (is_id(thread_id) and caller.token is None):
         return thread_id
-    if is_id(thread_id):
+    if not is_id(thread_id):
+        check_thread_name(thread_id)
+        return thread_id
+    try:
         thread = await door_of(request).client.threads.get(thread_id, owner)
-        if not caller.may_open(thread):
-            raise no_thread(thread_id)
-        return thread.thread_id
-    check_thread_name(thread_id)
-    return thread_id
+    except NotFound:
+        if is_ours(thread_id):
+            raise
+        return thread_id  # a name of the caller's own, not used yet
+    if not caller.may_open(thread):
+        raise no_thread(thread_id)
+    return thread.thread_id
 
 
 def no_thread(thread_id: str) -> NotFound:
