@@ -22,6 +22,7 @@ from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.session import Branch, Owner
+from contextinfinity.domain.trail import after, alone, beginning
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.storage.sqlite.keywords import SAMPLED, owner_token, session_token, token_of
 from contextinfinity.storage.sqlite.rows import items_column, message_columns, pack
@@ -42,6 +43,7 @@ _STEP_END = """UPDATE step SET items = ?, outcome = ?, input_tokens = ?, output_
 _RESPONSE = "INSERT INTO response (step_id, session_id, body) VALUES (?, ?, ?)"
 _TURN_END = """UPDATE turn SET phase = 'ResponseFinalized', outcome = ?, answer = ?, updated_at = ?, input_tokens = ?,
   output_tokens = ?, cached_tokens = ?, cost = ? WHERE id = ?"""
+_TRAIL = "INSERT INTO trail (turn_id, session_id, asked, answered, alone) VALUES (?, ?, ?, ?, ?)"
 _JOB = """INSERT INTO job (job_type, session_id, branch_id, turn_id, turn_seq, state, run_at, created_at, updated_at)
   VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?)"""
 _STATE = """INSERT INTO state (id, session_id, branch_id, state_seq, parent_id, turn_seq, covers_turn_seq, reason,
@@ -148,6 +150,7 @@ class Floor:
             (_MESSAGE, _message(place, made.end.answer)),
             *_words(place, (self._messages, made.end.answer)),
             (_TURN_END, (made.end.outcome, self._messages, now, *tokens, turn)),
+            (_TRAIL, (turn, place.session_id, *_trail(made))),
             _job("summarize_turn", place, turn, now),
         )
         if end.response is not None:
@@ -226,6 +229,12 @@ def connect(path: Path) -> apsw.Connection:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _trail(made: Content) -> tuple[int, int, int]:
+    assert made.end.answer is not None
+    asked = after(beginning(), made.question)
+    return asked, after(asked, made.end.answer), alone(made.question, made.end.answer)
 
 
 def _message(place: Place, message: Message) -> tuple[Any, ...]:
