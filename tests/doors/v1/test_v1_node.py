@@ -8,7 +8,9 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -34,15 +36,27 @@ def node() -> Path:
     wanted = (HERE / "package.json").read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     folder = cache / "contextinfinity" / f"node-{hashlib.sha256(wanted).hexdigest()[:12]}"
-    if not (folder / "done").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "package.json").write_bytes(wanted)
-        install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
-        done = subprocess.run(install, cwd=folder, capture_output=True, text=True, check=False, timeout=240)
-        if done.returncode != 0:
-            pytest.skip(f"npm could not install the SDKs: {done.stderr.strip()[-300:]}")
-        (folder / "done").touch()
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent) as made:  # whole or not at all: who is stopped leaves half of it
+            install(Path(made), wanted)
+            with suppress(OSError):  # somebody was quicker
+                (Path(made) / "sdks").rename(folder)
     return folder
+
+
+def install(place: Path, wanted: bytes) -> None:
+    """Fetch the SDKs into ``sdks`` below a folder; without a registry in reach there is nothing to try."""
+    folder = place / "sdks"
+    folder.mkdir()
+    (folder / "package.json").write_bytes(wanted)
+    command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
+    try:
+        subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=150)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"npm could not install the SDKs: {error.stderr.strip()[-300:]}")
+    except subprocess.TimeoutExpired:
+        pytest.skip("npm could not install the SDKs within 150 seconds")
 
 
 def run(folder: Path, script: str, *arguments: str) -> dict[str, Any]:
