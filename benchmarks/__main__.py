@@ -16,6 +16,7 @@ from benchmarks import (
     branching,
     chat_memory,
     disk,
+    dropping_in,
     embedding,
     exchange,
     folding,
@@ -65,6 +66,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "rewriting": rewriting.run,
     "memories": memories.run,
     "serving": serving.run,
+    "dropping-in": dropping_in.run,
 }
 
 

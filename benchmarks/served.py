@@ -148,6 +148,13 @@ class Line:
             self.close()  # whoever leaves early leaves the connection in the middle of an answer
             raise
 
+    async def chunks(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> AsyncGenerator[bytes]:
+        """Send JSON, and give what comes back in the pieces it comes in."""
+        status, chunks = await self._begin("POST", path, body, headers or {})
+        assert status == 200, b"".join([chunk async for chunk in chunks]).decode()
+        async for chunk in chunks:
+            yield chunk
+
     def close(self) -> None:
         """Let go of the connection."""
         if self._ends is not None:
@@ -168,7 +175,7 @@ class Line:
         if self._ends is None:
             self._ends = await asyncio.open_connection("127.0.0.1", self._port, limit=LONGEST_LINE)
         reader, writer = self._ends
-        sent = b"" if body is None else json.dumps(body).encode()
+        sent = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         head = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", f"content-length: {len(sent)}"]
         head += ["content-type: application/json", *(f"{name}: {value}" for name, value in headers.items())]
         writer.write("\r\n".join([*head, "", ""]).encode() + sent)

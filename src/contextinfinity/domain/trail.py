@@ -19,6 +19,7 @@ from contextinfinity.domain.message import (
     ImageBlock,
     Json,
     Message,
+    TextBlock,
     ToolResultBlock,
     ToolUseBlock,
 )
@@ -69,8 +70,10 @@ def number_of(said: bytes) -> int:
 
 def _said(message: Message) -> bytes:
     """Write what counts of a message: its words in one piece, however they were cut, then the rest in order."""
-    others = [part for block in message.blocks for part in _parts(block)]
-    role = b"answer" if message.role == "assistant" else b"question"
+    role, blocks = b"answer" if message.role == "assistant" else b"question", message.blocks
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):  # as most are; thousands may be resent at once
+        return role + b"\0" + blocks[0].text.strip().encode(errors="replace")
+    others = [part for block in blocks for part in _parts(block)]
     return b"\0".join((role, message.rendered_text.strip().encode(errors="replace"), *others))
 
 

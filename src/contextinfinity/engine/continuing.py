@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from hashlib import sha256
+from itertools import accumulate, chain, groupby
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -17,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId, is_id, is_ours
-from contextinfinity.domain.message import ContentBlock, Message, Role
+from contextinfinity.domain.message import Message, Role
 from contextinfinity.domain.session import NewSession, Once, Owner, Session
 from contextinfinity.domain.trail import TrailEnd, after, alone, beginning
 from contextinfinity.domain.turn import OPEN_PHASES, Exchange, Phase, Trail, Turn
@@ -27,6 +28,8 @@ from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.storage.contract import Store
 
 UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
+MANY = 5_000
+"""Messages; more are walked through beside the loop, so that others are not kept waiting."""
 PAGE = 100
 AT_ONCE = 500
 """How many places of a conversation are looked for at a time, the newest first."""
@@ -55,7 +58,10 @@ class Said(Struct, frozen=True, kw_only=True):
     end_user: str
     greeting: Message | None
     """What the assistant said before anybody else."""
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[tuple[Message, Message], ...]
+    """Questions and their answers."""
+    trails: tuple[tuple[int, int], ...]
+    """The trails up to each question, and up to each answer."""
     last: tuple[int, ...]
     """The numbers by which the last exchange alone is known."""
     message: Message
@@ -64,6 +70,13 @@ class Said(Struct, frozen=True, kw_only=True):
     """The number of the message alone."""
     blobs: Blobs
     """The pictures it brings, by their hashes."""
+
+    def told(self, first: int) -> tuple[Exchange, ...]:
+        """Give the exchanges from a place on as they are recorded."""
+        return tuple(
+            Exchange(message=message, answer=answer, asked=asked, alone=alone(message, self.end_user))
+            for (message, answer), (asked, _) in zip(self.exchanges[first:], self.trails[first:], strict=True)
+        )
 
 
 class Spot(Struct, frozen=True, kw_only=True):
@@ -142,13 +155,13 @@ class Continuing:
         return Spot(branch_id=branch_id, follows=(await self._store.turns.record(branch_id, told))[-1].turn_seq)
 
     async def _by_trail(self, owner: Owner, said: Said, within: str | None) -> Spot | None:
-        trails = [_answered(exchange) for exchange in reversed(said.exchanges)]
+        trails = [answered for _, answered in reversed(said.trails)]
         begin, size = 0, 1  # mostly it is the newest
         while begin < len(trails):
             found = await self._store.trails.ends(owner, trails[begin : begin + size], session_id=within)
             if found is not None:
                 place, ends = found
-                return _spot(ends[0], said.exchanges[len(trails) - begin - place :])
+                return _spot(ends[0], said.told(len(trails) - begin - place))
             begin, size = begin + size, AT_ONCE
         return None
 
@@ -156,8 +169,8 @@ class Continuing:
         """Tell whether the turns before a spot say what was sent and no more: those of who trimmed stand elsewhere."""
         assert spot.branch_id is not None  # noqa: S101 - a trail leads to a branch
         assert spot.follows is not None  # noqa: S101
-        sent = said.exchanges[: len(said.exchanges) - len(spot.missing)]
-        wanted, turns, before = len(sent) + (said.greeting is not None), list[Turn](), spot.follows + 1
+        sent = len(said.exchanges) - len(spot.missing)
+        wanted, turns, before = sent + (said.greeting is not None), list[Turn](), spot.follows + 1
         while len(turns) < wanted:
             page = await self._store.turns.history(spot.branch_id, limit=PAGE, before=before)
             if not page:
@@ -167,7 +180,7 @@ class Continuing:
         number = beginning(said.end_user)
         for side in (side for turn in turns[-wanted:] for side in (turn.user_message, turn.answer) if side):
             number = after(number, side)
-        return number == _answered(sent[-1])
+        return number == said.trails[sent - 1][1]
 
     async def _make(self, owner: Owner, once: Once, external_id: str | None) -> Session:
         try:
@@ -199,21 +212,17 @@ def walk(talk: Talk) -> Said:
             "The last message is not the user's.", hint="End with a message of the user, or with results of tools."
         )
     greeting = sides.pop(0) if sides[0].role == "assistant" else None
-    trail, exchanges = beginning(talk.end_user), list[Exchange]()
-    if greeting is not None:
-        trail = after(trail, greeting)
-    for message, answer in zip(sides[:-1:2], sides[1::2], strict=True):
-        trail = after(trail, message)
-        exchanges.append(Exchange(message=message, answer=answer, asked=trail, alone=alone(message, talk.end_user)))
-        trail = after(trail, answer)
+    begun = beginning(talk.end_user) if greeting is None else after(beginning(talk.end_user), greeting)
+    *trails, asked = accumulate(sides, after, initial=begun)
     return Said(
         is_new=talk.is_new,
         end_user=talk.end_user,
         greeting=greeting,
-        exchanges=tuple(exchanges),
+        exchanges=tuple(zip(sides[:-1:2], sides[1::2], strict=True)),
+        trails=tuple(zip(trails[1::2], trails[2::2], strict=True)),
         last=_last(messages, sides, talk.end_user),
         message=sides[-1],
-        asked=after(trail, sides[-1]),
+        asked=asked,
         alone=alone(sides[-1], talk.end_user),
         blobs=blobs,
     )
@@ -234,21 +243,14 @@ def _last(messages: Sequence[Message], sides: Sequence[Message], end_user: str) 
 
 def _sides(messages: Sequence[Message]) -> list[Message]:
     """Join what one side said in a row; a message without content is nothing."""
-    sides: list[tuple[Role, list[ContentBlock]]] = []
-    for message in messages:
-        if not message.blocks:
-            continue
-        role: Role = "assistant" if message.role == "assistant" else "user"
-        if not sides or sides[-1][0] != role:
-            sides.append((role, []))
-        sides[-1][1].extend(message.blocks)
-    return [Message(role=role, blocks=tuple(blocks)) for role, blocks in sides]
-
-
-def _answered(exchange: Exchange) -> int:
-    assert exchange.asked is not None  # noqa: S101 - walking sets both
-    assert exchange.answer is not None  # noqa: S101
-    return after(exchange.asked, exchange.answer)
+    sides: list[Message] = []
+    for is_answer, row in groupby(filter(lambda one: one.blocks, messages), lambda one: one.role == "assistant"):
+        role: Role = "assistant" if is_answer else "user"
+        said = list(row)
+        whole = len(said) == 1 and said[0].role == role
+        blocks = chain.from_iterable(one.blocks for one in said)
+        sides.append(said[0] if whole else Message(role=role, blocks=tuple(blocks)))
+    return sides
 
 
 def _spot(end: TrailEnd, missing: tuple[Exchange, ...]) -> Spot:
@@ -266,7 +268,7 @@ def _spot(end: TrailEnd, missing: tuple[Exchange, ...]) -> Spot:
 def _anew(said: Said, session: Session | None, *, fork: bool = False) -> Spot:
     """Record all that was sent: in a thread of its own, or at the beginning of the one that was named."""
     greeted = () if said.greeting is None else (Exchange(message=said.greeting),)
-    missing = (*greeted, *said.exchanges)
+    missing = (*greeted, *said.told(0))
     branch_id = None if session is None else session.active_branch
     return Spot(branch_id=branch_id, follows=0, is_fork=fork, missing=missing, is_shared=bool(missing))
 

@@ -30,7 +30,7 @@ Blobs: TypeAlias = dict[str, tuple[bytes, str]]
 def named_by_hash(messages: Sequence[Message]) -> tuple[tuple[Message, ...], Blobs]:
     """Put hashes in the place of pictures that came with their bytes; the bytes are to be kept with them."""
     blobs: Blobs = {}
-    return tuple(replace(message, blocks=_named(message.blocks, blobs)) for message in messages), blobs
+    return tuple(_named_message(message, blobs) for message in messages), blobs
 
 
 async def keep_pictures(contents: Contents, messages: Iterable[Message], blobs: Blobs) -> None:
@@ -58,6 +58,12 @@ async def with_pictures(contents: Contents, prompt: Prompt) -> Prompt:
         if blob is not None
     }
     return replace(prompt, messages=tuple(_shown(message, sources) for message in prompt.messages))
+
+
+def _named_message(message: Message, blobs: Blobs) -> Message:
+    if not any(isinstance(block, ImageBlock | ToolResultBlock) for block in message.blocks):
+        return message
+    return replace(message, blocks=_named(message.blocks, blobs))
 
 
 def _named(blocks: tuple[ContentBlock, ...], blobs: Blobs) -> tuple[ContentBlock, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from contextinfinity.domain.message import Message
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import NewTurn, Trail, Turn
-from contextinfinity.engine.continuing import Continuing, Said, Spot, Talk, thread_of, walk
+from contextinfinity.engine.continuing import MANY, Continuing, Said, Spot, Talk, thread_of, walk
 from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
 from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.pictures import keep_pictures
@@ -41,7 +42,7 @@ class Talks:
         session = None if talk.thread_id is None else await thread_of(self._engine.store, talk.thread_id, owner)
         owner = owner if session is None else session.owner
         async with self._continuing.one_at_a_time(owner, talk):
-            said = walk(talk)
+            said = walk(talk) if len(talk.messages) < MANY else await asyncio.to_thread(walk, talk)
             made, once = await self._continuing.made_before(owner, talk, said)
             if made is not None:
                 return await self._made(made), True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -50,6 +51,8 @@ def gives(what: str, *, stream: bool = False) -> dict[int | str, dict[str, Any]]
     return told | {status: {"description": said, "content": error} for status, said in STATUSES.items()}
 
 
+LARGE = 2**21
+"""Bytes; what has more is read beside the loop, so that others are not kept waiting."""
 TAKES = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 
 
@@ -104,7 +107,7 @@ async def body_of(request: Request) -> bytes:
 
 async def _answered(request: Request, caller: Caller, dialect: Dialect) -> Response:
     door, body = door_of(request), await body_of(request)
-    incoming = dialect.read(body)
+    incoming = dialect.read(body) if len(body) < LARGE else await asyncio.to_thread(dialect.read, body)
     said = sum(len(message.rendered_text) for message in incoming.messages[-1:])
     if said > door.server.max_message_chars:
         raise TooLarge(f"The message has {said:,} characters; {door.server.max_message_chars:,} are the most.")
