@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from hashlib import sha256
-from itertools import accumulate, chain, groupby
+from itertools import accumulate
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -244,13 +244,22 @@ def _last(messages: Sequence[Message], sides: Sequence[Message], end_user: str) 
 def _sides(messages: Sequence[Message]) -> list[Message]:
     """Join what one side said in a row; a message without content is nothing."""
     sides: list[Message] = []
-    for is_answer, row in groupby(filter(lambda one: one.blocks, messages), lambda one: one.role == "assistant"):
-        role: Role = "assistant" if is_answer else "user"
-        said = list(row)
-        whole = len(said) == 1 and said[0].role == role
-        blocks = chain.from_iterable(one.blocks for one in said)
-        sides.append(said[0] if whole else Message(role=role, blocks=tuple(blocks)))
-    return sides
+    row: list[Message] = []
+    for message in messages:
+        if not message.blocks:
+            continue
+        if row and (row[0].role == "assistant") is not (message.role == "assistant"):
+            sides.append(_side(row))
+            row = []
+        row.append(message)
+    return [*sides, _side(row)] if row else sides
+
+
+def _side(row: Sequence[Message]) -> Message:
+    role: Role = "assistant" if row[0].role == "assistant" else "user"
+    if len(row) == 1 and row[0].role == role:
+        return row[0]
+    return Message(role=role, blocks=tuple(block for message in row for block in message.blocks))
 
 
 def _spot(end: TrailEnd, missing: tuple[Exchange, ...]) -> Spot:

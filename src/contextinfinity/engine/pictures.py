@@ -61,9 +61,10 @@ async def with_pictures(contents: Contents, prompt: Prompt) -> Prompt:
 
 
 def _named_message(message: Message, blobs: Blobs) -> Message:
-    if not any(isinstance(block, ImageBlock | ToolResultBlock) for block in message.blocks):
-        return message
-    return replace(message, blocks=_named(message.blocks, blobs))
+    for block in message.blocks:  # most show none, and thousands may be resent at once
+        if isinstance(block, ImageBlock) or isinstance(block, ToolResultBlock):  # noqa: SIM101 - twice as fast
+            return replace(message, blocks=_named(message.blocks, blobs))
+    return message
 
 
 def _named(blocks: tuple[ContentBlock, ...], blobs: Blobs) -> tuple[ContentBlock, ...]:

@@ -8,6 +8,7 @@ end takes no new connections, gives what runs its time, lets the rest go, and cl
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import shutil
@@ -37,6 +38,8 @@ from contextinfinity.server.metrics import FOLDER_VARIABLE, forget_worker
 from contextinfinity.settings import Settings
 
 BACKLOG = 2048
+GARBAGE = 20_000
+"""Objects that are made before garbage is looked for: a long conversation is that many, and none of it is garbage."""
 KEEP_ALIVE_SECONDS = 5
 """How long a connection without a request is kept for the next one."""
 LAST_SECONDS = 5
@@ -119,6 +122,13 @@ class Worker(uvicorn.Server):
             timeout_graceful_shutdown=round(server.shutdown_seconds) + LAST_SECONDS,
         )
         super().__init__(config)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen; what is there by now stays, and need not be looked through for garbage again and again."""
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Do as a signal says."""
