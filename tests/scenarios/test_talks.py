@@ -372,3 +372,24 @@ async def test_a_request_is_answered_anew_however_often_it_was_made_before(tmp_p
     async with Desk(tmp_path, *map(str, range(120))) as desk:
         answers = [(await Chatter(desk).send("What time is it?")).text for _ in range(105)]
         assert len(set(answers)) == 105
+
+
+async def test_results_find_their_calls_also_where_the_client_names_them_anew(tmp_path: Path) -> None:
+    calls = tuple(ToolCall(call_id=f"c{number}", name="weather", arguments={"day": number}) for number in range(2))
+    async with Desk(tmp_path, Reply(text="Let me look.", tools=calls), "It rains.", "It rains again.") as desk:
+        client = Chatter(desk)
+        terms = Terms(tools=(ToolSpec(name="weather", description="Tells it.", parameters={"type": "object"}),))
+        asked = await client.send("How is it?", terms=terms)
+        uses = tuple(ToolUseBlock(tool_use_id=f"n{n}", name="weather", input={"day": n}) for n in range(2))
+        client.messages[-1] = Message(role="assistant", blocks=(TextBlock(text="Let me look."), *uses))
+        results = [ToolResultBlock(tool_use_id=f"n{n}", content=(TextBlock(text=f"rain {n}"),)) for n in (1, 0)]
+        told = await client.send(*results, "And tomorrow?", terms=terms)
+        assert (told.turn_seq, told.branch_id) == (2, asked.branch_id)
+        given = [
+            block.tool_use_id for block in desk.prompts[-1].messages[-1].blocks if isinstance(block, ToolResultBlock)
+        ]
+        assert given == ["c1", "c0"]
+        client.messages = [*client.messages[:-1], say("assistant", "As I would say it.")]
+        await client.send("Go on", terms=terms)
+        held = [block for message in desk.prompts[-1].messages for block in message.blocks]
+        assert [block.tool_use_id for block in held if isinstance(block, ToolResultBlock)] == ["c1", "c0"]

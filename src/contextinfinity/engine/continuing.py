@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId, is_id, is_ours
-from contextinfinity.domain.message import Message, Role
+from contextinfinity.domain.message import Message, Role, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.session import NewSession, Once, Owner, Session
 from contextinfinity.domain.trail import TrailEnd, after, alone, beginning
 from contextinfinity.domain.turn import OPEN_PHASES, Exchange, Phase, Trail, Turn
@@ -154,6 +154,19 @@ class Continuing:
         told = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
         return Spot(branch_id=branch_id, follows=(await self._store.turns.record(branch_id, told))[-1].turn_seq)
 
+    async def call_names(self, spot: Spot, said: Said) -> dict[str, str]:
+        """Tell what the calls before a message are named here, where its sender names them otherwise.
+
+        Some clients name calls anew for each vendor they talk to; what a tool gave is found by the name of its call.
+        """
+        place = len(said.exchanges) - len(spot.missing) - 1
+        sent = () if place < 0 else calls_of(said.exchanges[place][1])
+        if not sent or spot.branch_id is None or spot.follows is None:
+            return {}
+        turns = await self._store.turns.history(spot.branch_id, limit=1, before=spot.follows + 1)
+        kept = calls_of(turns[0].answer) if turns and turns[0].answer is not None else ()
+        return {one: other for one, other in zip(sent, kept, strict=False) if one != other}
+
     async def _by_trail(self, owner: Owner, said: Said, within: str | None) -> Spot | None:
         trails = [answered for _, answered in reversed(said.trails)]
         begin, size = 0, 1  # mostly it is the newest
@@ -192,6 +205,22 @@ class Continuing:
             if session is None:
                 raise
             return session
+
+
+def calls_of(message: Message) -> tuple[str, ...]:
+    """Name the calls of tools in an answer."""
+    return tuple(block.tool_use_id for block in message.blocks if isinstance(block, ToolUseBlock))
+
+
+def with_call_names(message: Message, names: dict[str, str]) -> Message:
+    """Have results of tools name their calls as they are named here."""
+    blocks = (
+        replace(block, tool_use_id=names.get(block.tool_use_id, block.tool_use_id))
+        if isinstance(block, ToolResultBlock)
+        else block
+        for block in message.blocks
+    )
+    return replace(message, blocks=tuple(blocks)) if names else message
 
 
 async def thread_of(store: Store, thread_id: str, owner: Owner) -> Session | None:

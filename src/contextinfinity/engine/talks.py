@@ -11,7 +11,7 @@ from contextinfinity.domain.message import Message
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import NewTurn, Trail, Turn
-from contextinfinity.engine.continuing import MANY, Continuing, Said, Spot, Talk, thread_of, walk
+from contextinfinity.engine.continuing import MANY, Continuing, Said, Spot, Talk, thread_of, walk, with_call_names
 from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
 from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.pictures import keep_pictures
@@ -83,12 +83,17 @@ class Talks:
     async def _accepted(self, owner: Owner, talk: Talk, spot: Spot, said: Said, message: NewTurn, asked: Asked) -> Turn:
         assert message.once is not None  # noqa: S101 - what is sent whole always has a name
         assert message.trail is not None  # noqa: S101
+        names = await self._continuing.call_names(spot, said)
         missing = tuple(replace(one, metadata=message.metadata) for one in spot.missing)
+        words = message.message if missing else with_call_names(message.message, names)
+        if missing:
+            missing = (replace(missing[0], message=with_call_names(missing[0].message, names)), *missing[1:])
         spot = replace(spot, missing=missing)
         place = await self._continuing.make(owner, spot, said, message.once, talk.thread_id)
         assert place.branch_id is not None  # noqa: S101 - made by now
         trail = replace(message.trail, follows=place.follows)
-        return await self._engine.take_on(replace(message, branch_id=place.branch_id, trail=trail), asked)
+        new = replace(message, branch_id=place.branch_id, message=words, trail=trail)
+        return await self._engine.take_on(new, asked)
 
     async def read(self, turn_id: str) -> Turn:
         """Read a turn that was begun."""
