@@ -106,7 +106,7 @@ class Guarded:
         async def guarded(*args: Any, **named: Any) -> Any:
             with self._trap.around(f"complete {self._types.get(args[0])}" if verb == "complete" else verb):
                 result = await real(*args, **named)
-            if verb == "claim" and result is not None:
+            if verb in ("claim", "complete") and result is not None:
                 self._types[result.id] = result.job_type
             return result
 

@@ -84,23 +84,17 @@ async def ask(
 
     async def show() -> Journal:
         """Begin the journal once the step is durable: from now on watchers see what is said."""
-        _note(running, step, await asyncio.shield(opened))
+        await asyncio.shield(opened)
         running.journal = parts.journals.open(step.id, step.provider)
+        running.news.tell()
         return running.journal
 
     running.journal = None
     listening = asyncio.create_task(listen(model, written, heard, show))
     heard.interrupted = await until_done_or_cancelled(parts, running, listening)
-    _note(running, step, await settled(opened))
+    await settled(opened)
     running.steps.append(step.id)
     return heard
-
-
-def _note(running: Running, step: NewStep, turn: Turn) -> None:
-    """Tell watchers that a call is durable."""
-    if step not in running.opened[-1:]:
-        running.opened.append(step)
-    running.move(turn)
 
 
 async def _request(parts: Parts, running: Running, model: Model, assembled: Assembled) -> ProviderRequest:
@@ -125,9 +119,12 @@ def _longest(model: Model, assembled: Assembled, wishes: Wishes) -> int:
 
 
 async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:
-    """TX-P, once what its plan refers to is kept."""
+    """TX-P, once what its plan refers to is kept; watchers hear of it at once, however long the model is silent."""
     await parts.texts.settled()
-    return await parts.store.turns.open_step(running.turn.id, parts.worker, step)
+    turn = await parts.store.turns.open_step(running.turn.id, parts.worker, step)
+    running.opened.append(step)
+    running.move(turn)
+    return turn
 
 
 def _accounted(parts: Parts, assembled: Assembled, written: Written) -> Plan:
