@@ -20,7 +20,7 @@ from typing import Any
 
 import apsw
 
-from benchmarks.harness import Bench, Row, Series, alternate
+from benchmarks.harness import Bench, Row, Series, added_row, alternate
 from benchmarks.ledgers import ledger
 from benchmarks.prefix import ANSWERED, ASKED, DRAIN_SECONDS
 from benchmarks.served import Line, Served
@@ -37,6 +37,7 @@ from contextinfinity.settings import load_settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 
+ADDED = "added by /v1 before the model is asked"
 BY_NAME_MS, BY_PREFIX_MS, DELTA_MS, LESS = 10.0, 15.0, 2.0, 0.01
 RESENT = 1_000
 """Exchanges that a client sends again with every message."""
@@ -236,8 +237,8 @@ async def _before(bench: Bench, folder: Path, resent: int) -> list[Row]:
         await alternate(max(2, bench.scale.blocks // 2), sides)
     kept = f"{stored:,} turns stored"
     return [
-        _row(f"the thread by its name, {kept}", by_name, floor, BY_NAME_MS),
-        _row(f"by what was said, {2 * resent:,} messages resent, {kept}", by_prefix, floor, BY_PREFIX_MS),
+        added_row(f"{ADDED}, the thread by its name, {kept}", by_name, floor, BY_NAME_MS),
+        added_row(f"{ADDED}, by what was said, {2 * resent:,} messages resent, {kept}", by_prefix, floor, BY_PREFIX_MS),
     ]
 
 
@@ -255,18 +256,6 @@ async def _hear(line: Line, body: bytes, headers: dict[str, str]) -> None:
 
 async def _ask(client: LocalClient, question: str) -> None:
     await client.conversations.ask(FLOOR["X-Thread-Id"], question, use_memory=False, may_ask_back=False)
-
-
-def _row(how: str, ours: Series, floor: Series, figure: float) -> Row:
-    added, added_p95 = max(0.0, ours.p50 - floor.p50), max(0.0, ours.p95 - floor.p95)
-    return Row(
-        what=f"added by /v1 before the model is asked, {how}",
-        figure=f"p95 ≤ {figure:g} ms",
-        measured=f"{added:.2f} ms, p95 {added_p95:.2f} ms ({ours})",
-        floor=f"engine alone: {floor}",
-        reached=added_p95 <= figure,
-        values={"added_ms": added, "added_p95_ms": added_p95, "ours_p95_ms": ours.p95, "floor_p95_ms": floor.p95},
-    )
 
 
 # --- words on their way back ---

@@ -130,6 +130,19 @@ def commit_cost(folder: Path, times: int = 200) -> Series:
     return series
 
 
+def added_row(what: str, ours: Series, floor: Series, figure: float) -> Row:
+    """Tell what something adds to the engine alone, the floor; ``figure`` is in milliseconds."""
+    added, added_p95 = max(0.0, ours.p50 - floor.p50), max(0.0, ours.p95 - floor.p95)
+    return Row(
+        what=what,
+        figure=f"p95 ≤ {figure:g} ms",
+        measured=f"{added:.2f} ms, p95 {added_p95:.2f} ms ({ours})",
+        floor=f"engine alone: {floor}",
+        reached=added_p95 <= figure,
+        values={"added_ms": added, "added_p95_ms": added_p95, "ours_p95_ms": ours.p95, "floor_p95_ms": floor.p95},
+    )
+
+
 def machine(bench: Bench) -> str:
     """Say which machine this is."""
     with bench.scratch() as folder:

@@ -57,6 +57,9 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
 OPEN_PHASES = frozenset({Phase.CONTEXT_PREPARED, Phase.RESPONDING})
 """At most one turn of a branch is in one of these."""
 
+UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
+"""Turns without an end yet."""
+
 UNSETTLED_PHASES = OPEN_PHASES | {Phase.ACCEPTED, Phase.RESPONSE_FINALIZED}
 """Turns a later turn of the branch cannot be committed past."""
 

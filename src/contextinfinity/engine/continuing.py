@@ -17,17 +17,16 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, TurnId, is_id, is_ours
+from contextinfinity.domain.ids import BranchId, TurnId
 from contextinfinity.domain.message import Message, Role, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.session import NewSession, Once, Owner, Session
 from contextinfinity.domain.trail import TrailEnd, after, alone, beginning
-from contextinfinity.domain.turn import OPEN_PHASES, Exchange, Phase, Trail, Turn
+from contextinfinity.domain.turn import UNFINISHED, Exchange, Phase, Trail, Turn
 from contextinfinity.engine.once import for_session, once_of
 from contextinfinity.engine.pictures import Blobs, keep_pictures, named_by_hash
-from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
+from contextinfinity.errors import AlreadyExists, InvalidInput
 from contextinfinity.storage.contract import Store
 
-UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 MANY = 5_000
 """Messages; more are walked through beside the loop, so that others are not kept waiting."""
 PAGE = 100
@@ -221,15 +220,6 @@ def with_call_names(message: Message, names: dict[str, str]) -> Message:
         for block in message.blocks
     )
     return replace(message, blocks=tuple(blocks)) if names else message
-
-
-async def thread_of(store: Store, thread_id: str, owner: Owner) -> Session | None:
-    """Find the thread a sender names; None: a name of their own that is not taken yet."""
-    session = await store.sessions.get(thread_id) if is_id(thread_id) else None
-    session = session or await store.sessions.find(owner, thread_id)
-    if session is None and is_ours(thread_id):
-        raise NotFound(f"There is no thread {thread_id}.", hint="`cix sessions` lists those there are.")
-    return session
 
 
 def walk(talk: Talk) -> Said:

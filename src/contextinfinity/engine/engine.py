@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
@@ -178,12 +179,7 @@ class Engine(Lifecycle):
     async def route(self, thread_id: str, content: Content, **how: Unpack[How]) -> Route:
         """Say which model would answer a message, and why; nothing is sent, and nothing is kept."""
         sending = _checked(self.models, content, how)
-        try:
-            session = None if thread_id == "new" else await self.session(thread_id, sending.owner)
-        except NotFound:
-            if is_ours(thread_id):
-                raise
-            session = None
+        session = None if thread_id == "new" else await self.thread(thread_id, sending.owner)
         if session is None:
             return await trial.route_of_first(self._parts, sending.owner, _message(content), _asked(sending))
         branch = await self.branch_of(session, sending.branch_id)
@@ -341,6 +337,13 @@ class Engine(Lifecycle):
             raise NotFound(f"There is no thread {thread_id}.", hint="`cix sessions` lists those there are.")
         return session
 
+    async def thread(self, thread_id: str, owner: Owner) -> Session | None:
+        """Find the thread somebody talks to; None: a name of their own that is not taken yet."""
+        bearable = () if is_ours(thread_id) else (NotFound,)
+        with suppress(*bearable):
+            return await self.session(thread_id, owner)
+        return None
+
     async def branch_of(self, session: Session, branch_id: BranchId | None) -> BranchId:
         """Make sure that a branch is the session's own; without one give the active one."""
         if branch_id is None:
@@ -389,11 +392,8 @@ async def _thread(engine: Engine, thread_id: str, owner: Owner, once: Once | Non
     if thread_id == "new":
         new = NewSession(owner=owner, once=None if once is None else for_session(once))
         return await engine.store.sessions.create(new), False
-    try:
-        return await engine.session(thread_id, owner), True
-    except NotFound:
-        if is_ours(thread_id):
-            raise
+    if (session := await engine.thread(thread_id, owner)) is not None:
+        return session, True
     try:
         return await engine.store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
     except AlreadyExists:  # somebody was quicker

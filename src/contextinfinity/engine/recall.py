@@ -19,7 +19,7 @@ from contextinfinity.domain.ids import BranchId, now
 from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.state import State
-from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
+from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import attachments
 from contextinfinity.engine.choosing import home_of
@@ -37,7 +37,6 @@ PAGE = 100
 """How many turns are read at a time."""
 NEAR = 40
 """How many turns back the request before this one is looked for: more than can wait on a branch."""
-UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 FAR_TOO_MANY = 8
 """Characters for each token of the window: older turns beyond that fit under no circumstances."""
 

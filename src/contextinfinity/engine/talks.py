@@ -11,7 +11,7 @@ from contextinfinity.domain.message import Message
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import NewTurn, Trail, Turn
-from contextinfinity.engine.continuing import MANY, Continuing, Said, Spot, Talk, thread_of, walk, with_call_names
+from contextinfinity.engine.continuing import MANY, Continuing, Said, Spot, Talk, walk, with_call_names
 from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
 from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.pictures import keep_pictures
@@ -39,13 +39,13 @@ class Talks:
         The same request, sent again while it is answered or as a retry, joins the turn it made.
         """
         self._engine.models.named(asked.model)
-        session = None if talk.thread_id is None else await thread_of(self._engine.store, talk.thread_id, owner)
+        session = None if talk.thread_id is None else await self._engine.thread(talk.thread_id, owner)
         owner = owner if session is None else session.owner
         async with self._continuing.one_at_a_time(owner, talk):
             said = walk(talk) if len(talk.messages) < MANY else await asyncio.to_thread(walk, talk)
             made, once = await self._continuing.made_before(owner, talk, said)
             if made is not None:
-                return await self._made(made), True
+                return await self.read(made), True
             await keep_pictures(self._engine.store.contents, (said.message,), said.blobs)
             message = NewTurn(
                 branch_id="",
@@ -97,19 +97,16 @@ class Talks:
 
     async def read(self, turn_id: str) -> Turn:
         """Read a turn that was begun."""
-        return await self._made(turn_id)
+        turn = await self._engine.store.turns.get(turn_id)
+        if turn is None:
+            raise NotFound(f"There is no turn {turn_id}.")
+        return turn
 
     def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:
         """Count the tokens of a request as the model counts them, as far as that is known."""
         measure = Measure(self._engine.models.named(model).counter)
         offered = sum(measure.text(f"{tool.name} {tool.description} {tool.parameters}") for tool in tools)
         return measure.text(system) + offered + sum(map(measure.message, messages))
-
-    async def _made(self, turn_id: str) -> Turn:
-        turn = await self._engine.store.turns.get(turn_id)
-        if turn is None:
-            raise NotFound(f"There is no turn {turn_id}.")
-        return turn
 
 
 def _as_sent(asked: Asked, said: Said) -> Asked:

@@ -27,12 +27,10 @@ from contextinfinity.domain.events import (
     TurnFailed,
 )
 from contextinfinity.domain.ids import StepId, TurnId
-from contextinfinity.domain.turn import OPEN_PHASES, NewStep, Phase, Step, Turn
+from contextinfinity.domain.turn import OPEN_PHASES, UNFINISHED, NewStep, Phase, Step, Turn
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.journal import END, Entry, event_id
-
-UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 
 
 class Stamped(Struct, frozen=True, kw_only=True):

@@ -16,10 +16,9 @@ from contextinfinity.domain.ids import BranchId
 from contextinfinity.domain.message import Message, Role, TextBlock, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.plan import Budget
 from contextinfinity.domain.state import State
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn import UNFINISHED, Turn
 from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.parts import Model, Parts
-from contextinfinity.engine.recall import UNFINISHED
 from contextinfinity.librarian.contract import Pause, Said
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import redact_turns

@@ -15,7 +15,7 @@ from contextinfinity.domain.message import blobs_of
 from contextinfinity.domain.search import Place
 from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import State, StateDraft
-from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
+from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.deletions import BATCH
 from contextinfinity.storage.in_memory.jobs import enqueue
@@ -26,7 +26,6 @@ from contextinfinity.storage.index import BORROWED_FROM
 from contextinfinity.storage.rules import ENDED, drafted_state, has_expired, row_limit
 
 OVER = frozenset({Phase.DONE, Phase.FAILED})
-UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 
 
 class InMemoryDeletions:

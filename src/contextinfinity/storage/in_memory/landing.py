@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import now
-from contextinfinity.domain.turn import OPEN_PHASES, NewStep, Phase, Turn, TurnEnd
+from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
 from contextinfinity.errors import BranchBusy, NotFound
 from contextinfinity.storage.in_memory.jobs import enqueue
 from contextinfinity.storage.in_memory.tables import Tables
@@ -42,7 +42,7 @@ class InMemoryLandings:
 
 def _land(tables: Tables, landing: Landing) -> Turn:
     turn = tables.turns.get(landing.turn_id) or _accepted(tables, landing)
-    if turn.phase not in OPEN_PHASES | {Phase.ACCEPTED}:
+    if turn.phase not in UNFINISHED:
         return turn
     if turn.phase is Phase.ACCEPTED and landing.has_to_begin:
         if (other := blocker(tables, turn)) is not None:

@@ -14,6 +14,7 @@ from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import (
     OPEN_PHASES,
+    UNFINISHED,
     Exchange,
     NewStep,
     NewTurn,
@@ -45,8 +46,6 @@ from contextinfinity.storage.rules import (
     rounds_of,
     row_limit,
 )
-
-BEFORE_FINAL = OPEN_PHASES | {Phase.ACCEPTED}
 
 
 class InMemoryTurns:
@@ -130,14 +129,14 @@ class InMemoryTurns:
         check_text(end)
         with self._tables.transaction() as tables:
             turn = _owned(tables, turn_id, owner)
-            _expect(turn, *BEFORE_FINAL)
+            _expect(turn, *UNFINISHED)
             return end_turn(tables, turn, Phase.FAILED, end)
 
     async def cancel(self, turn_id: TurnId) -> Turn:
         """Ask the turn's owner, wherever it is, to stop."""
         with self._tables.transaction() as tables:
             turn = tables.turn(turn_id)
-            if turn.phase in BEFORE_FINAL:
+            if turn.phase in UNFINISHED:
                 turn = replace(turn, cancel_requested=True)
                 tables.put_turn(turn)
             return turn

@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import WorkerId, new_id, now
-from contextinfinity.domain.turn import OPEN_PHASES, Phase, Turn
+from contextinfinity.domain.turn import UNFINISHED, Turn
 from contextinfinity.domain.work import Job, TakenOver, Worker
 from contextinfinity.errors import WorkerLost
 from contextinfinity.storage.in_memory.tables import Tables
 
 MOST_DEATHS = 5
-UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 
 
 class InMemoryWorkers:

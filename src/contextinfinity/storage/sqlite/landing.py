@@ -6,7 +6,7 @@ import apsw
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import now
-from contextinfinity.domain.turn import NewStep, Phase, Turn, TurnEnd
+from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
 from contextinfinity.errors import BranchBusy, NotFound
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.landings import Landing
@@ -16,7 +16,6 @@ from contextinfinity.storage.sqlite.jobs import enqueue
 from contextinfinity.storage.sqlite.recording import refuse_deleted
 from contextinfinity.storage.sqlite.rows import message_columns, one, pack
 from contextinfinity.storage.sqlite.turns import (
-    UNFINISHED,
     begin_turn,
     blocker,
     end_turn,

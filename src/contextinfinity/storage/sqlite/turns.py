@@ -16,6 +16,7 @@ from contextinfinity.domain.message import Json, Message, TranscriptItem
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.turn import (
     OPEN_PHASES,
+    UNFINISHED,
     Exchange,
     NewStep,
     NewTurn,
@@ -69,8 +70,6 @@ STEPS = 22
 """Where the number of its steps stands in a turn's row."""
 
 LONG_AGO = -(2**62)
-
-UNFINISHED = frozenset({Phase.ACCEPTED}) | OPEN_PHASES
 
 
 class SqliteTurns:

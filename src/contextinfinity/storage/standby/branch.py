@@ -13,7 +13,17 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, new_id, now
 from contextinfinity.domain.message import Message, blobs_of
 from contextinfinity.domain.session import Session
-from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, Problem, Turn, TurnEnd
+from contextinfinity.domain.turn import (
+    OPEN_PHASES,
+    UNFINISHED,
+    Exchange,
+    NewStep,
+    NewTurn,
+    Phase,
+    Problem,
+    Turn,
+    TurnEnd,
+)
 from contextinfinity.errors import LedgerAway
 from contextinfinity.storage.in_memory import InMemoryStore
 from contextinfinity.storage.in_memory.tables import Tables, check_text
@@ -39,7 +49,6 @@ from contextinfinity.storage.standby.records import (
 )
 from contextinfinity.storage.standby.seeding import sow
 
-UNFINISHED = OPEN_PHASES | {Phase.ACCEPTED}
 ELSEWHERE = Problem(code="elsewhere", message="It was being answered by another process when the ledger went away.")
 
 Keep = Callable[..., Awaitable[None]]
