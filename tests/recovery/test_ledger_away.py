@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 
 import pytest
 from msgspec import UNSET
 
 from contextinfinity.domain.events import TurnStarted
+from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
-from contextinfinity.errors import LedgerAway, LedgerFull, QueueFull, SpoolFull
+from contextinfinity.errors import LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
 from contextinfinity.storage.landings import Landing
@@ -213,6 +215,29 @@ async def test_a_disk_that_fails_and_recovers_costs_nothing(tmp_path: Path, coun
             disk.mend()
             await back(engine)
             assert [asked for _, asked, _ in await said(engine, "thread")] == ["before", "first", "second"]
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_a_reader_that_cannot_be_opened_any_more_finds_the_ledger_away_and_not_foreign(tmp_path: Path) -> None:
+    with FailingDisk() as disk:
+        store = SqliteStore(tmp_path / "ledger.db", vfs=disk.name)
+        disk.break_down("io")  # before anything was read: readers open the file when they are first asked
+        with pytest.raises(LedgerFailed, match="cannot be opened any more"):
+            await store.sessions.get(new_id())
+        disk.mend()
+        assert await store.sessions.get(new_id()) is None
+        await store.close()
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_an_engine_can_be_left_while_its_disk_fails(tmp_path: Path) -> None:
+    with FailingDisk(counted=EVERYTHING) as disk:  # type: ignore[arg-type]
+        async with engine_on(tmp_path, vfs=disk.name) as engine:
+            await engine.ask("thread", "before")
+            disk.break_down("io")
+            assert not await engine.afterwards.drain(20)
+            await engine.close(job_seconds=20)
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("ledger-")]
 
 
 async def test_a_full_disk_stays_the_error_it_is(tmp_path: Path) -> None:

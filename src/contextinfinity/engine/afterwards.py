@@ -110,11 +110,12 @@ class Afterwards:
     async def drain(self, seconds: float, *, folds: bool = False) -> bool:
         """Wait until nothing that is due waits or runs here, at most that long; tell whether it came to that.
 
-        Folds are waited for only when asked: whoever comes next may do them.
+        Folds are waited for only when asked: whoever comes next may do them. A ledger that cannot say what is due
+        is not waited for either.
         """
         kinds = PROMPT | FOLDING if folds else PROMPT
         lanes = [lane for lane in self._lanes if lane.kinds <= kinds]
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, LedgerError):
             async with asyncio.timeout(seconds):
                 while True:
                     self._quiet.clear()

@@ -14,7 +14,7 @@ from typing import TypeVar
 import apsw
 
 from contextinfinity.domain.wire import unicode_only
-from contextinfinity.errors import LedgerClosed
+from contextinfinity.errors import LedgerClosed, LedgerFailed
 from contextinfinity.storage.sqlite.connection import let_go, translated
 
 T = TypeVar("T")
@@ -59,6 +59,13 @@ class Readers:
     def _connection(self) -> apsw.Connection:
         connection: apsw.Connection | None = getattr(self._mine, "connection", None)
         if connection is None:
-            connection = self._mine.connection = self._open_connection()
+            connection = self._mine.connection = self._opened()
             self._connections.append(connection)
         return connection
+
+    def _opened(self) -> apsw.Connection:
+        """Open one more: the file was opened before, so if that fails now, it is for the moment."""
+        try:
+            return self._open_connection()
+        except apsw.CantOpenError as error:
+            raise LedgerFailed(f"The ledger {self._path} cannot be opened any more.") from error
