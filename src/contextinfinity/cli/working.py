@@ -14,10 +14,10 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
@@ -34,6 +34,8 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 ANSWER_SECONDS = 5.0
 HURRIED_SECONDS = 1.0
 """For answers when a person wants to leave: enough for one that was stopped to be kept."""
+LOOK_SECONDS = 0.2
+"""How often the main thread looks up while it waits: a signal that came just before would not wake it."""
 
 
 @contextmanager
@@ -83,7 +85,7 @@ class Loop:
 
     def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Have the engine's thread do something, and wait for it."""
-        return self.begin(coroutine).result()
+        return _result(self.begin(coroutine))
 
     def _run(self) -> None:
         # A signal must reach the main thread: only there does it break off what waits. Threads begun here inherit this.
@@ -128,13 +130,18 @@ class Events(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        told = self._told.get()
+        told = self._next()
         if not isinstance(told, _End):
             return told
         self._told.put(told)  # over is over, however often one asks
         if told.error is not None:
             raise told.error
         raise StopIteration
+
+    def _next(self) -> T | _End:
+        while True:
+            with suppress(Empty):
+                return self._told.get(timeout=LOOK_SECONDS)
 
     @property
     def more(self) -> bool:
@@ -156,11 +163,18 @@ async def _opened(make: Callable[[], Client]) -> Client:
     return await make().__aenter__()
 
 
+def _result(doing: Future[T]) -> T:
+    """Wait for what the engine's thread does."""
+    while wait((doing,), LOOK_SECONDS).not_done:
+        pass
+    return doing.result()
+
+
 def _close(work: Work, patience: float) -> None:
     """Close the engine; who cannot wait for that either leaves at once, and the next start settles the rest."""
     closing = work.begin(work.client.close(answer_seconds=patience))
     try:
-        closing.result()
+        _result(closing)
     except KeyboardInterrupt:
         sys.stdout.flush()
         os._exit(1)
