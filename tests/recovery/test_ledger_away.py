@@ -231,7 +231,7 @@ async def test_a_reader_that_cannot_be_opened_any_more_finds_the_ledger_away_and
 
 @pytest.mark.req("CHATMEM-6")
 async def test_an_engine_can_be_left_while_its_disk_fails(tmp_path: Path) -> None:
-    with FailingDisk(counted=EVERYTHING) as disk:  # type: ignore[arg-type]
+    with FailingDisk(counted=EVERYTHING) as disk:
         async with engine_on(tmp_path, vfs=disk.name) as engine:
             await engine.ask("thread", "before")
             disk.break_down("io")
