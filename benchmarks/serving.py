@@ -124,10 +124,13 @@ async def _first_event(bench: Bench, server: Served) -> Row:
 
     async def speak() -> None:
         nonlocal heard
+        is_new = True
         async for event in server.line().stream("/threads/new/messages/stream", _body(model="talks")):
-            if event.name == "turn":
-                going.release()
-            heard += event.name == "delta"
+            if event.name == "delta":
+                heard += 1
+                if is_new:
+                    going.release()
+                    is_new = False
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(speak()) for _ in range(running)]

@@ -67,8 +67,10 @@ LOCAL = Owner()
 class Conversations(Protocol):
     """Talking, and what was said."""
 
-    def send(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Stamped]:
-        """Say something and hear what follows, from ``TurnStarted`` to ``TurnDone``.
+    def send(
+        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[How]
+    ) -> AsyncIterator[Stamped]:
+        """Say something and hear what follows, from ``TurnStarted`` to ``TurnDone``; without ``words`` only these.
 
         The answer goes on when nobody listens any more. An empty message, and a model nobody knows, are
         ``InvalidInput`` before anything is stored.
@@ -79,8 +81,8 @@ class Conversations(Protocol):
         """Say something and wait for the whole answer."""
         ...
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
-        """Join a turn, running or over, from its first step on or after an event's id."""
+    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[Stamped]:
+        """Join a turn, running or over, from its first step on or after an event's id; or hear only how it ends."""
         ...
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:

@@ -47,9 +47,9 @@ class DropIn:
         """Make what is new of a conversation durable and begin to answer it; tell whether its thread was there."""
         return await self._talks.begin(talk, owner, asked)
 
-    def watch(self, turn_id: TurnId) -> AsyncIterator[Stamped]:
-        """Hear a turn, from its beginning to its end."""
-        return self._engine.watch(turn_id)
+    def watch(self, turn_id: TurnId, *, words: bool = True) -> AsyncIterator[Stamped]:
+        """Hear a turn, from its beginning to its end, or its end alone."""
+        return self._engine.watch(turn_id, words=words)
 
     async def answered(self, turn_id: TurnId) -> Answered:
         """Read a turn that is over."""

@@ -113,17 +113,19 @@ class LocalConversations:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def send(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Stamped]:
+    def send(
+        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[How]
+    ) -> AsyncIterator[Stamped]:
         """Say something and hear what follows."""
-        return self._engine.stream(thread_id, content, **how)
+        return self._engine.stream(thread_id, content, words=words, **how)
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
         return await self._engine.ask(thread_id, content, **how)
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
+    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[Stamped]:
         """Join a turn."""
-        return self._engine.watch(turn_id, after=after)
+        return self._engine.watch(turn_id, after=after, words=words)
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
         """Stop a turn and wait for its end."""

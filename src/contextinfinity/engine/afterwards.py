@@ -53,20 +53,16 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Lane:
-    """Runners for some kinds of jobs; ``busy`` are those that have one, or may have one in a moment."""
+    """Runners for some kinds of jobs; ``busy`` are those that have one, or may have one in a moment.
+
+    One runner at a time looks for the next job; the others wait behind it.
+    """
 
     def __init__(self, kinds: frozenset[JobType], runners: int) -> None:
         self.kinds = kinds
         self.runners = runners
         self.busy = 0
         self.looking = asyncio.Lock()
-        self.empty_since: asyncio.Event | None = None
-        """The news under which somebody looked and found nothing: nobody else has to."""
-
-    def look_again(self, news: asyncio.Event) -> None:
-        """Forget that nothing was found under that news: it is a while ago."""
-        if self.empty_since is news:
-            self.empty_since = None
 
 
 class Afterwards:
@@ -137,41 +133,49 @@ class Afterwards:
 
     async def _run(self, lane: Lane) -> None:
         while not self._stopping:
-            news = self._news
-            if lane.empty_since is news:
-                await _within(self._look_seconds, news.wait())
-                continue
-            lane.busy += 1
             try:
-                found = await self._work(lane, news)
+                async with lane.looking:
+                    job = await self._next(lane)
+                if job is not None:
+                    await self._work(job, lane)
             except LedgerClosed:
                 return
             except WorkerLost as error:
                 log.warning("takes no more jobs: %s", error)
                 return
-            finally:
-                lane.busy -= 1
-                self._quiet.set()
-            if found:
-                self.wake()  # something may have come of it, here or on the other lane
-            else:
-                await _within(await self._until_due(lane), news.wait())
-                lane.look_again(news)
 
-    async def _work(self, lane: Lane, news: asyncio.Event) -> bool:
-        """Take a job and see it through, and those that follow; tell whether there was one.
+    async def _next(self, lane: Lane) -> Job | None:
+        """Wait for a job and take it; None once there is nothing more to wait for.
 
-        Runners look one after the other: where one finds nothing, the others would not either.
+        Who has one is busy, and who may have one in a moment.
         """
-        async with lane.looking:
-            job = None if lane.empty_since is news else await self._claim(lane)
-            if job is None:
-                lane.empty_since = news
-                return False
-        while job is not None:
-            job = await self._see_through(job, lane)
-            self._quiet.set()
-        return True
+        while not self._stopping:
+            news, job = self._news, None
+            lane.busy += 1
+            try:
+                job = await self._claim(lane)
+            finally:
+                if job is None:
+                    self._is_free(lane)
+            if job is not None:
+                return job
+            await _within(await self._until_due(lane), news.wait())
+        return None
+
+    async def _work(self, job: Job, lane: Lane) -> None:
+        """See a job through, and those that follow."""
+        doing: Job | None = job
+        try:
+            while doing is not None:
+                doing = await self._see_through(doing, lane)
+                self._quiet.set()
+        finally:
+            self._is_free(lane)
+        self.wake()  # something may have come of it, here or on the other lane
+
+    def _is_free(self, lane: Lane) -> None:
+        lane.busy -= 1
+        self._quiet.set()
 
     async def _claim(self, lane: Lane) -> Job | None:
         try:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.deletion import CleanupResult, Deleted
-from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnDone, TurnStarted
+from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnStarted
 from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id, is_ours
 from contextinfinity.domain.message import ContentBlock, Json, Message, TextBlock, say
@@ -36,7 +36,7 @@ from contextinfinity.engine.lifecycle import Lifecycle
 from contextinfinity.engine.once import for_message, for_session
 from contextinfinity.engine.parts import Asked, Models
 from contextinfinity.engine.pictures import with_kept_pictures
-from contextinfinity.engine.watch import Stamped, finished, watch
+from contextinfinity.engine.watch import Stamped, end_of, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.prompt.budget import check_pins_limit
 from contextinfinity.storage.journal import parse_event_id
@@ -134,7 +134,9 @@ class Engine(Lifecycle):
         async for stamped in self.stream(thread_id, content, **how):
             yield stamped.event
 
-    async def stream(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncIterator[Stamped]:
+    async def stream(
+        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[How]
+    ) -> AsyncIterator[Stamped]:
         """Do as ``send`` does, and give the events with the ids from which ``watch`` goes on."""
         turn, found = await self.accept(thread_id, content, **how)
         started = TurnStarted(
@@ -147,15 +149,12 @@ class Engine(Lifecycle):
             durability=UNSET if turn.durability == "ledger" else turn.durability,
         )
         yield Stamped(event=started)
-        async for stamped in self.watch(turn.id):
+        async for stamped in self.watch(turn.id, words=words):
             yield stamped
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
-        async for event in self.send(thread_id, content, **how):
-            if isinstance(event, TurnDone):
-                return event.turn
-        raise NotFound("The turn ended without an end.")  # not reached: a turn always ends
+        return await end_of(self.stream(thread_id, content, words=False, **how))
 
     async def accept(self, thread_id: str, content: Content, **how: Unpack[How]) -> tuple[Turn, bool]:
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
@@ -185,22 +184,19 @@ class Engine(Lifecycle):
         branch = await self.branch_of(session, sending.branch_id)
         return await trial.route_of(self._parts, session, branch, _message(content), _asked(sending))
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
-        """Join a turn, running or over, from the beginning or after an event's id."""
+    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[Stamped]:
+        """Join a turn, running or over, from the beginning or after an event's id; or hear only how it ends."""
         place = (0, 0) if after is None else parse_event_id(after)
         if place is None:
             raise InvalidInput(f"{after!r} is no event id.")
-        return watch(self._parts, turn_id, self._running.get(turn_id), place)
+        return watch(self._parts, turn_id, self._running.get(turn_id), place, words=words)
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
         """Stop a turn, wherever it is answered, and wait for its end."""
         if (running := self._running.get(turn_id)) is not None:
             running.cancelled.set()  # first: it stops here even when the ledger takes nothing at the moment
         turn = await self.store.turns.cancel(turn_id)
-        async for stamped in self.watch(turn.id):
-            if isinstance(stamped.event, TurnDone):
-                return stamped.event.turn
-        return finished(turn)
+        return await end_of(self.watch(turn.id, words=False))
 
     async def context(self, turn_id: TurnId) -> Plan:
         """Give the account of what the model saw."""

@@ -122,7 +122,7 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
     sections = cut(sections, plan.shrunk) if plan.shrunk else sections
     prompt = lay_out(sections, with_tools=with_tools)
     prompt = await with_pictures(parts.store.contents, prompt)
-    prompt = replace(prompt, markers=tuple(how["markers"]))
+    prompt = replace(prompt, markers=tuple(how.get("markers", plan.markers)))
     request = ProviderRequest(
         model_id=step.model_id,
         prompt=prompt,

@@ -146,8 +146,9 @@ async def read_back(
         if not page:
             break
         turns[:0] = page
-        room -= sum(len(earlier.user_message.rendered_text) + len(earlier.text) for earlier in page)
         before = page[0].turn_seq
+        if before - 1 > after:
+            room -= sum(len(earlier.user_message.rendered_text) + len(earlier.text) for earlier in page)
     return turns
 
 

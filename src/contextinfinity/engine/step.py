@@ -31,6 +31,8 @@ from contextinfinity.telemetry.stages import timed
 
 log = logging.getLogger(__name__)
 
+MOST_LOOKS = 100
+"""How often in a second the turns that run here look whether another process wants one of them stopped."""
 INTERRUPTED = Problem(
     code="interrupted",
     message="The process that answered was stopped before the end.",
@@ -134,12 +136,12 @@ def _accounted(parts: Parts, assembled: Assembled, written: Written) -> Plan:
         "form": written.form,
         "max_output_tokens": asked.max_output_tokens,
         "options": asked.options,
-        "markers": asked.prompt.markers,
     }
     spans = msgspec.json.encode(assembled.spans).decode() if assembled.spans else None
     return replace(
         assembled.plan,
         form=parts.texts.keep(msgspec.json.encode(form).decode()),
+        markers=asked.prompt.markers,
         redactions=None if spans is None else parts.texts.keep(spans),
         request_sha256=written.sha256,
     )
@@ -211,10 +213,14 @@ async def until_done_or_cancelled(
 
 
 async def asked_to_stop(parts: Parts, running: Running) -> None:
-    """Return when somebody wants the turn stopped; other processes leave a mark on the turn."""
+    """Return when somebody wants the turn stopped; other processes leave a mark on the turn.
+
+    However many turns run here, all of them together ask for their marks no more than so often.
+    """
     while not running.cancelled.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(running.cancelled.wait(), parts.look_seconds * 5)
+            pause = max(5 * parts.look_seconds, len(parts.running) / MOST_LOOKS)
+            await asyncio.wait_for(running.cancelled.wait(), pause)
         with suppress(LedgerError):
             turn = await parts.store.turns.get(running.turn.id)
             if turn is not None and turn.cancel_requested:

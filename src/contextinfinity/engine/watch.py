@@ -92,14 +92,14 @@ class _Call:
 
 
 async def watch(
-    parts: Parts, turn_id: TurnId, running: Running | None, after: tuple[int, int] = (0, 0)
+    parts: Parts, turn_id: TurnId, running: Running | None, after: tuple[int, int] = (0, 0), *, words: bool = True
 ) -> AsyncIterator[Stamped]:
-    """Give what a turn says after a place, and its end."""
+    """Give what a turn says after a place, and its end; without ``words`` its end alone, which costs it nothing."""
     place, announced = _Place(*after), after[0] if after[1] else -1
     while True:
         news = running.news.listen() if running else None
         turn, step = _seen_here(running, place.index) or await _look(parts, turn_id, place.index)
-        if step is not None:
+        if words and step is not None:
             if announced < place.index:
                 announced = place.index
                 yield Stamped(event=_started(step))
@@ -117,6 +117,14 @@ async def watch(
     if turn.error is not None:
         yield Stamped(event=TurnFailed(code=turn.error.code, message=turn.error.message, hint=turn.error.hint))
     yield Stamped(event=TurnDone(turn=finished(turn)))
+
+
+async def end_of(events: AsyncIterator[Stamped]) -> FinishedTurn:
+    """Wait for the end of a turn."""
+    async for stamped in events:
+        if isinstance(stamped.event, TurnDone):
+            return stamped.event.turn
+    raise NotFound("The turn ended without an end.")  # not reached: a turn always ends
 
 
 def _seen_here(running: Running | None, index: int) -> tuple[Turn, _Call | None] | None:

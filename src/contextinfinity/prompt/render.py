@@ -148,12 +148,15 @@ def _says_something(blocks: Sequence[ContentBlock]) -> bool:
 
 def _results(turn: Turn, answer: Message, following: Turn | None) -> tuple[ToolResultBlock, ...]:
     """The results of an answer's calls: those that came, and constant ones for those the next turn does not bring."""
+    calls = [block for block in answer.blocks if isinstance(block, ToolUseBlock)]
+    if not calls:  # as nearly always, and hundreds of turns are written for each prompt
+        return ()
     came = {block.tool_use_id: block for block in answer.blocks if isinstance(block, ToolResultBlock)}
     brought = _brought(following) if following else set()
     interrupted = turn.error is not None and turn.error.code == "interrupted"
     missing = (TextBlock(text=INTERRUPTED if interrupted else NOT_RUN),)
     return tuple(
         came.get(call.tool_use_id) or ToolResultBlock(tool_use_id=call.tool_use_id, content=missing, is_error=True)
-        for call in answer.blocks
-        if isinstance(call, ToolUseBlock) and call.tool_use_id not in brought
+        for call in calls
+        if call.tool_use_id not in brought
     )

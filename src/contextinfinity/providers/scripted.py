@@ -200,11 +200,15 @@ def _within(pieces: tuple[str, ...], request: ProviderRequest) -> tuple[tuple[st
     cuts = [_Cut(text.index(stop), "stop_sequence", stop) for stop in stops]
     room = wished.get("max_output_tokens", len(text)) * CHARACTERS
     cut = min([*cuts, _Cut(room, "max_tokens" if len(text) > room else "")])
-    out, left = [], cut.at
+    if not cut.reason:
+        return pieces, cut
+    out, left = list[str](), cut.at
     for piece in pieces:
+        if left <= 0:
+            break
         out.append(piece[:left])
         left -= len(out[-1])
-    return tuple(piece for piece in out if piece) if cut.reason else pieces, cut
+    return tuple(out), cut
 
 
 def _finished(reply: Reply, text: str, cut: _Cut) -> Finished:

@@ -138,6 +138,7 @@ async def _answered(
     events = door.client.conversations.send(
         place.session_id,
         body.query,
+        words=False,
         user_id=owner.user_id,
         org_id=owner.org_id,
         use_memory=not is_alone,

@@ -69,7 +69,7 @@ async def say(request: Request, thread_id: ThreadOrNew, caller: Asking, body: Sa
     """Say something and wait for the whole answer; one that failed is an answer too, with outcome failed."""
     door = door_of(request)
     owner = caller.owner(body.user_id)
-    events = _sent(door, await place_of(request, caller, thread_id, owner), body, owner, key)
+    events = _sent(door, await place_of(request, caller, thread_id, owner), body, owner, key, words=False)
     note_start(request, await anext(events))
     return answer(await last(door, events))
 
@@ -141,12 +141,15 @@ async def cancel(request: Request, turn: FoundTurn) -> Response:
     return answer(await door_of(request).client.conversations.cancel(turn.turn_id))
 
 
-def _sent(door: Door, thread_id: str, body: NewMessage, owner: Owner, key: str | None) -> AsyncIterator[Stamped]:
+def _sent(
+    door: Door, thread_id: str, body: NewMessage, owner: Owner, key: str | None, *, words: bool = True
+) -> AsyncIterator[Stamped]:
     if thread_id == NEW and body.branch_id is not None:
         raise NotFound(f"A new thread has no branch {body.branch_id}.", hint="Leave branch_id out.")
     return door.client.conversations.send(
         thread_id,
         content_of(body, door.server.max_message_chars),
+        words=words,
         user_id=owner.user_id,
         org_id=owner.org_id,
         branch_id=body.branch_id,

@@ -15,7 +15,7 @@ from msgspec import Struct
 from contextinfinity.client.contract import Content, Explained, How, Stamped
 from contextinfinity.client.remote.line import LOCAL, WAITS, Line, path
 from contextinfinity.client.values import Conversation, ShownTurn, TurnAccount
-from contextinfinity.domain.events import Event, FinishedTurn, TurnDone, TurnStarted
+from contextinfinity.domain.events import Clarification, Event, FinishedTurn, TurnDone, TurnFailed, TurnStarted
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner
@@ -24,6 +24,8 @@ from contextinfinity.errors import Ending, LedgerBusy, NotFound, ServerAway
 
 ANY = "-"
 PAGE = 500
+OUTLINE = (TurnStarted, Clarification, TurnFailed, TurnDone)
+"""What is told of a turn without its words."""
 KINDS: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
 
 
@@ -62,8 +64,16 @@ class RemoteConversations:
     def __init__(self, line: Line) -> None:
         self._line = line
 
-    async def send(self, thread_id: str, content: Content, **how: Unpack[How]) -> AsyncGenerator[Stamped]:
+    async def send(
+        self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[How]
+    ) -> AsyncGenerator[Stamped]:
         """Say something and hear what follows; what is cut is resumed."""
+        async with aclosing(self._send(thread_id, content, how)) as events:
+            async for stamped in events:
+                if words or isinstance(stamped.event, OUTLINE):
+                    yield stamped
+
+    async def _send(self, thread_id: str, content: Content, how: How) -> AsyncGenerator[Stamped]:
         owner, body, key = _message(content, how)
         place, turn_id = path("threads", thread_id, "messages", "stream"), ""
         after: str | None = None
@@ -90,15 +100,18 @@ class RemoteConversations:
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
-        async with aclosing(self.send(thread_id, content, **how)) as events:
+        async with aclosing(self._send(thread_id, content, how)) as events:
             async for stamped in events:
                 if isinstance(stamped.event, TurnDone):
                     return stamped.event.turn
         raise NotFound("The turn ended without an end.")  # not reached: a turn always ends
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None) -> AsyncIterator[Stamped]:
+    async def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncGenerator[Stamped]:
         """Join a turn."""
-        return self._watch(turn_id, after)
+        async with aclosing(self._watch(turn_id, after)) as events:
+            async for stamped in events:
+                if words or isinstance(stamped.event, OUTLINE):
+                    yield stamped
 
     async def _watch(self, turn_id: TurnId, after: str | None) -> AsyncGenerator[Stamped]:
         place, tries = path("threads", ANY, "turns", turn_id, "stream"), 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from re import Pattern
@@ -10,6 +11,8 @@ from typing import Any
 
 from contextinfinity.providers.local import gguf, vocabulary
 from contextinfinity.text.tokens import Counter, own_counter
+
+LOOK_SECONDS = 1.0
 
 
 class ModelFile:
@@ -19,18 +22,20 @@ class ModelFile:
         self.path = path
         self._reading = threading.Lock()
         self._facts: dict[str, Any] | None = None
+        self._was_there = False
+        self._look_at = 0.0
         self._counter: Counter | None = None
         self._vocabulary: tuple[Callable[[str], int] | None, Pattern[str] | None] | None = None
 
     @property
     def window(self) -> int | None:
         """How many tokens the model was made for; None where nobody can tell."""
-        return gguf.window(self.facts()) if self.path.is_file() else None
+        return gguf.window(self.facts()) if self._is_there() else None
 
     @property
     def counter(self) -> Counter | None:
         """What counts with the model's own tokenizer; None where it cannot be made, or the file is not there."""
-        if self._counter is None and self.path.is_file() and vocabulary.is_known(self.facts()):
+        if self._counter is None and self._is_there() and vocabulary.is_known(self.facts()):
             self._counter = own_counter(self.path.name, self._count)
         return self._counter
 
@@ -43,6 +48,14 @@ class ModelFile:
         if self._facts is None:
             self._facts = gguf.facts(self.path)
         return self._facts
+
+    def _is_there(self) -> bool:
+        """Tell whether it can be read; that is asked several times an exchange, and looked up once a second."""
+        if self._facts is not None:
+            return True
+        if time.monotonic() >= self._look_at:
+            self._was_there, self._look_at = self.path.is_file(), time.monotonic() + LOOK_SECONDS
+        return self._was_there
 
     def _count(self) -> Callable[[str], int]:
         count = self._read()[0]

@@ -85,7 +85,7 @@ async def answer(door: Door, dialect: Dialect, incoming: Incoming, question: Que
             raise
         whole = _from(first, content)
         return EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
-    await last(door, door.drop_in.watch(turn.id))
+    await last(door, door.drop_in.watch(turn.id, words=False))
     spoken = spoken_of(await door.drop_in.answered(turn.id), incoming.model)
     return Response(msgspec.json.encode(dialect.whole(spoken)), headers=headers, media_type="application/json")
 

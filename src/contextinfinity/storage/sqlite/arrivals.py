@@ -44,7 +44,7 @@ class SqliteArrivals:
             rows = {turn_id: many(connection, SQL["select_origins"], (pack(turn_id),)) for turn_id in turn_ids}
             return {turn_id: tuple(map(_to_origin, found)) for turn_id, found in rows.items() if found}
 
-        return await self._database.read(read)
+        return await self._database.look(read)
 
     async def beginning(self, session_id: SessionId, *, limit: int = 64) -> tuple[Origin, ...]:
         """Read the origins of a session with the lowest places."""

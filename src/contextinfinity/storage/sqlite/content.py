@@ -45,7 +45,7 @@ class SqliteContents:
 
     async def text(self, sha256: str) -> str | None:
         """Read a text."""
-        row = await self._database.read(lambda connection: one(connection, SQL["select_text"], (pack_hash(sha256),)))
+        row = await self._database.look(lambda connection: one(connection, SQL["select_text"], (pack_hash(sha256),)))
         return None if row is None else row[0]
 
     async def keep_blob(self, body: bytes, media_type: str) -> str:

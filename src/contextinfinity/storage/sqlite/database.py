@@ -1,6 +1,6 @@
-"""The file as the nouns see it: ``read`` and ``write``, each one transaction.
+"""The file as the nouns see it: ``read``, ``look`` (a small read) and ``write``, each one transaction.
 
-Both take a function from a connection to a result. They can be awaited; callers without an event loop use
+All take a function from a connection to a result. They can be awaited; callers without an event loop use
 ``writing`` and ``reading`` and wait for the future.
 """
 
@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import apsw
 
+from contextinfinity.errors import LedgerBusy
 from contextinfinity.storage.sqlite.connection import (
     BUSY_SECONDS,
     Waits,
@@ -51,9 +52,12 @@ class Database:
                 leave_untouched(connection, name)
                 raise
         self._writer = Writer(connection, name, self.writing_waits)
-        self._readers = Readers(
-            lambda: connect(name, vfs=vfs, read_only=True, patience=patience, waits=self.reading_waits), name
-        )
+
+        def for_reading(is_patient: bool) -> apsw.Connection:
+            waits = (patience, self.reading_waits) if is_patient else (0.0, None)
+            return connect(name, vfs=vfs, read_only=True, patience=waits[0], waits=waits[1])
+
+        self._readers = Readers(for_reading, name)
 
     async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run a change; when this returns it is durable. ``bulk``: it is one of many large ones.
@@ -65,6 +69,13 @@ class Database:
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run a question against one moment of the file."""
         return await asyncio.wrap_future(self._readers.submit(work))
+
+    async def look(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run a small question, a row or a few, where it is asked; on a thread only where it would have to wait."""
+        try:
+            return self._readers.at_once(work)
+        except LedgerBusy:
+            return await self.read(work)
 
     def writing(self, work: Callable[[apsw.Connection], T]) -> Future[T]:
         """``write`` for callers without an event loop."""

@@ -39,7 +39,7 @@ class SqliteDeletions:
     async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
         """Delete turns that are past their time, and the session with its last."""
         moment, key = to_millis(now()), pack(session_id)
-        if not await self._database.read(lambda connection: _has_expired(connection, key, moment)):
+        if not await self._database.look(lambda connection: _has_expired(connection, key, moment)):
             return Removed()  # the ordinary case costs no commit
         return await self._database.write(lambda connection: _expire(connection, key, moment, row_limit(limit)))
 

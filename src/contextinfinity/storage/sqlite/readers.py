@@ -1,7 +1,8 @@
-"""Threads that read, each with a connection of its own.
+"""Threads that read, each with a connection of its own, and one connection for small questions on the event loop.
 
 Readers never wait for the writer and never hold it up (WAL). A read runs in one transaction, so that all
-it sees is of one moment.
+it sees is of one moment. Handing a question to a thread and its answer back costs several times what looking up a row
+does, so what is known to be small is answered where it is asked; what would have to wait there goes to a thread.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TypeVar
 import apsw
 
 from contextinfinity.domain.wire import unicode_only
-from contextinfinity.errors import LedgerClosed, LedgerFailed
+from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerFailed
 from contextinfinity.storage.sqlite.connection import let_go, translated
 
 T = TypeVar("T")
@@ -23,11 +24,13 @@ READERS = 4
 
 
 class Readers:
-    """A few threads that answer questions."""
+    """A few threads that answer questions. ``open_connection`` is told whether its connection may wait for others."""
 
-    def __init__(self, open_connection: Callable[[], apsw.Connection], path: str) -> None:
+    def __init__(self, open_connection: Callable[[bool], apsw.Connection], path: str) -> None:
         self._path = path
         self._mine = threading.local()
+        self._at_hand: apsw.Connection | None = None
+        self._asking = threading.Lock()
         self._open_connection = open_connection
         self._connections: list[apsw.Connection] = []
         self._threads = ThreadPoolExecutor(READERS, "ledger-reader")
@@ -37,35 +40,54 @@ class Readers:
         """Hand in a question."""
         if self._closed:
             raise LedgerClosed("The ledger is closed.")
-        return self._threads.submit(self._read, work)
+        return self._threads.submit(self._work, work)
+
+    def at_once(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Answer a small question here and now; ``LedgerBusy`` where that would mean to wait."""
+        if not self._asking.acquire(blocking=False):
+            raise LedgerBusy("Another thread is asking.")
+        try:
+            if self._closed:
+                raise LedgerClosed("The ledger is closed.")
+            with translated(self._path), unicode_only():
+                if self._at_hand is None:
+                    self._at_hand = self._opened(is_patient=False)
+                return _in_one_moment(self._at_hand, work)
+        finally:
+            self._asking.release()
 
     def close(self) -> None:
         """Answer what was asked, then let go of the connections."""
         self._closed = True
         self._threads.shutdown()
-        while self._connections:
-            let_go(self._connections.pop())
+        with self._asking:
+            while self._connections:
+                let_go(self._connections.pop())
 
-    def _read(self, work: Callable[[apsw.Connection], T]) -> T:
+    def _work(self, work: Callable[[apsw.Connection], T]) -> T:
         with translated(self._path), unicode_only():
-            connection = self._connection()
-            connection.execute("BEGIN")
-            try:
-                return work(connection)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+            return _in_one_moment(self._connection(), work)
 
     def _connection(self) -> apsw.Connection:
         connection: apsw.Connection | None = getattr(self._mine, "connection", None)
         if connection is None:
-            connection = self._mine.connection = self._opened()
-            self._connections.append(connection)
+            connection = self._mine.connection = self._opened(is_patient=True)
         return connection
 
-    def _opened(self) -> apsw.Connection:
+    def _opened(self, *, is_patient: bool) -> apsw.Connection:
         """Open one more: the file was opened before, so if that fails now, it is for the moment."""
         try:
-            return self._open_connection()
+            connection = self._open_connection(is_patient)
         except apsw.CantOpenError as error:
             raise LedgerFailed(f"The ledger {self._path} cannot be opened any more.") from error
+        self._connections.append(connection)
+        return connection
+
+
+def _in_one_moment(connection: apsw.Connection, work: Callable[[apsw.Connection], T]) -> T:
+    connection.execute("BEGIN")
+    try:
+        return work(connection)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

@@ -76,6 +76,7 @@ def pack_hash(sha256: str) -> bytes:
     return bytes.fromhex(sha256) if _SHA256.fullmatch(sha256) else b""
 
 
+@lru_cache(maxsize=4096)
 def unpack(raw: bytes) -> str:
     """Turn 16 bytes into an id."""
     text = raw.hex()

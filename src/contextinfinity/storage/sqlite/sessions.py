@@ -54,11 +54,11 @@ class SqliteSessions:
 
     async def get(self, session_id: SessionId) -> Session | None:
         """Read one."""
-        return await self._database.read(lambda connection: find_session(connection, session_id))
+        return await self._database.look(lambda connection: find_session(connection, session_id))
 
     async def find(self, owner: Owner, external_id: str) -> Session | None:
         """Read the owner's session of that foreign id."""
-        return await self._database.read(lambda connection: _find(connection, owner, external_id))
+        return await self._database.look(lambda connection: _find(connection, owner, external_id))
 
     async def list(self, owner: Owner, *, limit: int = 50, after: SessionId | None = None) -> tuple[Session, ...]:
         """Read the owner's sessions, the one spoken in last first."""

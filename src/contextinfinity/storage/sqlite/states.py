@@ -54,7 +54,7 @@ class SqliteStates:
 
     async def head(self, branch_id: BranchId) -> State:
         """Read the branch's head."""
-        return await self._database.read(lambda connection: head_of(connection, branch_id))
+        return await self._database.look(lambda connection: head_of(connection, branch_id))
 
     async def list(self, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
         """Read the chain from the head back, the newest first."""

@@ -36,7 +36,7 @@ class SqliteTokens:
             token = None if row is None else _to_token(row)
             return None if token is None or token.revoked_at is not None else token
 
-        return await self._database.read(read)
+        return await self._database.look(read)
 
     async def list(self, *, limit: int = 1000) -> tuple[Token, ...]:
         """Read those there ever were, the oldest first."""
@@ -55,7 +55,7 @@ class SqliteTokens:
 
     async def any(self) -> bool:
         """Tell whether there ever was one."""
-        return await self._database.read(lambda connection: bool(connection.execute(SQL["any_token"]).get))
+        return await self._database.look(lambda connection: bool(connection.execute(SQL["any_token"]).get))
 
 
 def _create(connection: apsw.Connection, new: NewToken) -> Token:

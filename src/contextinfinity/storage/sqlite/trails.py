@@ -55,7 +55,7 @@ class SqliteTrails:
     async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
         """Find the turn that a request made, the newest."""
         asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
-        row = await self._database.read(lambda connection: one(connection, SQL["select_walked"], asked))
+        row = await self._database.look(lambda connection: one(connection, SQL["select_walked"], asked))
         return None if row is None else Walked(turn_id=unpack(row[0]), phase=Phase(row[1]))
 
 

@@ -69,6 +69,8 @@ SESSION_SQL = sql_files.load(__package__, "sessions.sql")
 STEPS = 22
 """Where the number of its steps stands in a turn's row."""
 
+FEW = 8
+"""So many turns are read where they are asked for."""
 LONG_AGO = -(2**62)
 
 
@@ -144,16 +146,17 @@ class SqliteTurns:
 
     async def get(self, turn_id: TurnId) -> Turn | None:
         """Read one."""
-        return await self._database.read(lambda connection: _living(connection, find_turn(connection, turn_id)))
+        return await self._database.look(lambda connection: _living(connection, find_turn(connection, turn_id)))
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
         """Read the newest turns of the lineage, oldest first."""
-        return await self._database.read(lambda connection: _history(connection, branch_id, limit, before))
+        ask = self._database.look if limit <= FEW else self._database.read
+        return await ask(lambda connection: _history(connection, branch_id, limit, before))
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls in order, from that step_index on."""
         place = {"turn_id": pack(turn_id), "first": first}
-        return await self._database.read(
+        return await self._database.look(
             lambda connection: tuple(to_step(turn_id, row) for row in many(connection, SQL["select_steps"], place))
         )
 
@@ -164,7 +167,7 @@ class SqliteTurns:
             row = one(connection, SQL["select_plan"], (pack(turn_id),))
             return None if row is None else wire.loads(Plan, row[0])
 
-        return await self._database.read(read)
+        return await self._database.look(read)
 
 
 def find_turn(connection: apsw.Connection, turn_id: TurnId) -> Turn | None:

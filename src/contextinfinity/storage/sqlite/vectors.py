@@ -80,7 +80,7 @@ class SqliteVectors:
 
     async def namespaces(self) -> tuple[Namespace, ...]:
         """Tell which there are, the current one first."""
-        return await self._database.read(lambda connection: tuple(space.shown() for space in spaces(connection)))
+        return await self._database.look(lambda connection: tuple(space.shown() for space in spaces(connection)))
 
     async def open(self, name: str, dim: int) -> Namespace:
         """Make sure there is one of that name."""

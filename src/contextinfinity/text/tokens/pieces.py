@@ -41,7 +41,8 @@ def pieces(value: Any) -> Iterator[Piece]:
         yield value
     elif isinstance(value, Message):
         yield MESSAGE_TOKENS
-        yield from pieces(value.blocks)
+        for block in value.blocks:
+            yield from _of_block(block)
     elif isinstance(value, Mapping):
         yield from _of_dictionary(value)
     elif isinstance(value, ToolSpec):
