@@ -195,7 +195,7 @@ async def _chatting() -> Row:
                 asked, total = asked + told.is_ambiguous, total + 1
     return Row(
         what="messages of ordinary chat (LoCoMo) that are asked back about",
-        figure="≤ 2 %",
+        figure="≤ 2 %" if total else "",
         measured=f"{asked} of {total}" if total else "not measured: there is no locomo; set CONTEXTINFINITY_BENCH_DATA",
         reached=asked <= 0.02 * total if total else None,
         values={"asked": asked, "of": total},

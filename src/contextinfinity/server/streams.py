@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -110,13 +110,14 @@ async def told_frames(door: Door, events: AsyncIterator[CompactionEvent]) -> Asy
 async def handfuls(
     door: Door, events: AsyncIterator[E], *, end: asyncio.Event | None = None
 ) -> AsyncGenerator[list[E]]:
-    """Give events in the handfuls they come in, an empty one whenever none came for a while.
+    """Give events in the handfuls they come in, and an empty one now and then while none come.
 
     What comes at once is sent at once: a task and a packet for each word would cost more than answering it. It ends
     with the events, or when ``end`` is set; none: when the server lets go of what runs.
     """
     held: list[E] = []
     news, room = asyncio.Event(), asyncio.Event()
+    beating = asyncio.ensure_future(_beat(news, door.server.keep_alive_seconds))
 
     async def read() -> None:
         async for event in events:
@@ -131,9 +132,7 @@ async def handfuls(
         task.add_done_callback(lambda _: news.set())
     try:
         while held or not (reading.done() or ending.done()):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(door.server.keep_alive_seconds):
-                    await news.wait()
+            await news.wait()
             is_over = reading.done() or ending.done()
             handful = held.copy()
             held.clear()
@@ -144,13 +143,49 @@ async def handfuls(
         if reading.done():
             reading.result()  # or what went wrong
     finally:
-        await _let_go(reading, ending)
+        await _let_go(reading, ending, beating)
+
+
+async def _beat(news: asyncio.Event, seconds: float) -> None:
+    """Ring now and then: one timer for a whole stream, and not one for each of its words."""
+    while True:
+        await asyncio.sleep(seconds)
+        news.set()
 
 
 async def _let_go(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Patience:
+    """Gives a reader up that takes nothing: one clock for a stream, since one for each word would cost."""
+
+    def __init__(self, send: Send, seconds: float, give_up: Callable[[], None]) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._give_up = give_up
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None
+        self._clock = self._loop.call_later(seconds, self._look)
+
+    async def send(self, message: Message) -> None:
+        """Send, and note for how long that takes."""
+        self._since = self._loop.time()
+        await self._send(message)
+        self._since = None
+
+    def end(self) -> None:
+        """Look no more."""
+        self._clock.cancel()
+
+    def _look(self) -> None:
+        if self._since is None or self._loop.time() - self._since < self._seconds:
+            self._clock = self._loop.call_later(self._seconds / 4, self._look)
+        else:
+            log.info("a reader took nothing for %g seconds and was let go", self._seconds)
+            self._give_up()
 
 
 class EventStream(StreamingResponse):
@@ -171,16 +206,10 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, to its end or to the end of a reader's patience."""
-
-        async def patient(message: Message) -> None:
-            async with asyncio.timeout(self._stall_seconds):
-                await send(message)
-
+        patience = _Patience(send, self._stall_seconds, scope["state"]["abort"])
         try:
-            await super().__call__(scope, receive, patient)
-        except* TimeoutError:
-            log.info("a reader took nothing for %g seconds and was let go", self._stall_seconds)
-            scope["state"]["abort"]()
+            await super().__call__(scope, receive, patience.send)
         finally:
+            patience.end()
             self._close()
             await self._content.aclose()
