@@ -188,3 +188,27 @@ def test_threads_are_read_in_pages_that_meet(server: Server) -> None:
         if after is None:
             break
     assert read == made[::-1]
+
+
+def test_pages_of_threads_meet_when_a_thread_is_spoken_in_or_deleted_between_them(server: Server) -> None:
+    user = uuid4().hex
+    made = [server.ask("a", user_id=user)["thread_id"] for _ in range(6)]
+    page = server.http.get("/threads", params={"limit": 2, "user_id": user}).json()
+    server.ask("b", made[4])
+    rest = server.http.get("/threads", params={"limit": 2, "user_id": user, "after": page["next"]}).json()
+    server.http.delete(f"/threads/{made[2]}")
+    last = server.http.get("/threads", params={"user_id": user, "after": rest["next"]}).json()
+    read = [thread["thread_id"] for one in (page, rest, last) for thread in one["threads"]]
+    assert (read, last["next"]) == (made[::-1], None)
+    front = server.http.get("/threads", params={"limit": 1, "user_id": user}).json()["threads"]
+    assert front[0]["thread_id"] == made[4]
+
+
+def test_a_place_in_somebody_elses_list_tells_nothing_of_it(server: Server) -> None:
+    anna, ben = uuid4().hex, uuid4().hex
+    own = server.ask("a", user_id=ben)["thread_id"]
+    for _ in range(2):
+        server.ask("a", user_id=anna)
+    place = server.http.get("/threads", params={"limit": 1, "user_id": anna}).json()["next"]
+    listed = server.http.get("/threads", params={"user_id": ben, "after": place}).json()
+    assert [thread["thread_id"] for thread in listed["threads"]] == [own]

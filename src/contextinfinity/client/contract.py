@@ -30,7 +30,7 @@ from contextinfinity.client.values import (
 )
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
-from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, TurnId
+from contextinfinity.domain.ids import BranchId, MemoryId, Position, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import NewSession, Owner
@@ -122,9 +122,12 @@ class Threads(Protocol):
         ...
 
     async def list(
-        self, owner: Owner = LOCAL, *, limit: int = 50, after: SessionId | None = None
+        self, owner: Owner = LOCAL, *, limit: int = 50, after: Position | None = None
     ) -> tuple[ShownThread, ...]:
-        """Read an owner's threads, the one spoken in last first; ``after``: those that follow that one."""
+        """Read an owner's threads, the one spoken in last first; ``after``: those that stand behind it.
+
+        From page to page no thread is left out or told twice but one that was spoken in meanwhile: it is in front now.
+        """
         ...
 
     async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:

@@ -49,7 +49,7 @@ from contextinfinity.client.values import (
 )
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
-from contextinfinity.domain.ids import BranchId, SessionId, TurnId, is_id
+from contextinfinity.domain.ids import BranchId, Position, TurnId, is_id
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
@@ -177,11 +177,17 @@ class LocalThreads:
         return await self._shown(await self._store.sessions.create(new))
 
     async def list(
-        self, owner: Owner = LOCAL, *, limit: int = 50, after: SessionId | None = None
+        self, owner: Owner = LOCAL, *, limit: int = 50, after: Position | None = None
     ) -> tuple[ShownThread, ...]:
         """Read an owner's threads, the one spoken in last first."""
-        sessions = await self._store.sessions.list(owner, limit=limit, after=after)
-        return tuple(await asyncio.gather(*map(self._shown, sessions)))
+        found: list[ShownThread] = []
+        while (wanted := limit - len(found)) > 0:
+            sessions = await self._store.sessions.list(owner, limit=wanted, after=after)
+            found += [each for each in await asyncio.gather(*map(self._still_there, sessions)) if each is not None]
+            if len(sessions) < wanted:
+                break
+            after = sessions[-1].position
+        return tuple(found)
 
     async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
         """Read one."""
@@ -259,6 +265,13 @@ class LocalThreads:
         newest = await self._store.turns.history(session.active_branch, limit=1)
         return shown_thread(session, await self._branch(session.active_branch), newest)
 
+    async def _still_there(self, session: Session) -> ShownThread | None:
+        """Show one of a list; None if it was deleted since."""
+        try:
+            return await self._shown(session)
+        except NotFound:
+            return None
+
     async def _branch(self, branch_id: BranchId) -> Branch:
         branch = await self._store.branches.get(branch_id)
         if branch is None:
@@ -272,11 +285,11 @@ class LocalThreads:
         return newest[0]
 
     async def _all(self, owner: Owner) -> AsyncIterator[Session]:
-        after: SessionId | None = None
+        after: Position | None = None
         while page := await self._store.sessions.list(owner, limit=PAGE, after=after):
             for session in page:
                 yield session
-            after = page[-1].id
+            after = page[-1].position
 
 
 class LocalPins:

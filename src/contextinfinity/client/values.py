@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, StateId, TurnId
+from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, StateId, TurnId
 from contextinfinity.domain.memory import Memory, MemoryKind, MemoryOrigin
 from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
@@ -81,6 +81,11 @@ class ShownThread(Struct, frozen=True, kw_only=True):
     said: str
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def position(self) -> Position:
+        """Where it stood in its owner's list when it was read."""
+        return Position(self.updated_at, self.thread_id)
 
 
 class ShownBranch(Struct, frozen=True, kw_only=True):

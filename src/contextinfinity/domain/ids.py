@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 SessionId: TypeAlias = str
 BranchId: TypeAlias = str
@@ -22,6 +22,14 @@ StateId: TypeAlias = str
 ChunkId: TypeAlias = str
 MemoryId: TypeAlias = str
 WorkerId: TypeAlias = str
+
+
+class Position(NamedTuple):
+    """Where something stands in a list by time: its moment, and its id among what is of the same moment."""
+
+    moment: datetime
+    id: str
+
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _lock = threading.Lock()

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.domain.ids import BranchId, SessionId, StateId
+from contextinfinity.domain.ids import BranchId, Position, SessionId, StateId
 
 SessionKind: TypeAlias = Literal["thread", "chat"]
 """``chat``: a session with a time to live and document D's rules; ``thread``: everything else."""
@@ -64,6 +64,11 @@ class Session(Struct, frozen=True, kw_only=True):
     title: str | None = None
     system: str | None = None
     ttl_hours: float | None = None
+
+    @property
+    def position(self) -> Position:
+        """Where it stood in its owner's list when it was read."""
+        return Position(self.updated_at, self.id)
 
 
 class Branch(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response
 
+from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.client.values import ShownThread
 from contextinfinity.domain.deletion import Deleted
 from contextinfinity.domain.session import NewSession
@@ -44,7 +45,7 @@ async def make_thread(
     return answer(MadeThread(thread_id=made.thread_id, branch_id=made.branch_id))
 
 
-@routes.get("/threads", responses=gives(ThreadPage, 404))
+@routes.get("/threads", responses=gives(ThreadPage))
 async def list_threads(
     request: Request,
     caller: Asking,
@@ -53,9 +54,10 @@ async def list_threads(
     user_id: ForUser = None,
 ) -> Response:
     """List the caller's threads, the one spoken in last first."""
-    listed = await door_of(request).client.threads.list(caller.owner(user_id), limit=limit + 1, after=after)
+    owner, place = caller.owner(user_id), None if after is None else position_of(after)
+    listed = await door_of(request).client.threads.list(owner, limit=limit + 1, after=place)
     page, more = listed[:limit], len(listed) > limit
-    return answer(ThreadPage(threads=page, next=page[-1].thread_id if more else None))
+    return answer(ThreadPage(threads=page, next=cursor_of(page[-1].position) if more else None))
 
 
 @routes.get("/threads/{thread_id}", responses=gives(ShownThread, 404))

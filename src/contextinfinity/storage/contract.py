@@ -24,7 +24,7 @@ from typing import Protocol
 
 from contextinfinity.domain.chunk import Chunk, NewChunk
 from contextinfinity.domain.health import Health
-from contextinfinity.domain.ids import BranchId, ChunkId, SessionId, StateId, TurnId, WorkerId
+from contextinfinity.domain.ids import BranchId, ChunkId, Position, SessionId, StateId, TurnId, WorkerId
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
@@ -60,8 +60,8 @@ class Sessions(Protocol):
         """Read the owner's session of that foreign id; nobody else's."""
         ...
 
-    async def list(self, owner: Owner, *, limit: int = 50, after: SessionId | None = None) -> tuple[Session, ...]:
-        """Read the owner's sessions, the one spoken in last first; ``after``: those that follow that one."""
+    async def list(self, owner: Owner, *, limit: int = 50, after: Position | None = None) -> tuple[Session, ...]:
+        """Read the owner's sessions, the one spoken in last first; ``after``: those that stand behind it."""
         ...
 
     async def rename(self, session_id: SessionId, title: str | None) -> Session:

@@ -12,12 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.client.contract import LOCAL, Where
+from contextinfinity.client.cursors import cursor_of
 from contextinfinity.client.references import LAST, fits, the_one
 from contextinfinity.client.remote.line import WAITS, Line, path
 from contextinfinity.client.values import Committed, Pins, ShownBranch, ShownFold, ShownThread
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent
-from contextinfinity.domain.ids import BranchId, SessionId, is_id
+from contextinfinity.domain.ids import BranchId, Position, SessionId, is_id
 from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import LedgerBusy, NotFound, Refused, ServerAway
@@ -35,7 +36,7 @@ class _Made(Struct, frozen=True, kw_only=True):
 
 class _Page(Struct, frozen=True, kw_only=True):
     threads: tuple[ShownThread, ...]
-    next: SessionId | None
+    next: str | None
 
 
 class _Branches(Struct, frozen=True, kw_only=True):
@@ -64,17 +65,18 @@ class RemoteThreads:
         return await self.get(made.thread_id, new.owner)
 
     async def list(
-        self, owner: Owner = LOCAL, *, limit: int = 50, after: SessionId | None = None
+        self, owner: Owner = LOCAL, *, limit: int = 50, after: Position | None = None
     ) -> tuple[ShownThread, ...]:
         """Read an owner's threads, the one spoken in last first."""
         found: list[ShownThread] = []
+        cursor = None if after is None else cursor_of(after)
         while len(found) < limit:
             wanted = min(PAGE, limit - len(found))
             user = user_of(owner)
-            page = await self._line.get("/threads", _Page, owner=owner, limit=wanted, after=after, user_id=user)
+            page = await self._line.get("/threads", _Page, owner=owner, limit=wanted, after=cursor, user_id=user)
             found.extend(page.threads)
-            after = page.next
-            if after is None:
+            cursor = page.next
+            if cursor is None:
                 break
         return tuple(found)
 
@@ -144,11 +146,11 @@ class RemoteThreads:
         return await self._line.send("POST", path("threads", thread_id, what), kind, body)
 
     async def _all(self, owner: Owner) -> AsyncIterator[ShownThread]:
-        after: SessionId | None = None
+        after: Position | None = None
         while page := await self.list(owner, limit=PAGE, after=after):
             for thread in page:
                 yield thread
-            after = page[-1].thread_id
+            after = page[-1].position
 
 
 class RemotePins:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
+from contextinfinity.domain.ids import BranchId, Position, SessionId, new_id, now
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.errors import AccessDenied, AlreadyExists, NotFound
@@ -50,14 +50,13 @@ class InMemorySessions:
             session_id = tables.by_external_id.get((owner, external_id))
             return None if session_id is None else tables.sessions[session_id]
 
-    async def list(self, owner: Owner, *, limit: int = 50, after: SessionId | None = None) -> tuple[Session, ...]:
+    async def list(self, owner: Owner, *, limit: int = 50, after: Position | None = None) -> tuple[Session, ...]:
         """Read the owner's sessions, the one spoken in last first."""
         with self._tables.transaction() as tables:
             own = [session for session in tables.sessions.values() if session.owner == owner]
-        own.sort(key=_by_last_word, reverse=True)
-        if after is not None:
-            own = own[_place(own, after) + 1 :]
-        return tuple(own[: row_limit(limit)])
+        own.sort(key=lambda session: session.position, reverse=True)
+        behind = [session for session in own if after is None or session.position < after]
+        return tuple(behind[: row_limit(limit)])
 
     async def rename(self, session_id: SessionId, title: str | None) -> Session:
         """Give it another title."""
@@ -125,14 +124,3 @@ def _begin(tables: Tables, new: NewSession) -> Session:
     tables.states[state_id] = root
     tables.put_branch(replace(branch, last_turn_seq=tables.last_deleted.get(session_id, 0)))
     return session
-
-
-def _by_last_word(session: Session) -> tuple[object, ...]:
-    return session.updated_at, session.id
-
-
-def _place(sessions: list[Session], session_id: SessionId) -> int:
-    for place, session in enumerate(sessions):
-        if session.id == session_id:
-            return place
-    raise NotFound(f"There is no session {session_id} to go on after.")

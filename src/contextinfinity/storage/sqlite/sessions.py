@@ -6,6 +6,7 @@ import apsw
 
 from contextinfinity.domain.ids import (
     BranchId,
+    Position,
     SessionId,
     StateId,
     new_id,
@@ -60,17 +61,13 @@ class SqliteSessions:
         """Read the owner's session of that foreign id."""
         return await self._database.look(lambda connection: _find(connection, owner, external_id))
 
-    async def list(self, owner: Owner, *, limit: int = 50, after: SessionId | None = None) -> tuple[Session, ...]:
+    async def list(self, owner: Owner, *, limit: int = 50, after: Position | None = None) -> tuple[Session, ...]:
         """Read the owner's sessions, the one spoken in last first."""
 
         def read(connection: apsw.Connection) -> tuple[Session, ...]:
-            place = {"updated_at": LAST_PLACE, "id": b""}
-            if after is not None:
-                last = _existing(connection, after)
-                if last.owner != owner:
-                    raise NotFound(f"There is no session {after}.")
-                place = {"updated_at": to_millis(last.updated_at), "id": pack(last.id)}
-            values = {"org_id": owner.org_id, "user_id": owner.user_id, "limit": row_limit(limit), **place}
+            moment, last = (LAST_PLACE, b"") if after is None else (to_millis(after.moment), pack(after.id))
+            whose = {"org_id": owner.org_id, "user_id": owner.user_id}
+            values = {**whose, "updated_at": moment, "id": last, "limit": row_limit(limit)}
             return tuple(map(to_session, many(connection, SQL["select_sessions"], values)))
 
         return await self._database.read(read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -45,8 +46,31 @@ class ThreadPromises:
     async def test_a_list_goes_on_after_any_thread(self, client: Client) -> None:
         made = [await thread_of(client, text) for text in "abc"]
         first = await client.threads.list(limit=2)
-        rest = await client.threads.list(after=first[-1].thread_id)
+        rest = await client.threads.list(after=first[-1].position)
         assert [thread.thread_id for thread in (*first, *rest)] == made[::-1]
+
+    async def test_a_list_goes_on_where_it_was_left_whatever_became_of_its_threads(self, client: Client) -> None:
+        made = [await thread_of(client, text) for text in "abcde"]
+        page = await client.threads.list(limit=2)
+        await client.conversations.ask(page[-1].thread_id, "spoken in meanwhile")
+        rest = await client.threads.list(limit=1, after=page[-1].position)
+        await client.threads.delete(rest[-1].thread_id)
+        rest += await client.threads.list(after=rest[-1].position)
+        assert [thread.thread_id for thread in rest] == made[2::-1]
+
+    async def test_a_list_is_whole_while_threads_are_deleted(self, client: Client) -> None:
+        kept, going = [], []
+        for _ in range(5):
+            kept.append((await client.threads.create(NewSession())).thread_id)
+            going.append((await client.threads.create(NewSession())).thread_id)
+        deleting = asyncio.gather(*map(client.threads.delete, going))
+        while not deleting.done():
+            listed = [thread.thread_id for thread in await client.threads.list(limit=5)]
+            rest = await client.threads.list()
+            assert len(listed) == 5
+            assert {thread.thread_id for thread in rest} >= set(kept)
+        await deleting
+        assert [thread.thread_id for thread in await client.threads.list()] == kept[::-1]
 
     async def test_an_owner_sees_only_their_own(self, client: Client) -> None:
         turn = await client.conversations.ask("plans", "Hello", user_id="anna")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import Position, new_id
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.storage.contract import Store
@@ -15,6 +16,7 @@ from contextinfinity.testing.builders import exchange, later_than, new_branch, n
 
 ANN = Owner(user_id="ann", org_id="acme")
 WITHOUT_ID = NewSession(owner=ANN, external_id="lobby", kind="chat", title="Lobby", system="Be brief.", ttl_hours=1.5)
+FIRST_ID, LAST_ID = str(UUID(int=0)), str(UUID(int=2**128 - 1))
 
 
 async def three_sessions(store: Store) -> list[Session]:
@@ -198,27 +200,42 @@ class SessionSuite:
 
     async def test_the_list_can_be_read_page_by_page(self, store: Store) -> None:
         made = [await store.sessions.create(NewSession(owner=ANN)) for _ in range(7)]
-        pages: list[list[str]] = []
+        pages: list[tuple[Session, ...]] = []
         for _ in range(4):
-            after = pages[-1][-1] if pages else None
-            pages.append([session.id for session in await store.sessions.list(ANN, limit=3, after=after)])
+            after = pages[-1][-1].position if pages else None
+            pages.append(await store.sessions.list(ANN, limit=3, after=after))
             if len(pages[-1]) < 3:
                 break
         assert [len(page) for page in pages] == [3, 3, 1]
-        assert await store.sessions.list(ANN, after=pages[-1][-1]) == ()
-        assert [name for page in pages for name in page] == await ids_of(store)
+        assert await store.sessions.list(ANN, after=pages[-1][-1].position) == ()
+        assert [session.id for page in pages for session in page] == await ids_of(store)
         assert {session.id for session in made} == set(await ids_of(store))
 
     async def test_an_owner_sees_no_session_of_another(self, store: Store) -> None:
         mine = await store.sessions.create(WITHOUT_ID)
         others = await store.sessions.create(NewSession(owner=Owner(user_id="ann")))
         assert await store.sessions.list(ANN) == (mine,)
-        with pytest.raises(NotFound):
-            await store.sessions.list(ANN, after=others.id)
+        assert set(await store.sessions.list(ANN, after=others.position)) <= {mine}
+        assert others not in await store.sessions.list(ANN, after=Position(others.updated_at, LAST_ID))
 
-    async def test_going_on_after_an_unknown_session_is_refused(self, store: Store) -> None:
-        with pytest.raises(NotFound):
-            await store.sessions.list(ANN, after=new_id())
+    async def test_a_page_goes_on_where_a_session_stood_that_was_spoken_in_since(self, store: Store) -> None:
+        first, second, third = await three_sessions(store)
+        (listed,) = await store.sessions.list(ANN, limit=1)
+        await store.turns.accept(new_turn(third.active_branch, "hello"))
+        rest = await store.sessions.list(ANN, after=listed.position)
+        assert [session.id for session in rest] == [second.id, first.id]
+
+    async def test_a_page_goes_on_where_a_session_stood_that_is_gone(self, store: Store) -> None:
+        first, second, third = await three_sessions(store)
+        await store.deletions.delete(third.id)
+        assert await store.sessions.list(ANN, after=third.position) == (second, first)
+
+    @pytest.mark.parametrize("identifier", [FIRST_ID, LAST_ID, "no id"])
+    async def test_a_page_goes_on_at_a_place_where_nothing_ever_stood(self, store: Store, identifier: str) -> None:
+        session = await store.sessions.create(WITHOUT_ID)
+        newer = await store.sessions.list(ANN, after=Position(session.updated_at + timedelta(days=1), identifier))
+        older = await store.sessions.list(ANN, after=Position(session.updated_at - timedelta(days=1), identifier))
+        assert (newer, older) == ((session,), ())
 
     @pytest.mark.parametrize("limit", [0, -1])
     async def test_a_list_of_no_length_is_empty(self, store: Store, limit: int) -> None:
