@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from contextinfinity.client.cursors import cursor_of
+from contextinfinity.domain.ids import Position, now
 from contextinfinity.server.app import make_app
 from contextinfinity.settings import Settings
 from contextinfinity.wiring import open_client
@@ -178,8 +181,9 @@ def test_a_chat_of_somebody_else_is_left_alone_and_the_token_says_who_asks(guard
 
 @pytest.mark.req("MEMORY-6", "API-10")
 def test_memories_are_the_callers_own_whatever_a_tag_says(guarded: Guarded) -> None:
+    everything = cursor_of(Position(now() + timedelta(days=1), guarded.memory["id"]))
     for stranger in (guarded.bob, guarded.elsewhere):
-        for path in ("/memories", "/memories?q=tea", "/memories/export", f"/memories?after={guarded.memory['id']}"):
+        for path in ("/memories", "/memories?q=tea", "/memories/export", f"/memories?after={everything}"):
             assert guarded.call(stranger, "GET", path).json()["memories"] == []
         assert guarded.call(stranger, "GET", "/memories/audit").json() == {"findings": []}
         shelf = {"content": "x y", "tags": [f"thread:{guarded.turn['thread_id']}"]}

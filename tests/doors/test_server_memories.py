@@ -58,6 +58,7 @@ def test_memories_are_read_by_page_and_by_what_they_are_about(server: Server, us
     said = ["The user plays the bassoon.", "The user likes rum.", "The user has a dog."]
     for fact in said:
         keep(server, user, fact)
+    problem(server.http.get("/memories", params={"user_id": user, "after": "x"}), 422)
     first = server.http.get("/memories", params={"user_id": user, "limit": 2}).json()
     rest = server.http.get("/memories", params={"user_id": user, "limit": 2, "after": first["next"]}).json()
     assert [memory["content"] for memory in (*first["memories"], *rest["memories"])] == said[::-1]

@@ -242,7 +242,7 @@ class Memories(Protocol):
         tag: str | None = None,
         q: str | None = None,
         limit: int = 50,
-        after: MemoryId | None = None,
+        after: Position | None = None,
     ) -> tuple[ShownMemory, ...]:
         """Read an owner's memories, the newest first; ``tag`` (``thread:ID``): of that thread alone.
 

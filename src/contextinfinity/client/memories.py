@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextinfinity.client.contract import LOCAL
 from contextinfinity.client.references import fits, the_one
 from contextinfinity.client.values import ShownMemory, shown_memory
-from contextinfinity.domain.ids import MemoryId, is_id
+from contextinfinity.domain.ids import MemoryId, Position, is_id
 from contextinfinity.domain.session import Owner
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.memories import HINT, shelf_of
@@ -28,7 +28,7 @@ class LocalMemories:
         tag: str | None = None,
         q: str | None = None,
         limit: int = 50,
-        after: MemoryId | None = None,
+        after: Position | None = None,
     ) -> tuple[ShownMemory, ...]:
         """Read an owner's memories, or those that matter for a question."""
         memories, thread = self._engine.memories, None if tag is None else shelf_of(owner, [tag])

@@ -120,6 +120,11 @@ class ShownMemory(Struct, frozen=True, kw_only=True):
     last_placed_at: datetime | None
     superseded_by: MemoryId | None
 
+    @property
+    def position(self) -> Position:
+        """Where it stands in its owner's list."""
+        return Position(self.created_at, self.id)
+
 
 class Committed(Struct, frozen=True, kw_only=True):
     """How far a branch is committed: the number of its head state, its last turn, and how many answers still wait."""

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from contextinfinity.domain.chunk import Embedding
-from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, TurnId
+from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, TurnId
 from contextinfinity.domain.session import Owner
 
 MemoryKind: TypeAlias = Literal["self", "preference", "wish", "plan", "note"]
@@ -48,6 +48,11 @@ class Memory(Struct, frozen=True, kw_only=True):
     origin: MemoryOrigin = "drawn"
     weight: int = 0
     """How much it belongs into every prompt."""
+
+    @property
+    def position(self) -> Position:
+        """Where it stands in its owner's list."""
+        return Position(self.created_at, self.id)
 
 
 class NewMemory(Struct, frozen=True, kw_only=True):

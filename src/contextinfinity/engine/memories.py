@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from contextinfinity.domain.ids import MemoryId, SessionId, is_id, now
+from contextinfinity.domain.ids import MemoryId, Position, SessionId, is_id, now
 from contextinfinity.domain.memory import ANONYMOUS, LONGEST_MEMORY, Memory, NewMemory, container_tags
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.engine.parts import Remembering, draw_offline
@@ -37,7 +37,7 @@ class KeptMemories:
         thread: SessionId | None = None,
         superseded: bool = False,
         limit: int = 50,
-        after: MemoryId | None = None,
+        after: Position | None = None,
     ) -> tuple[Memory, ...]:
         """Read an owner's memories, the newest first.
 
@@ -50,10 +50,12 @@ class KeptMemories:
 
     async def everything(self, owner: Owner, *, superseded: bool = True) -> tuple[Memory, ...]:
         """Read all of an owner's memories."""
-        found: tuple[Memory, ...] = ()
-        while page := await self.list(owner, superseded=superseded, limit=PAGE, after=found[-1].id if found else None):
+        found: list[Memory] = []
+        after: Position | None = None
+        while page := await self.list(owner, superseded=superseded, limit=PAGE, after=after):
             found += page
-        return found
+            after = page[-1].position
+        return tuple(found)
 
     async def find(
         self, owner: Owner, question: str, *, thread: SessionId | None = None, limit: int = 50

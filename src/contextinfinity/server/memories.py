@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
+from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.client.values import ShownMemory
 from contextinfinity.domain.session import Owner
 from contextinfinity.server.answers import WITH_BODY, Findings, Forgotten, MemoryPage, answer, gives, takes
@@ -36,9 +37,10 @@ async def list_memories(
 ) -> Response:
     """Read what is remembered and holds, the newest first."""
     owner = _owner(caller, user_id, () if tag is None else (tag,))
-    found = await door_of(request).client.memories.list(owner, tag=tag, q=q, limit=limit + 1, after=after)
+    place = None if after is None else position_of(after)
+    found = await door_of(request).client.memories.list(owner, tag=tag, q=q, limit=limit + 1, after=place)
     page, more = found[:limit], len(found) > limit and not (q and q.strip())
-    return answer(MemoryPage(memories=page, next=page[-1].id if more else None))
+    return answer(MemoryPage(memories=page, next=cursor_of(page[-1].position) if more else None))
 
 
 @routes.post("/memories", responses=gives(ShownMemory, *WITH_BODY, 404), openapi_extra=takes(NewMemory))

@@ -68,8 +68,8 @@ kept. All else of a session is done under `/threads`: its `session_id` is a `thr
 ## Pages
 
 `GET /threads` and `GET /memories` give `next`, to be sent as `after`; messages give `before`, to be sent as `before`.
-null: that was all. `next` is a place in the list and no id: it leads on when what stood there was deleted since. No
-thread is left out or given twice from page to page, but for one that was spoken in meanwhile: it is now in front.
+null: that was all. `next` is a place in the list and no id: it leads on when what stood there was deleted since.
+Nothing is left out or given twice from page to page, but for a thread that was spoken in meanwhile: it is now in front.
 
 ## Problems
 

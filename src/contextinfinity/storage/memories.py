@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from contextinfinity.domain.ids import BranchId, MemoryId, SessionId, TurnId
+from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, TurnId
 from contextinfinity.domain.memory import LONGEST_MEMORY, Memory, NewMemory, Recall, Recalled
 from contextinfinity.domain.session import Lineage, Owner
 from contextinfinity.errors import InvalidInput
@@ -45,11 +45,11 @@ class Memories(Protocol):
         thread: SessionId | None = None,
         superseded: bool = False,
         limit: int = 50,
-        after: MemoryId | None = None,
+        after: Position | None = None,
     ) -> tuple[Memory, ...]:
         """Read the owner's, the newest first; ``superseded``: also what was true once.
 
-        ``thread``: that thread's alone; empty: those that are no thread's. ``after``: what follows that one.
+        ``thread``: that thread's alone; empty: those that are no thread's. ``after``: what stands behind it.
         """
         ...
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from contextinfinity.client.contract import LOCAL
+from contextinfinity.client.cursors import cursor_of
 from contextinfinity.client.references import fits, the_one
 from contextinfinity.client.remote.line import Line, path
 from contextinfinity.client.remote.threads import user_of
 from contextinfinity.client.values import ShownMemory
-from contextinfinity.domain.ids import MemoryId
+from contextinfinity.domain.ids import MemoryId, Position
 from contextinfinity.domain.session import Owner
 from contextinfinity.memory.audit import Finding
 
@@ -21,7 +22,7 @@ HINT = "`cix memories list` shows those there are."
 
 class _Page(Struct, frozen=True, kw_only=True):
     memories: tuple[ShownMemory, ...]
-    next: MemoryId | None = None
+    next: str | None = None
 
 
 class _Findings(Struct, frozen=True, kw_only=True):
@@ -45,18 +46,19 @@ class RemoteMemories:
         tag: str | None = None,
         q: str | None = None,
         limit: int = 50,
-        after: MemoryId | None = None,
+        after: Position | None = None,
     ) -> tuple[ShownMemory, ...]:
         """Read an owner's memories, or those that matter for a question."""
         found: list[ShownMemory] = []
+        cursor = None if after is None else cursor_of(after)
         while len(found) < limit:
             wanted, user = min(PAGE, limit - len(found)), user_of(owner)
             page = await self._line.get(
-                "/memories", _Page, owner=owner, user_id=user, tag=tag, q=q, limit=wanted, after=after
+                "/memories", _Page, owner=owner, user_id=user, tag=tag, q=q, limit=wanted, after=cursor
             )
             found.extend(page.memories)
-            after = page.next
-            if after is None:
+            cursor = page.next
+            if cursor is None:
                 break
         return tuple(found)
 

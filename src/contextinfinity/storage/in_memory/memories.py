@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import Embedding
-from contextinfinity.domain.ids import MemoryId, SessionId, TurnId, new_id, now
+from contextinfinity.domain.ids import MemoryId, Position, SessionId, TurnId, new_id, now
 from contextinfinity.domain.memory import Candidate, Memory, NewMemory, Recall, Recalled, container_tags
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import NotFound
@@ -107,17 +107,15 @@ class InMemoryMemories:
         thread: SessionId | None = None,
         superseded: bool = False,
         limit: int = 50,
-        after: MemoryId | None = None,
+        after: Position | None = None,
     ) -> tuple[Memory, ...]:
         """Read the owner's, the newest first."""
         with self._tables.transaction() as tables:
             kept = [each for each in of(tables, owner) if thread in (None, each.thread or "")]
             found = [each.shown() for each in kept]
-            found.sort(key=lambda memory: (memory.created_at, memory.id), reverse=True)
-            if after is not None:
-                places = [place for place, memory in enumerate(found) if memory.id == after]
-                found = found[places[0] + 1 :] if places else []
-            wanted = [memory for memory in found if superseded or memory.superseded_by is None]
+            found.sort(key=lambda memory: memory.position, reverse=True)
+            behind = [memory for memory in found if after is None or memory.position < after]
+            wanted = [memory for memory in behind if superseded or memory.superseded_by is None]
             return tuple(wanted[: row_limit(limit)])
 
     async def recall(self, asked: Recall) -> Recalled:

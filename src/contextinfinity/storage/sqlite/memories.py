@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Embedding
-from contextinfinity.domain.ids import MemoryId, SessionId, TurnId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.ids import MemoryId, Position, SessionId, TurnId, from_millis, new_id, now, to_millis
 from contextinfinity.domain.memory import Memory, NewMemory, Recall, Recalled, container_tags
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import NotFound
@@ -68,18 +68,16 @@ class SqliteMemories:
         thread: SessionId | None = None,
         superseded: bool = False,
         limit: int = 50,
-        after: MemoryId | None = None,
+        after: Position | None = None,
     ) -> tuple[Memory, ...]:
         """Read the owner's, the newest first."""
 
         def read(connection: apsw.Connection) -> tuple[Memory, ...]:
             key = find_owner(connection, owner)
-            place: Row = (LATEST, b"")
-            if after is not None:
-                place = one(connection, SQL["select_place"], (key, pack(after)))
-            if key is None or place is None:
+            if key is None:
                 return ()
-            values = {"owner": key, "before": place[0], "id": place[1], "limit": row_limit(limit)}
+            moment, last = (LATEST, b"") if after is None else (to_millis(after.moment), pack(after.id))
+            values = {"owner": key, "before": moment, "id": last, "limit": row_limit(limit)}
             asked = {"thread": None if thread is None else _shelf(thread), "superseded": superseded}
             return to_memories(connection, many(connection, SQL["list_memories"], values | asked))
 

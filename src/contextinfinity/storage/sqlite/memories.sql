@@ -125,10 +125,6 @@ WHERE m.owner_key = :owner AND (m.created_at, m.id) < (:before, :id) AND (:threa
   AND (:superseded OR m.superseded_by IS NULL)
 ORDER BY m.created_at DESC, m.id DESC LIMIT :limit
 
--- name: select_place
--- Where one stands among the newest.
-SELECT created_at, id FROM memory WHERE owner_key = ? AND id = ?
-
 -- name: edit_memory
 -- Other words, by a person's hand.
 UPDATE memory SET content = :content, hash = :hash, kind = :kind, about = :about, origin = 'person', confidence = 1.0,

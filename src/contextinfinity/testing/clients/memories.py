@@ -20,10 +20,11 @@ class MemoryPromises:
         tea = await client.memories.add("The user likes tea.")
         rum = await client.memories.add("The user likes rum.")
         assert [memory.id for memory in await client.memories.list()] == [rum.id, tea.id]
-        assert [memory.id for memory in await client.memories.list(limit=1, after=rum.id)] == [tea.id]
+        assert [memory.id for memory in await client.memories.list(limit=1, after=rum.position)] == [tea.id]
         edited = await client.memories.edit(tea.id, "The user likes green tea.")
         assert (edited.id, edited.content, edited.origin) == (tea.id, "The user likes green tea.", "person")
         await client.memories.forget(rum.id)
+        assert [memory.id for memory in await client.memories.list(limit=1, after=rum.position)] == [tea.id]
         assert [memory.content for memory in await client.memories.export()] == ["The user likes green tea."]
         assert await client.memories.audit() == ()
 

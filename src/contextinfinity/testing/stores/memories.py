@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from contextinfinity.domain.ids import MemoryId, new_id, now
+from contextinfinity.domain.ids import Position, new_id, now
 from contextinfinity.domain.memory import Memory, NewMemory, Recall, container_tags
 from contextinfinity.domain.session import Branch, NewSession, Owner
 from contextinfinity.domain.turn import Turn
@@ -154,7 +154,7 @@ class MemorySuite:
         assert await store.memories.expire(BOB, now() + timedelta(days=1)) == 1
         with pytest.raises(NotFound):
             await store.memories.edit(BOB, kept.id, fact("Ann hates tea."))
-        assert await store.memories.list(BOB, after=kept.id) == ()
+        assert await store.memories.list(BOB, after=kept.position) == ()
         assert await store.memories.list(ANN) == (kept,)
 
     @pytest.mark.req("MEMORY-2")
@@ -245,12 +245,17 @@ class MemorySuite:
         for day in range(5):
             await store.memories.add(fact(f"fact {day}", day=day))
         pages: list[str] = []
-        after: MemoryId | None = None
+        after: Position | None = None
         while page := await store.memories.list(ANN, limit=2, after=after):
             pages += [each.content for each in page]
-            after = page[-1].id
+            after = page[-1].position
         assert pages == ["fact 4", "fact 3", "fact 2", "fact 1", "fact 0"]
         assert await store.memories.list(ANN, limit=-1) == ()
+
+    async def test_a_page_goes_on_where_a_memory_stood_that_was_forgotten(self, store: Store) -> None:
+        kept = [await store.memories.add(fact(f"fact {day}", day=day)) for day in range(3)]
+        await store.memories.forget(ANN, [kept[2].id])
+        assert await store.memories.list(ANN, after=kept[2].position) == (kept[1], kept[0])
 
     @pytest.mark.parametrize("content", ["", "  ", "two\nlines", "x" * 501])
     async def test_what_is_no_single_fact_is_refused(self, store: Store, content: str) -> None:
