@@ -37,6 +37,7 @@ from contextinfinity.retrieval.packing import Candidate, Piece, Room, pack
 from contextinfinity.retrieval.ranking import Found, Means, rank
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
 from contextinfinity.telemetry.stages import timed
+from contextinfinity.telemetry.turns import RetrievalFigures, note
 from contextinfinity.text.tokens.encodings import encoding
 
 if TYPE_CHECKING:
@@ -97,9 +98,10 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     chosen = pack(good, question.full, _quoted, room=room, vectors=vectors)
     missing += chosen.left_out[:MOST_LEFT_OUT]
     pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in chosen.pieces]
-    return tuple(
-        artifact_of(piece, turn.session_id, is_cut=looked.is_cut(piece)) for piece in pieces if piece.text.strip()
-    )
+    placed = [piece for piece in pieces if piece.text.strip()]
+    similarities = tuple(piece.score for piece in placed)
+    note(RetrievalFigures(len(looked.candidates), chosen.tokens, similarities))
+    return tuple(artifact_of(piece, turn.session_id, is_cut=looked.is_cut(piece)) for piece in placed)
 
 
 async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:

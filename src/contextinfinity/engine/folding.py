@@ -27,6 +27,7 @@ from contextinfinity.errors import HeadMoved, Refused
 from contextinfinity.librarian.contract import Summary, Task
 from contextinfinity.prompt.cutting import line
 from contextinfinity.settings import OFFLINE
+from contextinfinity.telemetry.counters import count
 
 if TYPE_CHECKING:
     from contextinfinity.compaction.boundary import TopicBoundary
@@ -176,6 +177,8 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
         asked = number >= pages - NEAR and not failed  # one that failed would take as long for every page
         librarian = here.parts.setup.librarian if asked else None
         summary = await (librarian or by_rule).summarise(task, here.measure.text, here.pause)
+        count("summaries_made")
+        count("summaries_refused", len(summary.problems))
         failed = failed or (bool(summary.problems) and summary.by == OFFLINE)
         for each in shown:
             left += known.get(each.turn_seq) or here.measure.messages(each.messages)

@@ -27,6 +27,7 @@ from contextinfinity.prompt.redact import hidden
 from contextinfinity.retrieval.chunks import Cut, Speakers, chunks_of
 from contextinfinity.storage.index import BORROWED_FROM
 from contextinfinity.storage.rules import ENDED
+from contextinfinity.telemetry.counters import count
 from contextinfinity.text.keywords import VERSION
 
 log = logging.getLogger(__name__)
@@ -41,10 +42,16 @@ EMBED_SECONDS = 60.0
 async def index_turn(parts: Parts, turn_id: TurnId) -> None:
     """Make a committed turn findable: its chunks and their vectors (TX-C)."""
     turn = await parts.store.turns.get(turn_id)
-    if turn is not None:
+    if turn is None:
+        return
+    try:
         embedder = await placing(parts)
         ((_, chunks),) = await cut_turns(parts, [turn], embedder)
         await parts.store.chunks.index(turn_id, chunks)
+    except Exception:
+        count("indexing_failed")
+        raise
+    count("turns_indexed")
 
 
 async def look_over(parts: Parts) -> None:

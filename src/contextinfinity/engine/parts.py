@@ -37,6 +37,7 @@ from contextinfinity.providers.options import joined
 from contextinfinity.settings import Router
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import Journal, JournalFolder
+from contextinfinity.telemetry.turns import note_turn
 from contextinfinity.text.tokens import Counter
 from contextinfinity.tools.toolbox import Toolbox
 
@@ -255,6 +256,8 @@ class Running:
 
     def move(self, turn: Turn) -> None:
         """Note where the turn stands now."""
+        if self.turn.outcome is None:
+            note_turn(turn)
         self.turn = turn
         self.news.tell()
 

@@ -45,6 +45,7 @@ from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.render import render_rounds
 from contextinfinity.prompt.sections import Sections
 from contextinfinity.telemetry.stages import timed
+from contextinfinity.telemetry.turns import note_step
 
 log = logging.getLogger(__name__)
 
@@ -228,6 +229,7 @@ async def going_on(running: Running, heard: Heard) -> StepEnd:
     went_well = finished is not None and not isinstance(finished.outcome, Failed)
     ended = from_finished(finished, heard.step.id) if finished and went_well else how_it_ended(running, heard)
     step = (await end_journal(running, ended)).step
+    note_step(heard.step, step)
     assert step is not None  # noqa: S101 - both ways above give one
     return step
 
@@ -235,6 +237,7 @@ async def going_on(running: Running, heard: Heard) -> StepEnd:
 async def end(parts: Parts, running: Running, heard: Heard) -> None:
     """End the journal, then make the turn final or failed."""
     ended = await end_journal(running, how_it_ended(running, heard))
+    note_step(heard.step, ended.step)
     settle = parts.store.turns.finalise if final(ended) else parts.store.turns.fail
     running.move(await insist(lambda: settle(running.turn.id, parts.worker, ended)))
 

@@ -27,6 +27,7 @@ from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderEr
 from contextinfinity.prompt.assemble import Assembled
 from contextinfinity.providers.contract import Written
 from contextinfinity.storage.journal import Journal
+from contextinfinity.telemetry.counters import count
 from contextinfinity.telemetry.stages import timed
 
 log = logging.getLogger(__name__)
@@ -182,6 +183,7 @@ def take(event: ProviderEvent, heard: Heard, journal: Journal) -> None:
             journal.append("text", {"text": text}, shown=len(text.encode()))
             heard.pieces.append(text)
         case Retry():
+            count("provider_retries")
             journal.append("retry", msgspec.to_builtins(event))
         case Finished():
             heard.finished = event

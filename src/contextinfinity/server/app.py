@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -49,7 +50,9 @@ def make_app(settings: Settings, open_client: OpenClient, *, shared_figures: boo
                 retention=settings.retention,
                 figures=figures,
             )
+            keeping = asyncio.ensure_future(figures.keep_in_step())
             yield
+            keeping.cancel()
 
     app = FastAPI(
         title=TITLE,

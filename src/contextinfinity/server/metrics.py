@@ -6,20 +6,31 @@ way: the folder is named in the environment before it is imported). Nothing leav
 
 from __future__ import annotations
 
-from typing import get_args
+import asyncio
+from typing import assert_never, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Summary,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from contextinfinity.client.values import Health
-from contextinfinity.domain.events import FinishedTurn
 from contextinfinity.telemetry.counters import Counted, counters
 from contextinfinity.telemetry.stages import taken
+from contextinfinity.telemetry.turns import Noted, RetrievalFigures, StepFigures, TurnFigures, noted
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 NAME = "contextinfinity"
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+SIMILARITIES = tuple(tenth / 10 for tenth in range(1, 11))
+IN_STEP_SECONDS = 1.0
 
 COUNTED = frozenset(get_args(Counted))
 
@@ -37,35 +48,44 @@ class Figures:
         self._registry = CollectorRegistry()
         self._shared = shared
         self._mirrored: dict[str, int] = {}
+        self.described: list[tuple[str, tuple[str, ...], str]] = []
+        """Of each its name, its labels, and what it means."""
         self.requests = self._counter("requests", "Requests answered.", "route", "method", "status")
         self.seconds = self._histogram("request_seconds", "Time to the last byte of an answer.", "route")
         self.first_event = self._histogram("first_event_seconds", "Time to the first event of a stream.")
         self.stages = self._histogram("stage_seconds", "Time that a stage of a turn took.", "stage")
         self.streams = self._gauge("streams", "Streams that are open.", "livesum")
-        self.turns = self._counter("turns", "Turns that ended while somebody listened, by outcome.", "outcome", "model")
-        self.tokens = self._counter("tokens", "Tokens as the providers count them.", "kind", "model")
+        self.turns = self._counter("turns", "Turns that ended.", "outcome", "model")
+        self.tokens = self._counter(
+            "tokens", "Tokens as providers count them; estimated: as we counted what went in.", "kind", "model"
+        )
         self.cost = self._counter("cost_dollars", "What providers charged, where prices are known.", "model")
+        self.steps = self._counter("steps", "Requests to models that ended.", "provider", "outcome", "error")
+        self.bytes = self._counter(
+            "step_bytes", "Bytes of answers that were displayed, and that were durable by the end.", "kind"
+        )
+        self.retrieval = self._summary(
+            "retrieval", "What was found for messages: candidates, selected pieces, their packed_tokens.", "what"
+        )
+        self.similarity = self._histogram(
+            "retrieval_similarity", "How similar the selected pieces of a message are.", "which", buckets=SIMILARITIES
+        )
         self.happened = self._counter("happened", "What happened behind the answers.", "what")
+        for what in COUNTED:
+            self.happened.labels(what)  # from the start: what first appears as 1 never grew
         self.jobs = self._gauge("jobs", "Jobs in the ledger.", "livemostrecent", "state")
         self.spool = self._gauge("spool_depth", "Turns and sessions held for a ledger that is away.", "livesum")
         # Whoever answers says how it is now; what another worker saw when it was asked last may be long over.
         self.ready = self._gauge("ready", "1: ready, 0.5: degraded, 0: the ledger does not answer.", "livemostrecent")
 
-    def turn(self, turn: FinishedTurn) -> None:
-        """Count a turn that has ended."""
-        self.turns.labels(turn.outcome, turn.model).inc()
-        usage = turn.usage
-        for kind in ("input", "output", "cached"):
-            self.tokens.labels(kind, turn.model).inc(getattr(usage, f"{kind}_tokens"))
-        if usage.cost is not None:
-            self.cost.labels(turn.model).inc(usage.cost)
-
     def mirror(self) -> None:
         """Take over what the process counted since the last time, and how much it holds.
 
-        Done after every request: the others tell it too, and know only what was taken over.
+        Done after every request and now and then: the others tell it too, and know only what was taken over.
         """
         now = counters()
+        for figures in noted():
+            self._count(figures)
         for stage, seconds in taken():
             self.stages.labels(stage).observe(seconds)
         self.spool.set(now.get("spool_depth", 0))
@@ -73,6 +93,35 @@ class Figures:
             if more := now[what] - self._mirrored.get(what, 0):
                 self.happened.labels(what).inc(more)
                 self._mirrored[what] = now[what]
+
+    async def keep_in_step(self) -> None:
+        """Take over, again and again, what is done while nobody asks anything."""
+        while True:
+            await asyncio.sleep(IN_STEP_SECONDS)
+            self.mirror()
+
+    def _count(self, figures: Noted) -> None:
+        match figures:
+            case TurnFigures(model, outcome, usage):
+                self.turns.labels(outcome, model).inc()
+                for kind in ("input", "output", "cached"):
+                    self.tokens.labels(kind, model).inc(getattr(usage, f"{kind}_tokens"))
+                if usage.cost is not None:
+                    self.cost.labels(model).inc(usage.cost)
+            case StepFigures():
+                self.steps.labels(figures.provider, figures.outcome, figures.error).inc()
+                self.tokens.labels("estimated", figures.model).inc(figures.estimated)
+                self.bytes.labels("displayed").inc(figures.displayed_bytes)
+                self.bytes.labels("durable").inc(figures.durable_bytes)
+            case RetrievalFigures(candidates, packed_tokens, similarities):
+                self.retrieval.labels("candidates").observe(candidates)
+                self.retrieval.labels("selected").observe(len(similarities))
+                self.retrieval.labels("packed_tokens").observe(packed_tokens)
+                if similarities:
+                    self.similarity.labels("lowest").observe(min(similarities))
+                    self.similarity.labels("highest").observe(max(similarities))
+            case _:
+                assert_never(figures)
 
     def text(self, health: Health) -> bytes:
         """Write them down, with what the ledger says now."""
@@ -88,10 +137,19 @@ class Figures:
         return generate_latest(everybody)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"{NAME}_{name}", meaning, labels, registry=self._registry)
+        return Counter(self._named(f"{name}_total", meaning, labels), meaning, labels, registry=self._registry)
 
-    def _histogram(self, name: str, meaning: str, *labels: str) -> Histogram:
-        return Histogram(f"{NAME}_{name}", meaning, labels, buckets=SECONDS, registry=self._registry)
+    def _histogram(self, name: str, meaning: str, *labels: str, buckets: tuple[float, ...] = SECONDS) -> Histogram:
+        full = self._named(name, meaning, labels)
+        return Histogram(full, meaning, labels, registry=self._registry, buckets=buckets)
+
+    def _summary(self, name: str, meaning: str, *labels: str) -> Summary:
+        return Summary(self._named(name, meaning, labels), meaning, labels, registry=self._registry)
 
     def _gauge(self, name: str, meaning: str, mode: str, *labels: str) -> Gauge:
-        return Gauge(f"{NAME}_{name}", meaning, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+        full = self._named(name, meaning, labels)
+        return Gauge(full, meaning, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+
+    def _named(self, name: str, meaning: str, labels: tuple[str, ...]) -> str:
+        self.described.append((f"{NAME}_{name}", labels, meaning))
+        return f"{NAME}_{name}"

@@ -12,6 +12,7 @@ from typing import Any
 from contextinfinity.client.local import LocalClient
 from contextinfinity.server.app import make_app
 from contextinfinity.server.bodies import JSON
+from contextinfinity.server.metrics import COUNTED, Figures
 from contextinfinity.server.problems import TABLE
 from contextinfinity.settings import Settings
 
@@ -81,11 +82,21 @@ it is a finished turn with outcome `failed`, and status 200.
 | --- | --- |
 """
 
+_FIGURES = """\
+## Figures
+
+`GET /metrics` tells them for Prometheus, counted since the server started. With several workers any of them tells those
+of all, so it does not matter which one a scrape meets: what was counted is added up, of workers that died too;
+`streams` and `spool_depth` are sums over the workers that live; `jobs` and `ready` are what the one that answers sees
+now. What another worker did behind its answers may be told up to a second later. A turn counts once, when it ends,
+whoever listens; what one turn took is told by `GET /threads/{thread_id}/turns/{turn_id}` and its `context`.
+"""
+
 
 def reference() -> str:
     """Give the page, in Markdown."""
     document = make_app(Settings(), _no_client).openapi()
-    return _OPENING + "\n".join([*_statuses(), "", *_routes(document), *_schemas(document)])
+    return _OPENING + "\n".join([*_statuses(), "", *_figures(), *_routes(document), *_schemas(document)])
 
 
 def _no_client(settings: Settings) -> LocalClient:
@@ -96,6 +107,15 @@ def _statuses() -> Iterator[str]:
     for status in sorted({status for status, _ in TABLE.values()}):
         kinds = [kind for kind, (its, _) in TABLE.items() if its == status]
         yield f"| {status} | {', '.join(f'`{kind.code}`' for kind in kinds)} |"
+
+
+def _figures() -> Iterator[str]:
+    yield _FIGURES
+    yield "| figure | labels | meaning |"
+    yield "| --- | --- | --- |"
+    for name, labels, meaning in Figures().described:
+        yield f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {meaning} |"
+    yield f"\n`what` of `contextinfinity_happened_total`: {', '.join(f'`{what}`' for what in sorted(COUNTED))}.\n"
 
 
 def _routes(document: dict[str, Any]) -> Iterator[str]:

@@ -62,9 +62,6 @@ async def frames(door: Door, first: Stamped | None, events: AsyncIterator[Stampe
     try:
         async with aclosing(handfuls(door, events)) as coming:
             async for handful in coming:
-                for stamped in handful:
-                    if isinstance(stamped.event, TurnDone):
-                        door.figures.turn(stamped.event.turn)
                 yield b"".join(map(frame, handful)) or KEEP_ALIVE
     except ContextInfinityError as error:  # the status is gone; the stream itself has to say it
         yield frame(Stamped(event=TurnFailed(code=error.code, message=error.message, hint=error.hint)))
@@ -84,7 +81,6 @@ async def last(door: Door, events: AsyncIterator[Stamped]) -> FinishedTurn:
         await _let_go(end, ending)
     if turn is None:
         raise Ending("The server is ending, and the answer is not there yet.")
-    door.figures.turn(turn)
     return turn
 
 

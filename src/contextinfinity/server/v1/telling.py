@@ -116,7 +116,6 @@ async def pieces(door: Door, dialect: Dialect, incoming: Incoming, turn: Turn) -
                     yield head + b"".join(map(writer.text, texts)) or KEEP_ALIVE
         if done is None:
             raise Ending("The server is ending, and the answer is not there yet.")
-        door.figures.turn(done)
         spoken = spoken_of(await door.drop_in.answered(turn.id), incoming.model)
         head, writer = (b"", writer) if writer else await _begin(door, dialect, incoming, turn)
         yield head + writer.end(spoken)
