@@ -59,16 +59,34 @@ def test_lines_from_a_pipe_are_answered_by_a_server(server: Server, cix: Cix) ->
 @pytest.mark.parametrize(
     "words",
     [
-        *(("import", "x.jsonl"), ("cleanup",), ("reindex",), ("rebuild",), ("serve",), ("config",), ("doctor",)),
+        *(("import", "x.jsonl"), ("cleanup",), ("reindex",), ("rebuild",), ("serve",), ("config",)),
         *(("token", "create", "--user", "ann"), ("token", "list"), ("token", "revoke", "x")),
-        *(("model", "get"), ("model", "list"), ("model", "remove")),
+        *(("model", "get"), ("model", "list"), ("model", "remove"), ("doctor", "--repair")),
     ],
 )
 def test_what_works_where_the_ledger_is_says_so(server: Server, cix: Cix, words: tuple[str, ...]) -> None:
     behind, before = cix(*words, "--server", server.url), cix("--server", server.url, *words)
-    assert behind.exit_code in (1, 2)
+    assert behind.exit_code == 2
     assert "without --server" in behind.stderr
     assert (before.exit_code, before.stderr) == (behind.exit_code, behind.stderr)
+
+
+@pytest.mark.req("CLI-1")
+def test_a_server_is_asked_how_it_does(server: Server, cix: Cix) -> None:
+    assert cix.json("doctor", "--server", server.url) == {"ok": True, "status": "ready", "reasons": []}
+    assert cix("doctor", "--server", server.url).stdout == f"{server.url}: ready\n"
+    away = cix("doctor", "--server", "http://127.0.0.1:9", "--json")
+    told = json.loads(away.stdout)
+    assert (away.exit_code, told["ok"], told["status"]) == (1, False, "unready")
+    assert "cannot be reached" in told["reasons"][0]
+    assert not (cix.folder / "ledger.db").exists()
+
+
+@pytest.mark.req("CLI-1")
+def test_no_command_offers_a_server_it_does_not_work_with(cix: Cix) -> None:
+    for words in (("import",), ("cleanup",), ("reindex",), ("rebuild",), ("token", "list")):
+        assert "--server" not in cix(*words, "--help").stdout, words
+    assert "--server" in cix("sessions", "--help").stdout
 
 
 @pytest.mark.req("CLI-1")

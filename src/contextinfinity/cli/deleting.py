@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from contextinfinity.cli.options import Means, Thread, command
+from contextinfinity.cli.options import Means, Thread, command, command_here
 from contextinfinity.errors import InvalidInput
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is deleted.")]
@@ -30,7 +30,7 @@ def delete(means: Means, thread: Thread, yes: Yes = False) -> None:
         remark(f"Deleted {deleted.thread_id}: {deleted.turns} turns.")
 
 
-@command
+@command_here
 def cleanup(means: Means) -> None:
     """Delete what is past its time to live; a running engine does this by itself every few hours."""
     from contextinfinity.cli.printing import print_json, remark

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json, NoServer
+from contextinfinity.cli.options import Config, DataDir, Json, Means, Server, told_in_words
+from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,9 +27,11 @@ def doctor(
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,
-    server: NoServer = None,
+    server: Server = None,
 ) -> None:
-    """Check the ledger and everything around it."""
+    """Check the ledger and everything around it; with --server, ask that server how it does."""
+    if server is not None:
+        return _ask(server, as_json=as_json, repair=repair)
     from contextinfinity.upkeep.integrity import examine, settings_in_force
     from contextinfinity.upkeep.repair import examine_and_repair
 
@@ -42,6 +45,25 @@ def doctor(
         _print_for_people(report)
     if not report.ok:
         raise typer.Exit(1)
+    return None
+
+
+def _ask(server: str, *, as_json: bool, repair: bool) -> None:
+    """Tell what a server says of itself; what is amiss there is looked for and set right on its own machine."""
+    with told_in_words():
+        from contextinfinity.cli.printing import print_json
+        from contextinfinity.cli.working import working
+
+        if repair:
+            raise InvalidInput("A ledger is repaired on its own machine.", hint="Run it there, without --server.")
+        with working(Means(user="local", config=None, data_dir=None, as_json=as_json, server=server)) as work:
+            health = work.do(work.client.health())
+        if as_json:
+            print_json({"ok": health.status == "ready", "status": health.status, "reasons": health.reasons})
+        else:
+            typer.echo("\n".join([f"{server}: {health.status}", *health.reasons]))
+        if health.status != "ready":
+            raise typer.Exit(1)
 
 
 def _for_programs(report: Report) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from contextinfinity.cli.options import Means, command
+from contextinfinity.cli.options import Means, command_here
 from contextinfinity.cli.printing import remark
 from contextinfinity.cli.progress import bar
 from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
@@ -37,7 +37,7 @@ Form = Annotated[str, typer.Option("--format", metavar="auto|openai|jsonl|…", 
 Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=SESSION_HELP)]
 
 
-@command
+@command_here
 def import_(means: Means, file: File, form: Form = "auto", session: Home = None) -> None:
     """Import conversations from a file; importing it again adds only what is new in it."""
     from contextinfinity.cli.printing import print_json

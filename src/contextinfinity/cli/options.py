@@ -89,6 +89,15 @@ def command(function: Callable[Concatenate[Means, P], None]) -> Callable[..., No
 
     A parameter that is a dataclass stands for many options: its fields.
     """
+    return _with(_SHARED, function)
+
+
+def command_here(function: Callable[Concatenate[Means, P], None]) -> Callable[..., None]:
+    """Make a command that works on this machine only: with ``--server`` it says so."""
+    return _with(_SHARED | {"server": (NoServer, None)}, function)
+
+
+def _with(options: dict[str, tuple[Any, object]], function: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(function, eval_str=True)
     plain = list(signature.parameters.values())[1:]
     groups: dict[str, Any] = {
@@ -97,7 +106,7 @@ def command(function: Callable[Concatenate[Means, P], None]) -> Callable[..., No
     own = [option for parameter in plain for option in _options(parameter)]
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in _SHARED.items()
+        for name, (kind, default) in options.items()
     ]
 
     @wraps(function)
@@ -107,7 +116,7 @@ def command(function: Callable[Concatenate[Means, P], None]) -> Callable[..., No
             name: group(**{one.name: given.pop(one.name) for one in fields(group)}) for name, group in groups.items()
         }
         with told_in_words():
-            function(means, **given, **many)  # type: ignore[call-arg]  # what is left are the function's own
+            function(means, **given, **many)  # what is left are the function's own
 
     run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *shared]}

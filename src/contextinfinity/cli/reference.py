@@ -22,9 +22,15 @@ _OPENING = """\
 `cix`, also `contextinfinity` and `python -m contextinfinity`. Every command takes `--data-dir`, `--config` and
 `--json`, works without a server, and ends with 0 when it was done, 1 when it could not be done, and 2 when it was
 asked for in the wrong way. Answers and lists go to stdout, everything else to stderr. With `--server URL` it works with
-a server elsewhere (`cix serve`); the token, where one is needed, stands in the environment variable `CIX_TOKEN`. What
-works on the ledger's own machine only (`serve`, `token`, `model`, `config`, `doctor`, `import`, `cleanup`, `reindex`,
-`rebuild`) says so.
+a server elsewhere (`cix serve`); the token, where one is needed, stands in the environment variable `CIX_TOKEN`.
+
+Some commands work on the ledger's own machine only, beside a running server too, and say so where `--server` is given:
+
+- `token`: whoever makes tokens can be anybody. That takes access to the machine, never a token alone.
+- `import`: it records a past with its answers and its times, and asks no model. No route does that.
+- `cleanup`, `reindex`, `rebuild`: they work on the conversations of all users, and no token stands for all. A server
+  cleans up every few hours and completes its index by itself.
+- `serve`, `config`, `model`, `doctor --repair`: they are about this machine, its processes, settings and files.
 
 A conversation is named by its id, by the id your program gave it, by the first or last six or more signs of its id,
 or by `last`: the one spoken in last. A branch is named by its label, its id, or the first or last six or more signs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, get_args
 
 import typer
 
-from contextinfinity.cli.options import Branch, Means, command
+from contextinfinity.cli.options import Branch, Means, command, command_here
 from contextinfinity.cli.progress import bar
 from contextinfinity.errors import InvalidInput
 
@@ -86,13 +86,13 @@ def search(means: Means, words: Words, filters: Filters, budget: Budget = None) 
         print_hits(hits)
 
 
-@command
+@command_here
 def reindex(means: Means) -> None:
     """Complete the index: chunks and vectors of all that lacks them, also after another embedder was chosen."""
     _bring(means, anew=False)
 
 
-@command
+@command_here
 def rebuild(means: Means) -> None:
     """Make the whole index anew from the conversations; they can be searched all the while."""
     _bring(means, anew=True)
