@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import socket
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 
 from contextinfinity.domain.ids import new_id
+from tests.doors.cix import Cix
 from tests.doors.server import Server, problem
 
 JSON = {"Content-Type": "application/json"}
@@ -278,6 +284,39 @@ def test_so_many_requests_a_minute_and_no_more(tmp_path: Any) -> None:
     assert refused[0].headers["retry-after"] == "1"
     assert server.http.get("/healthz").status_code == 200
     server.stop()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_users_limits_are_the_same_for_any_number_of_workers_and_tokens(tmp_path: Path, workers: str) -> None:
+    server = Server(tmp_path, "[server]\nrequests_per_minute = 6\n", "--workers", workers)
+    tokens = [Cix(tmp_path).json("token", "create", "--user", "ann")["token"] for _ in range(2)]
+
+    def ask(number: int) -> int:
+        """Ask over a connection of its own, with either token."""
+        headers = {"X-Api-Key": tokens[number % 2]}
+        return httpx2.get(f"{server.url}/threads", headers=headers, timeout=60, trust_env=False).status_code
+
+    begun = monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        answers = Counter(pool.map(ask, range(48)))
+    server.stop()
+    assert 1 <= answers[200] <= 1 + (monotonic() - begun) / 10
+    assert answers[200] + answers[429] == 48
+
+
+def test_two_workers_let_a_user_open_as_many_streams_as_one(tmp_path: Path) -> None:
+    server = Server(tmp_path, "[server]\nstreams_per_user = 2\nshutdown_seconds = 1.0\n", "--workers", "2")
+    body = {"content": "go on", "model": "hangs"}
+    answers: Counter[int] = Counter()
+    with ExitStack() as held:
+        for _ in range(12):
+            http = held.enter_context(httpx2.Client(base_url=server.url, timeout=60, trust_env=False))
+            heard = held.enter_context(http.stream("POST", "/threads/new/messages/stream", json=body))
+            answers[heard.status_code] += 1
+    while server.post("/threads/new/messages/stream", {"content": "Hello"}).status_code == 429:
+        assert server.process.poll() is None
+    server.stop()
+    assert answers == {200: 2, 429: 10}
 
 
 def test_a_full_queue_names_the_turn_that_runs(server: Server) -> None:

@@ -18,6 +18,7 @@ from contextinfinity.errors import ContextInfinityError
 from contextinfinity.server import answers, chat, finding, lines, memories, operations, problems, talking, threads
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import Guard
+from contextinfinity.server.limits import Counts, Share
 from contextinfinity.server.metrics import Figures
 from contextinfinity.server.v1 import routes as v1
 from contextinfinity.settings import Settings
@@ -36,8 +37,10 @@ NO_TELEMETRY: TelemetryConfig = {
 }
 
 
-def make_app(settings: Settings, open_client: OpenClient, *, shared_figures: bool = False) -> FastAPI:
-    """Put the application together; its client is opened when it starts."""
+def make_app(
+    settings: Settings, open_client: OpenClient, *, shared_figures: bool = False, share: Share | None = None
+) -> FastAPI:
+    """Put the application together; its client is opened when it starts. ``share``: with other workers."""
     figures = Figures(shared=shared_figures)
 
     @asynccontextmanager
@@ -49,6 +52,7 @@ def make_app(settings: Settings, open_client: OpenClient, *, shared_figures: boo
                 server=settings.server,
                 retention=settings.retention,
                 figures=figures,
+                counts=Counts(share),
             )
             keeping = asyncio.ensure_future(figures.keep_in_step())
             yield

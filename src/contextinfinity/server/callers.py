@@ -18,6 +18,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import Token
 from contextinfinity.errors import InvalidInput, NotFound, NotYours, TokenNeeded
 from contextinfinity.server.door import door_of
+from contextinfinity.server.limits import name_of
 
 LONGEST_NAME = 128
 NEW = "new"
@@ -63,7 +64,7 @@ async def caller_of(request: Request) -> Caller:
     token = await door.client.tokens.of(_words(request))
     if token is None:
         raise TokenNeeded("This server needs a token, and the request has none that counts.")
-    door.rates.take(token.id)
+    door.rates.take(name_of(token.owner))
     if org_id is not None and org_id != token.owner.org_id:
         raise NotYours("X-Org-Id names another organisation than the token's.")
     return Caller(org_id=token.owner.org_id, token=token)

@@ -22,7 +22,7 @@ _OPENING = """\
 <!-- Made by `python -m contextinfinity.server.reference`; change the routes, not this page. -->
 
 `cix serve` answers at `http://127.0.0.1:8765`; its OpenAPI document is at `/openapi.json`. What it takes and gives is
-JSON. Limits stand under [`[server]`](configuration.md) and count for each worker.
+JSON. Limits stand under [`[server]`](configuration.md); all workers count together.
 
 ## Callers
 

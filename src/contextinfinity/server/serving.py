@@ -33,6 +33,7 @@ from contextinfinity.server import problems
 from contextinfinity.server.app import make_app
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import is_loopback
+from contextinfinity.server.limits import Share
 from contextinfinity.server.logs import log_as_json
 from contextinfinity.server.metrics import FOLDER_VARIABLE, forget_worker
 from contextinfinity.settings import Settings
@@ -103,9 +104,9 @@ def _refusal(error: BaseException | None) -> tuple[h11.Event, ...]:
 class Worker(uvicorn.Server):
     """One process of the server."""
 
-    def __init__(self, settings: Settings, open_client: OpenClient) -> None:
+    def __init__(self, settings: Settings, open_client: OpenClient, share: Share | None = None) -> None:
         server = settings.server
-        self._app = make_app(settings, open_client, shared_figures=FOLDER_VARIABLE in os.environ)
+        self._app = make_app(settings, open_client, shared_figures=FOLDER_VARIABLE in os.environ, share=share)
         protocol = type("Protocol", (PatientProtocol,), {"header_seconds": server.header_seconds})
         config = uvicorn.Config(
             self._app,
@@ -186,13 +187,13 @@ async def _has_token(client: Client) -> bool:
         return await client.tokens.needed()
 
 
-def _work(settings: Settings, open_client: OpenClient, sock: socket.socket) -> None:
+def _work(settings: Settings, open_client: OpenClient, sock: socket.socket, share: Share | None = None) -> None:
     """Be a worker until told to end."""
     log_as_json()
     # uvicorn sends the signal once more when it has ended, to whoever listened before: to this, which is then the end.
     for number in ENDING:
         signal.signal(number, _leave)
-    worker = Worker(settings, open_client)
+    worker = Worker(settings, open_client, share)
     Thread(target=_end_with_parent, args=(worker,), daemon=True).start()
     worker.run(sockets=[sock])
     if not worker.started:
@@ -222,23 +223,27 @@ def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket) -> 
         ended = True
         wake.send(b"!")
 
-    def start() -> BaseProcess:
-        worker = spawn.Process(target=_work, args=(settings, open_client, sock))
+    def start(number: int) -> BaseProcess:
+        share = Share(folder, settings.server.workers, number)
+        worker = spawn.Process(target=_work, args=(settings, open_client, sock, share))
         worker.start()
         return worker
 
-    def replaced(dead: BaseProcess) -> BaseProcess:
+    def replaced(number: int, dead: BaseProcess) -> BaseProcess:
         if dead.exitcode == 1:  # it could not even start, and said why
             raise SystemExit(1)
         forget_worker(folder, dead.pid or 0)
-        return start()
+        return start(number)
 
     before = {number: signal.signal(number, end) for number in ENDING}
-    workers = [start() for _ in range(settings.server.workers)]
+    workers = [start(number) for number in range(settings.server.workers)]
     try:
         while not ended:
             connection.wait([waking, *(worker.sentinel for worker in workers)])
-            workers = [worker if worker.is_alive() or ended else replaced(worker) for worker in workers]
+            workers = [
+                worker if worker.is_alive() or ended else replaced(number, worker)
+                for number, worker in enumerate(workers)
+            ]
     finally:
         for worker in workers:
             worker.terminate()

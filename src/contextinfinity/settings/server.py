@@ -37,10 +37,10 @@ class Server(Struct, frozen=True, kw_only=True):
     header_seconds: Annotated[Seconds, Meta(description="How long the headers of a request may take to arrive.")] = 10.0
     body_seconds: Annotated[Seconds, Meta(description="How long the rest of it may take.")] = 60.0
     requests_per_minute: Annotated[
-        int, Meta(ge=0, le=100_000_000, description="Requests of one user, in each worker; 0: as many as they like.")
+        int, Meta(ge=0, le=100_000_000, description="Requests of one user, whatever tokens they have; 0: any number.")
     ] = 6000
     streams_per_user: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Streams that one user may have open at once, in each worker.")
+        int, Meta(ge=1, le=1_000_000, description="Streams that one user may have open at once.")
     ] = 200
     keep_alive_seconds: Annotated[
         Seconds, Meta(description="A stream with nothing to say sends a comment this often, so that no proxy cuts it.")

@@ -13,11 +13,13 @@ import pytest
 from contextinfinity import errors
 from contextinfinity.client.contract import Stamped
 from contextinfinity.domain.events import Delta, FinishedTurn, TurnDone, TurnFailed
+from contextinfinity.domain.session import Owner
 from contextinfinity.errors import TooMany
 from contextinfinity.server import problems
 from contextinfinity.server.app import make_app
-from contextinfinity.server.door import Rates
 from contextinfinity.server.guard import is_loopback
+from contextinfinity.server.limits import REGION, SLOTS, Counts, Numbers, Rates, Share, Streams
+from contextinfinity.server.metrics import Figures
 from contextinfinity.server.serving import listening
 from contextinfinity.server.streams import frame
 from contextinfinity.testing.clients import suite_settings
@@ -27,7 +29,7 @@ from tests.properties.wire_samples import SAMPLES
 
 
 async def test_a_caller_has_so_many_requests_and_others_have_their_own() -> None:
-    rates = Rates(60)
+    rates = Rates(60, Counts())
     for _ in range(10):
         rates.take("ann")
     with pytest.raises(TooMany) as refused:
@@ -37,7 +39,7 @@ async def test_a_caller_has_so_many_requests_and_others_have_their_own() -> None
 
 
 async def test_requests_come_back_as_time_goes_by() -> None:
-    rates = Rates(60_000)
+    rates = Rates(60_000, Counts())
     for _ in range(10_000):
         rates.take("ann")
     for _ in range(100):  # more than there were: each has to wait for its own
@@ -49,9 +51,47 @@ async def test_requests_come_back_as_time_goes_by() -> None:
 
 
 async def test_no_limit_is_no_limit() -> None:
-    rates = Rates(0)
+    rates = Rates(0, Counts())
     for _ in range(1000):
         rates.take("ann")
+
+
+async def test_workers_count_requests_and_streams_together(tmp_path: Path) -> None:
+    one, other = (Counts(Share(str(tmp_path), 2, number)) for number in range(2))
+    for counts in (one, other) * 5:
+        Rates(60, counts).take("ann")
+    for counts in (one, other):
+        with pytest.raises(TooMany):
+            Rates(60, counts).take("ann")
+    here, there = (Streams(2, counts, Figures()) for counts in (one, other))
+    close = here.take(Owner(user_id="ann"))
+    there.take(Owner(user_id="ann"))
+    with pytest.raises(TooMany):
+        here.take(Owner(user_id="ann"))
+    here.take(Owner(user_id="ann", org_id="elsewhere"))
+    close()
+    there.take(Owner(user_id="ann"))
+
+
+async def test_streams_of_a_worker_that_died_count_no_more(tmp_path: Path) -> None:
+    one, other = (Counts(Share(str(tmp_path), 2, number)) for number in range(2))
+    for counts in (one, other):
+        Streams(2, counts, Figures()).take(Owner())
+    again = Streams(2, Counts(Share(str(tmp_path), 2, 0)), Figures())
+    again.take(Owner())
+    with pytest.raises(TooMany):
+        again.take(Owner())
+
+
+def test_more_names_than_there_is_room_for_cost_the_smallest_numbers() -> None:
+    numbers = Numbers(bytearray(REGION), 0)
+    numbers.put("ann", 1e9)
+    for each in range(3 * SLOTS):
+        numbers.put(f"user {each}", each)
+    assert numbers.get("ann") == 1e9
+    assert numbers.get(f"user {3 * SLOTS - 1}") == 3 * SLOTS - 1
+    numbers.clear()
+    assert numbers.get("ann") == 0
 
 
 def test_an_event_is_one_block_whatever_it_says() -> None:
