@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 from collections import Counter
@@ -149,10 +150,78 @@ def test_a_parameter_that_breaks_a_rule_is_refused(server: Server, path: str) ->
     problem(answer, 404 if path == "/nothing" else 422)
 
 
+@pytest.mark.req("API-3")
+@pytest.mark.parametrize("bytes_", ["%ED%A0%80", "%FF", "%C3", "a%00b", "%00"])
+def test_an_address_that_is_no_text_is_refused(server: Server, bytes_: str) -> None:
+    before = len(server.http.get("/threads", params={"limit": 500}).json()["threads"])
+    for path in (f"/threads/{bytes_}", f"/search?q={bytes_}", f"/threads?user_id={bytes_}", f"/healthz?{bytes_}=1"):
+        problem(server.http.get(path), 422)
+    problem(server.post(f"/threads/{bytes_}/messages", {"content": "a"}), 422)
+    assert server.http.get("/v1/models?x=%FF").status_code in (400, 422)
+    assert len(server.http.get("/threads", params={"limit": 500}).json()["threads"]) == before
+    assert server.http.get("/search", params={"q": "é ☃ +%"}).status_code == 200
+
+
+@pytest.mark.parametrize("name", [".", "..", " ", "\u3000"])
+def test_a_name_that_no_address_keeps_or_nobody_sees_is_refused(server: Server, name: str) -> None:
+    problem(server.post("/threads", {"external_id": name}), 422)
+    if name.strip():
+        head = b"POST /threads/%b/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        body = b'Content-Length: 16\r\nConnection: close\r\n\r\n{"content": "a"}'
+        told_raw(raw(server, head % name.encode(), body, end=False), 422)
+    else:
+        problem(server.post("/threads/new/messages", {"content": "a", "user_id": name}), 422)
+
+
+def test_a_body_in_another_coding_is_refused(server: Server) -> None:
+    coded = gzip.compress(b'{"content": "a"}')
+    for coding in ("gzip", "br", "gzip, identity"):
+        answer = server.http.post("/threads/new/messages", content=coded, headers={**JSON, "Content-Encoding": coding})
+        assert coding in problem(answer, 415)["detail"]
+    plain = server.http.post("/threads", content=b"{}", headers={**JSON, "Content-Encoding": "identity"})
+    assert plain.status_code == 200
+
+
+def test_a_request_without_a_body_is_told_so(server: Server) -> None:
+    assert problem(server.http.post("/threads/new/messages", headers=JSON), 422)["detail"] == "The request has no body."
+
+
+def test_an_address_of_a_picture_has_no_line_ends(server: Server) -> None:
+    for address in ("https://x\r\nHost: y", "https://x y", "https://", "https://x/" + "a" * 8192):
+        source = {"type": "url", "url": address}
+        content = [{"type": "image", "media_type": "image/png", "source": source}]
+        problem(server.post("/threads/new/messages", {"content": content}), 422)
+
+
+def test_a_body_with_two_lengths_is_refused_and_its_connection_closed(server: Server) -> None:
+    head = b"POST /threads/new/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    lengths = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b'10\r\n{"content": "a"}\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    answer = raw(server, head, lengths, body, end=False)
+    told_raw(answer, 400)
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_body_that_breaks_off_is_no_trouble_of_ours(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    head = b"POST /threads HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    assert raw(server, head, b"Content-Length: 100\r\n\r\n{") == b""
+    while not any(each.get("route") == "/threads" for each in server.log()):
+        assert server.process.poll() is None
+    server.stop()
+    assert [each for each in server.log() if each["level"] not in ("info", "warning")] == []
+
+
+def test_whoever_watches_over_servers_may_ask_for_the_head_alone(server: Server) -> None:
+    answer = server.http.head("/healthz")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
 def test_an_unknown_method_is_refused(server: Server) -> None:
     answer = server.http.put("/threads")
     problem(answer, 405)
     assert "GET" in answer.headers["allow"]
+    assert "GET" in server.http.put("/openapi.json").headers["allow"]
 
 
 @pytest.mark.req("API-3")

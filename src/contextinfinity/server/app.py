@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.server import answers, chat, finding, lines, memories, operations, problems, talking, threads
@@ -75,6 +76,7 @@ def make_app(
     app.add_exception_handler(ContextInfinityError, problems.tell)
     app.add_exception_handler(RequestValidationError, problems.tell_parameters)
     app.add_exception_handler(HTTPException, problems.tell_routing)
+    app.add_exception_handler(ClientDisconnect, problems.tell_nobody)
     app.add_exception_handler(Exception, problems.tell_unforeseen)
     if settings.server.cors_origins:
         app.add_middleware(

@@ -6,6 +6,7 @@ half characters; nothing of it is altered.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -20,6 +21,7 @@ from contextinfinity.errors import InvalidInput, TooLarge, WrongForm
 B = TypeVar("B", bound=Struct)
 
 JSON = "application/json"
+_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f]{1,8000}")
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
@@ -140,6 +142,8 @@ def body_of(kind: type[B], *, may_be_empty: bool = False) -> Callable[[Request],
         raw = await request.body()
         if not raw and may_be_empty:
             return kind()
+        if not raw:
+            raise InvalidInput("The request has no body.", hint="Its form is in /openapi.json.")
         check_media_type(request)
         return decode(kind, raw)
 
@@ -168,6 +172,8 @@ def check_media_type(request: Request) -> None:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != JSON:  # also what keeps forms of foreign web pages out: those cannot send JSON unasked
         raise WrongForm(f"The body is sent as {given or 'nothing in particular'}.", hint=f"Send it as {JSON}.")
+    if (coding := request.headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        raise WrongForm(f"The body is coded as {coding}.", hint="Send it as it is.")
 
 
 def _has_nul(value: Any) -> bool:
@@ -214,4 +220,4 @@ def _is_source(source: object) -> bool:
     if source.get("type") == "base64":
         return isinstance(source.get("data"), str)
     address = source.get("url")
-    return source.get("type") == "url" and isinstance(address, str) and address.startswith(("https://", "http://"))
+    return source.get("type") == "url" and isinstance(address, str) and _ADDRESS.fullmatch(address) is not None

@@ -22,6 +22,8 @@ from contextinfinity.server.limits import name_of
 
 LONGEST_NAME = 128
 NEW = "new"
+DOTS = (".", "..")
+"""In an address they mean another place, and are gone before it is sent."""
 ANY = "-"
 """In the place of a thread: whichever the turn is of."""
 
@@ -78,14 +80,14 @@ def _words(request: Request) -> str:
 
 def check_name(field: str, name: str) -> None:
     """Refuse a name that could not be shown or written down: 1 to 128 visible characters without slashes."""
-    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or "/" in name or "\\" in name:
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable() or "/" in name or "\\" in name:
         raise InvalidInput(f"{field} has to have 1 to {LONGEST_NAME} visible characters, and no slashes.")
 
 
 def check_thread_name(name: str) -> None:
     """Refuse a name that a thread cannot have."""
     check_name("thread_id", name)
-    if name in (NEW, ANY):
+    if name in (NEW, ANY, *DOTS):
         raise InvalidInput(f"{name} means something else, and is no name of a thread.")
 
 

@@ -7,12 +7,13 @@ import ipaddress
 import logging
 from time import perf_counter
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contextinfinity.domain.ids import new_id
-from contextinfinity.errors import ContextInfinityError, TooLarge, TooSlow
+from contextinfinity.errors import ContextInfinityError, InvalidInput, TooLarge, TooSlow
 from contextinfinity.server import problems
 from contextinfinity.server.metrics import Figures
 from contextinfinity.server.v1.vendors import is_theirs, request_id_of
@@ -69,25 +70,29 @@ class Guard:
             self._note(scope, status, perf_counter() - begun, {"request_id": request_id, **noted})
 
     async def _let_in(self, scope: Scope, receive: Receive, answer: Send) -> None:
-        headers = Headers(scope=scope)
-        host = _name_of(headers.get("host", ""))
-        if self._hosts is not None and host not in self._hosts:
-            refusal = problems.plain_problem(
+        if (refused := self._refused(scope, Headers(scope=scope))) is None:
+            await self._app(scope, self._measured(receive), answer)
+            return
+        # What is left of such a request is not read, so nothing can follow it on its connection.
+        await problems.answer(scope, refused, {"connection": "close"})(scope, receive, answer)
+
+    def _refused(self, scope: Scope, headers: Headers) -> problems.ProblemDocument | None:
+        """Say why no route should see a request; None: it may go on."""
+        if self._hosts is not None and _name_of(headers.get("host", "")) not in self._hosts:
+            return problems.plain_problem(
                 400, "wrong_host", "The request is for another host.", "Name it under server.allowed_hosts."
             )
-            await problems.answer(scope, refusal)(scope, receive, answer)
-            return
-        if sum(len(name) + len(value) for name, value in headers.raw) > self._server.max_header_bytes:
-            most = self._server.max_header_bytes
-            refusal = problems.plain_problem(431, "headers_too_large", f"The headers take more than {most} bytes.")
-            await problems.answer(scope, refusal)(scope, receive, answer)
-            return
+        if sum(len(name) + len(value) for name, value in headers.raw) > (most := self._server.max_header_bytes):
+            return problems.plain_problem(431, "headers_too_large", f"The headers take more than {most} bytes.")
         declared = headers.get("content-length", "")
+        if declared and "transfer-encoding" in headers:  # who reads one and who the other disagree on where it ends
+            return problems.plain_problem(400, "no_http", "The request tells the length of its body twice.")
         if declared.isdecimal() and len(declared) < 20 and int(declared) > self._server.max_body_bytes:
-            refusal = problems.problem_of(self._too_large())
-            await problems.answer(scope, refusal, {"connection": "close"})(scope, receive, answer)
-            return
-        await self._app(scope, self._measured(receive), answer)
+            return problems.problem_of(self._too_large())
+        if not (_is_text(scope.get("raw_path") or b"") and _is_text(scope["query_string"])):
+            hint = "Write it in UTF-8, percent-encoded, and without NUL."
+            return problems.problem_of(InvalidInput("The address holds bytes that are no text.", hint=hint))
+        return None
 
     def _too_large(self) -> ContextInfinityError:
         return TooLarge(f"The request has more than {self._server.max_body_bytes} bytes.")
@@ -130,6 +135,16 @@ def _added(scope: Scope, request_id: str) -> list[tuple[bytes, bytes]]:
     """Give the headers that every answer has; clients of another vendor look for a request's name elsewhere."""
     added = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
     return [*added, (b"request-id", request_id_of(scope).encode())] if is_theirs(scope) else added
+
+
+def _is_text(address: bytes) -> bool:
+    """Tell whether a part of an address stands for text: anything else would be altered on its way to a route."""
+    if b"%" not in address:
+        return True
+    try:
+        return "\x00" not in unquote_to_bytes(address).decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def _name_of(host: str) -> str:

@@ -20,7 +20,8 @@ from contextinfinity.server.streams import EventStream, told_frames
 routes = APIRouter(tags=["operations"], default_response_class=Response)
 
 
-@routes.get("/healthz", responses=refusals(400, 431) | {status: gives(State)[200] for status in (200, 503)})
+@routes.head("/healthz", include_in_schema=False)
+@routes.get("/healthz", responses=refusals(400, 422, 431) | {status: gives(State)[200] for status in (200, 503)})
 async def healthz(request: Request) -> Response:
     """Tell whether the server is ready, and what is wrong where it is degraded; open to everybody."""
     health = await door_of(request).client.health()

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from contextinfinity.domain.turn import Problem
@@ -153,8 +153,14 @@ async def tell_routing(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> list[str]:
     """Name the methods that a path takes, on whichever route."""
-    fitting = [route for route in request.app.state.flat_routes if route.matches(request.scope)[0] is not Match.NONE]
+    routes = [*request.app.state.flat_routes, *(each for each in request.app.routes if isinstance(each, Route))]
+    fitting = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in fitting for method in route.methods})
+
+
+async def tell_nobody(request: Request, error: Exception) -> Response:
+    """Answer a request that broke off: nobody hears it, and it is no trouble of ours."""
+    return answer(request.scope, plain_problem(400, "broken_off", "The request broke off before its end."))
 
 
 async def tell_unforeseen(request: Request, error: Exception) -> Response:

@@ -34,8 +34,9 @@ token's. A thread of somebody else looks like one that is not there: 404.
 
 ## Threads
 
-A `thread_id` is one of our ids, or a name of your own (1 to 128 visible characters, no slashes), which counts for its
-owner only. Talking to `new`, or to a name that is not used yet, makes the thread; nothing else does.
+A `thread_id` is one of our ids, or a name of your own (1 to 128 visible characters, no slashes; not `new`, `-`, `.` or
+`..`), which counts for its owner only. Talking to `new`, or to a name that is not used yet, makes the thread; nothing
+else does.
 
 ## Requests that come again
 
