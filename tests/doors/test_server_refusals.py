@@ -286,6 +286,8 @@ def test_a_page_of_a_stranger_may_not_call_from_a_browser(server: Server, tight:
     assert "access-control-allow-origin" not in server.http.get("/threads", headers=asked).headers
     allowed = tight.http.options("/threads", headers=asked)
     assert allowed.headers["access-control-allow-origin"] == "https://page.example.org"
+    read = tight.http.get("/threads", headers=asked).headers["access-control-expose-headers"]
+    assert "X-Thread-Id" in read
     other = tight.http.options("/threads", headers=asked | {"Origin": "https://evil.example.org"})
     assert "access-control-allow-origin" not in other.headers
 

@@ -28,6 +28,9 @@ TITLE = "ContextInfinity"
 DESCRIPTION = """Endless, durable conversations over HTTP. Errors are problem documents (RFC 9457) with a hint."""
 
 
+TOLD_HEADERS = ("X-Request-Id", "X-Thread-Id", "X-Turn-Id", "Retry-After")
+"""What a page of an allowed origin may read beside the answer itself."""
+
 # Whatever the environment says: nothing is told to anybody but through /metrics and the log.
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
@@ -84,6 +87,7 @@ def make_app(
             allow_origins=list(settings.server.cors_origins),
             allow_methods=["*"],
             allow_headers=["*"],
+            expose_headers=list(TOLD_HEADERS),
         )
     app.add_middleware(Guard, server=settings.server, figures=figures)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
