@@ -228,6 +228,91 @@ async def test_a_request_that_failed_is_tried_again_in_its_place(tmp_path: Path)
         assert said(desk.prompts[-1].messages)[0] == ("user", "Hi")
 
 
+BROKEN = Reply(error=Problem(code="server", message="It broke."))
+
+
+async def test_a_question_that_failed_goes_upstream_once_however_often_it_is_sent_again(tmp_path: Path) -> None:
+    async with Desk(tmp_path, "Hello.", BROKEN, BROKEN, "Now.", "And on.") as desk:
+        client = Chatter(desk)
+        await client.send("Hi")
+        failed = [await client.send("And?"), await client.send("And?", terms=Terms(system="Another clock."))]
+        again = await client.send("And?")
+        assert [turn.outcome for turn in failed] == ["failed", "failed"]
+        assert (again.text, again.retry_of) == ("Now.", failed[1].id)
+        assert desk.shown == [("user", "Hi"), ("assistant", "Hello."), ("user", "And?")]
+        await client.send("Go on")
+        assert desk.shown == said(tuple(client.messages[:-1]))
+        (line,) = (await kept(desk, again.session_id)).values()
+        assert line == ["Hi", "And?", "And?", "And?", "Go on"], "what failed is kept all the same"
+
+
+async def test_a_first_question_that_failed_is_tried_again_in_its_thread(tmp_path: Path) -> None:
+    async with Desk(tmp_path, BROKEN, BROKEN, "Hello.", BROKEN, "Well?") as desk:
+        client = Chatter(desk)
+        failed = [await client.send("Hi"), await client.send("Hi")]
+        again = await client.send("Hi")
+        assert {turn.session_id for turn in failed} == {again.session_id}
+        assert desk.shown == [("user", "Hi")]
+        greeted = Chatter(desk)
+        greeted.messages = [say("assistant", "Welcome!")]
+        failure = await greeted.send("Who are you?")
+        assert (await greeted.send("Who are you?")).session_id == failure.session_id
+        assert desk.shown == said(tuple(greeted.messages[:-1]))
+        assert (await Chatter(desk).send("Hi")).session_id != again.session_id, "it was answered: this one begins"
+
+
+async def test_a_question_that_failed_and_was_taken_back_is_not_shown_any_more(tmp_path: Path) -> None:
+    """A vendor may refuse it whenever it sees it."""
+    refused = Reply(error=Problem(code="filter", message="Not that."))
+    async with Desk(tmp_path, "Hello.", refused, "Fine.", "Good.") as desk:
+        client = Chatter(desk)
+        await client.send("Hi")
+        failed = await client.send("Something bad")
+        other = await client.send("Something good")
+        assert desk.shown == [("user", "Hi"), ("assistant", "Hello."), ("user", "Something good")]
+        on_it = await client.send("Thanks")
+        assert (on_it.session_id, on_it.branch_id) == (failed.session_id, other.branch_id)
+        assert desk.shown == said(tuple(client.messages[:-1]))
+        assert sorted((await kept(desk, failed.session_id)).values()) == [
+            ["Hi", "Something bad"],
+            ["Hi", "Something good", "Thanks"],
+        ]
+
+
+async def test_a_question_that_was_half_answered_goes_upstream_once_when_it_is_sent_again(tmp_path: Path) -> None:
+    half = Reply(pieces=("Half of",), error=Problem(code="server", message="It broke."))
+    async with Desk(tmp_path, "Hello.", half, "All of it.") as desk:
+        client = Chatter(desk)
+        await client.send("Hi")
+        cut = await client.send("Which?", keep=False)
+        assert (cut.outcome, cut.text) == ("incomplete", "Half of")
+        again = await client.send("Which?")
+        assert (again.session_id, again.text) == (cut.session_id, "All of it.")
+        assert desk.shown == [("user", "Hi"), ("assistant", "Hello."), ("user", "Which?")]
+
+
+async def test_a_question_that_failed_in_a_named_thread_goes_upstream_once(tmp_path: Path) -> None:
+    async with Desk(tmp_path, BROKEN, "Hello.", BROKEN, "Now.") as desk:
+        client = Chatter(desk, thread_id="my-thread")
+        for text in ("Hi", "And?"):
+            client.messages = []
+            failed = await client.send(text)
+            assert (await client.send(text)).session_id == failed.session_id
+        assert desk.shown == [("user", "Hi"), ("assistant", "Hello."), ("user", "And?")]
+
+
+async def test_results_of_tools_that_failed_go_upstream_once(tmp_path: Path) -> None:
+    call = ToolCall(call_id="c1", name="weather", arguments={"town": "Bonn"})
+    async with Desk(tmp_path, Reply(tools=(call,)), BROKEN, "It rains.") as desk:
+        client = Chatter(desk)
+        terms = Terms(tools=(ToolSpec(name="weather", description="Tells it.", parameters={"type": "object"}),))
+        await client.send("How is it in Bonn?", terms=terms)
+        result = ToolResultBlock(tool_use_id="c1", content=(TextBlock(text="rain"),))
+        assert (await client.send(result, terms=terms)).outcome == "failed"
+        assert (await client.send(result, terms=terms)).text == "It rains."
+        assert [message.role for message in desk.prompts[-1].messages] == ["user", "assistant", "user"]
+
+
 async def test_tools_are_the_clients_own(tmp_path: Path) -> None:
     weather = ToolSpec(name="weather", description="Tells it.", parameters={"type": "object"})
     call = ToolCall(call_id="c1", name="weather", arguments={"town": "Bonn"})

@@ -431,6 +431,22 @@ async def test_within_an_epoch_each_request_begins_with_the_one_before(tmp_path:
         assert (await desk.plan(await desk.ask("f"))).epoch_reason is None
 
 
+@pytest.mark.req("TURN-12")
+async def test_a_question_that_failed_and_is_asked_again_in_the_same_words_is_shown_once(tmp_path: Path) -> None:
+    broken = Reply(error=Problem(code="server", message="It broke."))
+    async with Desk(tmp_path, "Hello.", broken, broken, "Now.", broken, "Well.") as desk:
+        await desk.ask("Hi")
+        for _ in range(3):
+            last = await desk.ask("And?")
+        assert desk.shown == [("user", "Hi"), ("assistant", "Hello."), ("user", "And?")]
+        history = await desk.engine.store.turns.history(await desk.branch(), limit=10)
+        assert [turn.user_message.rendered_text for turn in history] == ["Hi", "And?", "And?", "And?"]
+        assert (history[-1].id, history[-1].retry_of) == (last, history[-2].id)
+        await desk.ask("So?")
+        await desk.ask("Something else.")
+        assert desk.shown[-3:] == [("user", "So?"), ("assistant", "[no answer]"), ("user", "Something else.")]
+
+
 @pytest.mark.req("FILES-5")
 async def test_a_turn_that_failed_before_it_was_sent_ends_no_epoch(tmp_path: Path) -> None:
     known = ["Ann likes tea."]

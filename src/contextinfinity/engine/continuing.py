@@ -20,8 +20,9 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, TurnId
 from contextinfinity.domain.message import Message, Role, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.session import NewSession, Once, Owner, Session
-from contextinfinity.domain.trail import TrailEnd, after, alone, beginning
-from contextinfinity.domain.turn import UNFINISHED, Exchange, Phase, Trail, Turn
+from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
+from contextinfinity.domain.turn import Exchange, Phase, Trail, Turn
+from contextinfinity.engine.again import all_the_same, failed_just_now
 from contextinfinity.engine.once import for_session, once_of
 from contextinfinity.engine.pictures import Blobs, keep_pictures, named_by_hash
 from contextinfinity.errors import AlreadyExists, InvalidInput
@@ -89,6 +90,24 @@ class Spot(Struct, frozen=True, kw_only=True):
     missing: tuple[Exchange, ...] = ()
     is_shared: bool = False
     """Whether others could find the same place at the same time, and make something else of it."""
+    retry_of: TurnId | None = None
+    """The turn that said the same there before, and failed."""
+
+
+class Coming(Struct, frozen=True, kw_only=True):
+    """A conversation that came, and all that decides where its message goes."""
+
+    owner: Owner
+    said: Said
+    session: Session | None = None
+    """The thread that was named."""
+    name: str | None = None
+    """What its sender calls it."""
+    once: Once
+    tried: TurnId | None = None
+    """The turn that the same request made before."""
+    exact: bool = False
+    """Whether just what was sent may stand before the message."""
 
 
 class Continuing:
@@ -105,30 +124,49 @@ class Continuing:
         """
         return self._locks.setdefault((owner, None if talk is None else talk.body), asyncio.Lock())
 
-    async def made_before(self, owner: Owner, talk: Talk, said: Said) -> tuple[TurnId | None, Once]:
-        """Give the turn that the same request made and that still counts, and the name of this try.
-
-        One that runs is joined. One that is over is joined by a retry; otherwise it was meant to be answered anew.
-        """
+    async def made_before(self, owner: Owner, talk: Talk, said: Said) -> tuple[Walked | None, Once]:
+        """Give the turn that the same request made, and the name of this try."""
         walked = await self._store.trails.walked(owner, Trail(asked=said.asked, body=talk.body))
         before = "" if walked is None else walked.turn_id
-        once = once_of(owner, f"talk {talk.body} {said.asked} {before}", {"body": talk.body, "after": before})
-        if walked is not None and (walked.phase in UNFINISHED or (talk.is_retry and walked.phase is not Phase.FAILED)):
-            return walked.turn_id, once
-        return None, once
+        return walked, once_of(owner, f"talk {talk.body} {said.asked} {before}", {"body": talk.body, "after": before})
 
-    async def find(self, owner: Owner, said: Said, session: Session | None, *, exact: bool = False) -> Spot:
-        """Find where a conversation left off; ``exact``: only where just what was sent stands before it."""
+    async def find(self, coming: Coming) -> Spot:
+        """Find where a conversation left off."""
+        said, session = coming.said, coming.session
         if said.is_new:
             return _anew(said, None, fork=False)
-        exact = exact and bool(said.exchanges or said.greeting)
-        async for spot in self._left_off(owner, said, None if session is None else session.id):
+        exact = coming.exact and bool(said.exchanges or said.greeting)
+        async for spot in self._left_off(coming.owner, said, None if session is None else session.id):
             if not exact or await self._is_all(said, spot):
-                return spot
+                return await self._past_failures(said, spot)
         is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
         if session is None or exact or not is_begun:
-            return _anew(said, session, fork=is_begun)
-        return Spot(branch_id=session.active_branch)
+            return await self._tried(said, coming.tried) or _anew(said, session, fork=is_begun)
+        again = await failed_just_now(self._store, session.active_branch, said.message)
+        return Spot(branch_id=session.active_branch, retry_of=again)
+
+    async def _past_failures(self, said: Said, spot: Spot) -> Spot:
+        """Go on past turns that failed: in the place of the same question, else where they are not shown.
+
+        Whoever sends all that was said has taken back what is not in it.
+        """
+        if spot.is_fork or spot.branch_id is None or spot.follows is None:
+            return spot
+        newest = await self._store.turns.history(spot.branch_id, limit=1)
+        if not newest or newest[0].turn_seq <= spot.follows:
+            return spot
+        tries = newest[0].turn_seq - spot.follows
+        failed = await self._store.turns.history(spot.branch_id, limit=min(tries, PAGE))
+        if tries <= PAGE and all_the_same(failed, said.message):
+            return replace(spot, retry_of=failed[-1].id)
+        return replace(spot, is_fork=True, is_shared=True)
+
+    async def _tried(self, said: Said, tried: TurnId | None) -> Spot | None:
+        """Give the place where the same request failed, if nothing followed: what began there begins once."""
+        turn = None if tried is None else await self._store.turns.get(tried)
+        if turn is None or await failed_just_now(self._store, turn.branch_id, said.message) != turn.id:
+            return None
+        return Spot(branch_id=turn.branch_id, follows=turn.turn_seq - 1, retry_of=turn.id)
 
     async def _left_off(self, owner: Owner, said: Said, within: str | None) -> AsyncIterator[Spot]:
         """Give the places that what was said leads to: by all of it, or else by its last exchange."""
@@ -139,17 +177,17 @@ class Continuing:
             if len(ends) == 1:
                 yield Spot(branch_id=ends[0].branch_id, follows=ends[0].turn_seq)
 
-    async def make(self, owner: Owner, spot: Spot, said: Said, once: Once, external_id: str | None) -> Spot:
+    async def make(self, coming: Coming, spot: Spot) -> Spot:
         """Make what is missing there; gives where the message goes then."""
         branch_id = spot.branch_id
         if branch_id is None:
-            branch_id = (await self._make(owner, once, external_id)).active_branch
+            branch_id = (await self._make(coming)).active_branch
         elif spot.is_fork:
             branch_id = (await self._store.branches.fork(branch_id, at=spot.follows)).id
         if not spot.missing:
-            return Spot(branch_id=branch_id, follows=spot.follows)
+            return Spot(branch_id=branch_id, follows=spot.follows, retry_of=spot.retry_of)
         sides = (side for one in spot.missing for side in (one.message, one.answer) if side is not None)
-        await keep_pictures(self._store.contents, sides, said.blobs)
+        await keep_pictures(self._store.contents, sides, coming.said.blobs)
         told = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
         return Spot(branch_id=branch_id, follows=(await self._store.turns.record(branch_id, told))[-1].turn_seq)
 
@@ -194,13 +232,12 @@ class Continuing:
             number = after(number, side)
         return number == said.trails[sent - 1][1]
 
-    async def _make(self, owner: Owner, once: Once, external_id: str | None) -> Session:
+    async def _make(self, coming: Coming) -> Session:
+        new = NewSession(owner=coming.owner, external_id=coming.name, once=for_session(coming.once))
         try:
-            return await self._store.sessions.create(
-                NewSession(owner=owner, external_id=external_id, once=for_session(once))
-            )
+            return await self._store.sessions.create(new)
         except AlreadyExists:  # somebody was quicker
-            session = None if external_id is None else await self._store.sessions.find(owner, external_id)
+            session = None if coming.name is None else await self._store.sessions.find(coming.owner, coming.name)
             if session is None:
                 raise
             return session

@@ -29,6 +29,7 @@ from contextinfinity.domain.session import Branch, NewSession, Once, Owner, Sess
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.engine import folding, trial
+from contextinfinity.engine.again import failed_just_now
 from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
@@ -161,10 +162,12 @@ class Engine(Lifecycle):
         sending = _checked(self.models, content, how)
         once = for_message(sending.owner, sending.key, thread_id, content, to_builtins(sending))
         session, found = await _thread(self, thread_id, sending.owner, once)
+        branch_id = await self.branch_of(session, sending.branch_id)
+        message = await with_kept_pictures(self.store.contents, _message(content))
         new = NewTurn(
-            branch_id=await self.branch_of(session, sending.branch_id),
-            message=await with_kept_pictures(self.store.contents, _message(content)),
-            retry_of=sending.retry_of,
+            branch_id=branch_id,
+            message=message,
+            retry_of=sending.retry_of or (await failed_just_now(self.store, branch_id, message) if found else None),
             metadata=sending.metadata,
             queue_limit=QUEUE_LIMIT,
             begin=True,

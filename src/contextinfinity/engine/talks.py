@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.prompt import ToolSpec
-from contextinfinity.domain.session import Owner, Session
-from contextinfinity.domain.turn import NewTurn, Trail, Turn
-from contextinfinity.engine.continuing import MANY, Continuing, Said, Spot, Talk, walk, with_call_names
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.trail import Walked
+from contextinfinity.domain.turn import UNFINISHED, NewTurn, Phase, Trail, Turn
+from contextinfinity.engine.continuing import MANY, Coming, Continuing, Said, Spot, Talk, walk, with_call_names
 from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
 from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.pictures import keep_pictures
@@ -44,8 +45,8 @@ class Talks:
         async with self._continuing.one_at_a_time(owner, talk):
             said = walk(talk) if len(talk.messages) < MANY else await asyncio.to_thread(walk, talk)
             made, once = await self._continuing.made_before(owner, talk, said)
-            if made is not None:
-                return await self.read(made), True
+            if made is not None and _joins(talk, made):
+                return await self.read(made.turn_id), True
             await keep_pictures(self._engine.store.contents, (said.message,), said.blobs)
             message = NewTurn(
                 branch_id="",
@@ -56,43 +57,47 @@ class Talks:
                 metadata=None if asked.use_memory else OFF_RECORD,
                 trail=Trail(asked=said.asked, body=talk.body, alone=said.alone),
             )
-            turn, found = await self._placed(owner, talk, session, said, message, _as_sent(asked, said))
+            coming = Coming(
+                owner=owner,
+                said=said,
+                session=session,
+                name=talk.thread_id,
+                once=once,
+                tried=None if made is None else made.turn_id,
+                exact=asked.terms is not None and asked.terms.only_last is not None,
+            )
+            turn, found = await self._placed(coming, message, _as_sent(asked, said))
         there = "found" if found else "created"
         log.info("thread %s %s, branch %s, turn %d", turn.session_id, there, turn.branch_id, turn.turn_seq)
         return turn, found
 
-    async def _placed(
-        self, owner: Owner, talk: Talk, session: Session | None, said: Said, message: NewTurn, asked: Asked
-    ) -> tuple[Turn, bool]:
+    async def _placed(self, coming: Coming, message: NewTurn, asked: Asked) -> tuple[Turn, bool]:
         """Find the place of a message and have it accepted there; where others were quicker, find it again."""
-        exact = asked.terms is not None and asked.terms.only_last is not None
         tries = TRIES
         while True:
             try:
-                spot = await self._continuing.find(owner, said, session, exact=exact)
+                spot = await self._continuing.find(coming)
                 if not spot.is_shared:
-                    return await self._accepted(owner, talk, spot, said, message, asked), spot.branch_id is not None
-                async with self._continuing.one_at_a_time(owner):
-                    spot = await self._continuing.find(owner, said, session, exact=exact)
-                    return await self._accepted(owner, talk, spot, said, message, asked), spot.branch_id is not None
+                    return await self._accepted(coming, spot, message, asked), spot.branch_id is not None
+                async with self._continuing.one_at_a_time(coming.owner):
+                    spot = await self._continuing.find(coming)
+                    return await self._accepted(coming, spot, message, asked), spot.branch_id is not None
             except (BranchBusy, OutOfOrder):
                 tries -= 1
                 if not tries:
                     raise
 
-    async def _accepted(self, owner: Owner, talk: Talk, spot: Spot, said: Said, message: NewTurn, asked: Asked) -> Turn:
-        assert message.once is not None  # noqa: S101 - what is sent whole always has a name
-        assert message.trail is not None  # noqa: S101
-        names = await self._continuing.call_names(spot, said)
+    async def _accepted(self, coming: Coming, spot: Spot, message: NewTurn, asked: Asked) -> Turn:
+        assert message.trail is not None  # noqa: S101 - what is sent whole always has one
+        names = await self._continuing.call_names(spot, coming.said)
         missing = tuple(replace(one, metadata=message.metadata) for one in spot.missing)
         words = message.message if missing else with_call_names(message.message, names)
         if missing:
             missing = (replace(missing[0], message=with_call_names(missing[0].message, names)), *missing[1:])
-        spot = replace(spot, missing=missing)
-        place = await self._continuing.make(owner, spot, said, message.once, talk.thread_id)
+        place = await self._continuing.make(coming, replace(spot, missing=missing))
         assert place.branch_id is not None  # noqa: S101 - made by now
         trail = replace(message.trail, follows=place.follows)
-        new = replace(message, branch_id=place.branch_id, message=words, trail=trail)
+        new = replace(message, branch_id=place.branch_id, message=words, trail=trail, retry_of=place.retry_of)
         return await self._engine.take_on(new, asked)
 
     async def read(self, turn_id: str) -> Turn:
@@ -107,6 +112,14 @@ class Talks:
         measure = Measure(self._engine.models.named(model).counter)
         offered = sum(measure.text(f"{tool.name} {tool.description} {tool.parameters}") for tool in tools)
         return measure.text(system) + offered + sum(map(measure.message, messages))
+
+
+def _joins(talk: Talk, made: Walked) -> bool:
+    """Tell whether a request joins the turn it made before: one that runs, or as a retry one that is over.
+
+    Otherwise it was meant to be answered anew, and one that failed is tried again.
+    """
+    return made.phase in UNFINISHED or (talk.is_retry and made.phase is not Phase.FAILED)
 
 
 def _as_sent(asked: Asked, said: Said) -> Asked:

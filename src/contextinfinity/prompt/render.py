@@ -80,9 +80,14 @@ def _blocks(item: TranscriptItem, running: bool) -> tuple[ContentBlock, ...]:
     return blocks_of((item,))
 
 
+def came_to_nothing(turn: Turn) -> bool:
+    """Tell whether a turn ended without a word or a call: it may give way to its retry."""
+    return not turn.text and (turn.answer is None or not _says_something(turn.answer.blocks))
+
+
 def _gives_way(turn: Turn, following: Turn) -> bool:
     """Tell whether a turn without an answer need not be shown: the next says it again, results of tools and all."""
-    return following.retry_of == turn.id and not turn.text and _brought(turn) <= _brought(following)
+    return following.retry_of == turn.id and came_to_nothing(turn) and _brought(turn) <= _brought(following)
 
 
 def _brought(turn: Turn) -> set[str]:
