@@ -233,8 +233,8 @@ def _now() -> int:
 
 def _trail(made: Content) -> tuple[int, int, int]:
     assert made.end.answer is not None
-    asked = after(beginning(), made.question)
-    return asked, after(asked, made.end.answer), after(alone(made.question), made.end.answer)
+    asked = after(beginning(Owner()), made.question)
+    return asked, after(asked, made.end.answer), after(alone(made.question, Owner()), made.end.answer)
 
 
 def _message(place: Place, message: Message) -> tuple[Any, ...]:

@@ -51,6 +51,7 @@ QUERIES = (
     "deletions.sql",
     "requests.sql",
     "tokens.sql",
+    "trails.sql",
 )
 
 
@@ -157,6 +158,16 @@ def test_what_is_asked_after_every_turn_uses_its_own_index(filename: str, name: 
     sql = sql_files.load("contextinfinity.storage.sqlite", filename)[name]
     bound = re.sub(r":\w+", "x'00'", sql)
     assert step in " / ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {bound}"))
+
+
+@pytest.mark.req("LEDGER-7", "API-7")
+def test_finding_a_thread_sorts_nothing_however_many_begin_alike() -> None:
+    connection = apsw.Connection(":memory:")
+    migrate(connection, ":memory:")
+    for name, sql in sql_files.load("contextinfinity.storage.sqlite", "trails.sql").items():
+        bound = re.sub(r":session_id\b", "NULL", sql)
+        plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + re.sub(r":\w+|\?", "x'00'", bound))]
+        assert not [step for step in plan if "TEMP B-TREE" in step], name
 
 
 @pytest.mark.req("LEDGER-7")

@@ -20,9 +20,9 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.domain.prompt import ToolSpec
-from contextinfinity.domain.session import Owner
+from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.trail import number_of
-from contextinfinity.domain.turn import Problem, Turn
+from contextinfinity.domain.turn import Exchange, Problem, Turn
 from contextinfinity.engine.continuing import Talk
 from contextinfinity.engine.parts import Asked, Terms
 from contextinfinity.engine.talks import Talks
@@ -181,6 +181,40 @@ async def test_a_client_that_trims_or_summarises_goes_on_where_it_was(tmp_path: 
         turn = await client.send("summarised")
         assert turn.turn_seq == 8
         assert await threads(desk) == 1
+
+
+async def test_a_client_that_trims_and_asks_again_gets_a_sibling_in_its_thread(tmp_path: Path) -> None:
+    async with Desk(tmp_path, *map(str, range(20))) as desk:
+        client = Chatter(desk)
+        for place in range(5):
+            last = await client.send(f"question {place}")
+        trimmed = client.messages[-6:-2]
+        for _ in range(3):
+            client.messages = list(trimmed)
+            again = await client.send("question 4")
+            assert (again.session_id, again.turn_seq) == (last.session_id, 5)
+            assert ("user", "question 0") in desk.shown
+            assert ("assistant", "4") not in desk.shown
+        client.messages = client.messages[-4:]
+        on_it = await client.send("question 5")
+        assert (on_it.branch_id, on_it.turn_seq) == (again.branch_id, 6)
+        client.messages = [say("user", "Summary: well."), *trimmed[-2:]]
+        edited = await client.send("another question")
+        assert (edited.session_id, edited.turn_seq) == (last.session_id, 5)
+        assert await threads(desk) == 1
+
+
+async def test_a_conversation_that_was_imported_goes_on_in_its_thread(tmp_path: Path) -> None:
+    async with Desk(tmp_path) as desk:
+        store = desk.engine.store
+        session = await store.sessions.create(NewSession(owner=ANN))
+        told = [Exchange(message=say("user", f"Q{n}"), answer=say("assistant", f"A{n}")) for n in range(3)]
+        await store.turns.record(session.active_branch, told)
+        client = Chatter(desk)
+        client.messages = [message for one in told for message in (one.message, one.answer) if message is not None]
+        turn = await client.send("Q3")
+        assert (turn.session_id, turn.turn_seq) == (session.id, 4)
+        assert desk.shown == said(tuple(client.messages[:-1]))
 
 
 async def test_two_conversations_that_end_alike_are_not_mixed_up_by_trimming(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from contextinfinity.domain.message import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase
 
 _canonical = msgspec.json.Encoder(order="sorted")
@@ -48,9 +49,9 @@ class Walked(Struct, frozen=True, kw_only=True):
     phase: Phase
 
 
-def beginning(end_user: str = "") -> int:
+def beginning(owner: Owner, end_user: str = "") -> int:
     """Give the number a conversation begins with; those of two people never meet."""
-    return number_of(b"conversation\0" + end_user.encode(errors="replace"))
+    return number_of(b"conversation\0" + _whose(owner, end_user))
 
 
 def after(before: int, message: Message) -> int:
@@ -59,14 +60,23 @@ def after(before: int, message: Message) -> int:
     return int.from_bytes(blake2b(said, digest_size=8).digest(), "big", signed=True)
 
 
-def alone(message: Message, end_user: str = "") -> int:
+def alone(message: Message, owner: Owner, end_user: str = "") -> int:
     """Give the number of a message, whatever stood before it; with its answer ``after`` it, that of an exchange."""
-    return after(number_of(b"alone\0" + end_user.encode(errors="replace")), message)
+    return after(number_of(b"alone\0" + _whose(owner, end_user)), message)
 
 
 def number_of(said: bytes) -> int:
     """Make a number of 64 bits that stands for some bytes."""
     return int.from_bytes(blake2b(said, digest_size=8).digest(), "big", signed=True)
+
+
+def _whose(owner: Owner, end_user: str) -> bytes:
+    return b"\0".join(name.encode(errors="replace") for name in (owner.org_id, owner.user_id, end_user))
+
+
+def says_the_same(one: Message, other: Message) -> bool:
+    """Tell whether two messages say the same, as far as it counts."""
+    return _said(one) == _said(other)
 
 
 def _said(message: Message) -> bytes:

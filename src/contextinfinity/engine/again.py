@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from contextinfinity.domain.ids import BranchId, TurnId
 from contextinfinity.domain.message import Message
-from contextinfinity.domain.trail import alone
+from contextinfinity.domain.trail import says_the_same
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.errors import LedgerAway
 from contextinfinity.prompt.render import came_to_nothing
@@ -25,7 +25,7 @@ async def failed_just_now(store: Store, branch_id: BranchId, message: Message) -
 
 def is_same(turn: Turn, message: Message) -> bool:
     """Tell whether a turn said the same as a message and failed, without a word."""
-    return turn.phase is Phase.FAILED and came_to_nothing(turn) and alone(turn.user_message) == alone(message)
+    return turn.phase is Phase.FAILED and came_to_nothing(turn) and says_the_same(turn.user_message, message)
 
 
 def all_the_same(turns: Sequence[Turn], message: Message) -> bool:

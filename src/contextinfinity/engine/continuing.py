@@ -55,6 +55,7 @@ class Said(Struct, frozen=True, kw_only=True):
     """A conversation walked through: exchanges with the trail up to each, and the message that wants an answer."""
 
     is_new: bool
+    owner: Owner
     end_user: str
     greeting: Message | None
     """What the assistant said before anybody else."""
@@ -74,7 +75,7 @@ class Said(Struct, frozen=True, kw_only=True):
     def told(self, first: int) -> tuple[Exchange, ...]:
         """Give the exchanges from a place on as they are recorded."""
         return tuple(
-            Exchange(message=message, answer=answer, asked=asked, alone=alone(message, self.end_user))
+            Exchange(message=message, answer=answer, asked=asked, alone=alone(message, self.owner, self.end_user))
             for (message, answer), (asked, _) in zip(self.exchanges[first:], self.trails[first:], strict=True)
         )
 
@@ -97,7 +98,6 @@ class Spot(Struct, frozen=True, kw_only=True):
 class Coming(Struct, frozen=True, kw_only=True):
     """A conversation that came, and all that decides where its message goes."""
 
-    owner: Owner
     said: Said
     session: Session | None = None
     """The thread that was named."""
@@ -124,11 +124,13 @@ class Continuing:
         """
         return self._locks.setdefault((owner, None if talk is None else talk.body), asyncio.Lock())
 
-    async def made_before(self, owner: Owner, talk: Talk, said: Said) -> tuple[Walked | None, Once]:
+    async def made_before(self, talk: Talk, said: Said) -> tuple[Walked | None, Once]:
         """Give the turn that the same request made, and the name of this try."""
-        walked = await self._store.trails.walked(owner, Trail(asked=said.asked, body=talk.body))
+        walked = await self._store.trails.walked(said.owner, Trail(asked=said.asked, body=talk.body))
         before = "" if walked is None else walked.turn_id
-        return walked, once_of(owner, f"talk {talk.body} {said.asked} {before}", {"body": talk.body, "after": before})
+        return walked, once_of(
+            said.owner, f"talk {talk.body} {said.asked} {before}", {"body": talk.body, "after": before}
+        )
 
     async def find(self, coming: Coming) -> Spot:
         """Find where a conversation left off."""
@@ -136,7 +138,7 @@ class Continuing:
         if said.is_new:
             return _anew(said, None, fork=False)
         exact = coming.exact and bool(said.exchanges or said.greeting)
-        async for spot in self._left_off(coming.owner, said, None if session is None else session.id):
+        async for spot in self._left_off(said, None if session is None else session.id):
             if not exact or await self._is_all(said, spot):
                 return await self._past_failures(said, spot)
         is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
@@ -168,14 +170,14 @@ class Continuing:
             return None
         return Spot(branch_id=turn.branch_id, follows=turn.turn_seq - 1, retry_of=turn.id)
 
-    async def _left_off(self, owner: Owner, said: Said, within: str | None) -> AsyncIterator[Spot]:
+    async def _left_off(self, said: Said, within: str | None) -> AsyncIterator[Spot]:
         """Give the places that what was said leads to: by all of it, or else by its last exchange."""
-        if (spot := await self._by_trail(owner, said, within)) is not None:
+        if (spot := await self._by_trail(said, within)) is not None:
             yield spot
         for number in said.last:
-            ends = await self._store.trails.ends_of_exchange(owner, number, session_id=within)
+            ends = await self._store.trails.ends_of_exchange(said.owner, number, session_id=within)
             if len(ends) == 1:
-                yield Spot(branch_id=ends[0].branch_id, follows=ends[0].turn_seq)
+                yield _spot(ends[0], ())
 
     async def make(self, coming: Coming, spot: Spot) -> Spot:
         """Make what is missing there; gives where the message goes then."""
@@ -204,14 +206,14 @@ class Continuing:
         kept = calls_of(turns[0].answer) if turns and turns[0].answer is not None else ()
         return {one: other for one, other in zip(sent, kept, strict=False) if one != other}
 
-    async def _by_trail(self, owner: Owner, said: Said, within: str | None) -> Spot | None:
+    async def _by_trail(self, said: Said, within: str | None) -> Spot | None:
         trails = [answered for _, answered in reversed(said.trails)]
         begin, size = 0, 1  # mostly it is the newest
         while begin < len(trails):
-            found = await self._store.trails.ends(owner, trails[begin : begin + size], session_id=within)
+            found = await self._store.trails.end(said.owner, trails[begin : begin + size], session_id=within)
             if found is not None:
-                place, ends = found
-                return _spot(ends[0], said.told(len(trails) - begin - place))
+                place, end = found
+                return _spot(end, said.told(len(trails) - begin - place))
             begin, size = begin + size, AT_ONCE
         return None
 
@@ -227,17 +229,17 @@ class Continuing:
                 return False
             turns[:0] = [turn for turn in page if turn.phase is not Phase.FAILED]
             before = page[0].turn_seq
-        number = beginning(said.end_user)
+        number = beginning(said.owner, said.end_user)
         for side in (side for turn in turns[-wanted:] for side in (turn.user_message, turn.answer) if side):
             number = after(number, side)
         return number == said.trails[sent - 1][1]
 
     async def _make(self, coming: Coming) -> Session:
-        new = NewSession(owner=coming.owner, external_id=coming.name, once=for_session(coming.once))
+        new = NewSession(owner=coming.said.owner, external_id=coming.name, once=for_session(coming.once))
         try:
             return await self._store.sessions.create(new)
         except AlreadyExists:  # somebody was quicker
-            session = None if coming.name is None else await self._store.sessions.find(coming.owner, coming.name)
+            session = None if coming.name is None else await self._store.sessions.find(coming.said.owner, coming.name)
             if session is None:
                 raise
             return session
@@ -259,7 +261,7 @@ def with_call_names(message: Message, names: dict[str, str]) -> Message:
     return replace(message, blocks=tuple(blocks)) if names else message
 
 
-def walk(talk: Talk) -> Said:
+def walk(talk: Talk, owner: Owner) -> Said:
     """Walk through a conversation: who spoke several times in a row said one thing."""
     messages, blobs = named_by_hash(talk.messages)
     sides = _sides(messages)
@@ -268,23 +270,25 @@ def walk(talk: Talk) -> Said:
             "The last message is not the user's.", hint="End with a message of the user, or with results of tools."
         )
     greeting = sides.pop(0) if sides[0].role == "assistant" else None
-    begun = beginning(talk.end_user) if greeting is None else after(beginning(talk.end_user), greeting)
+    begun = beginning(owner, talk.end_user)
+    begun = begun if greeting is None else after(begun, greeting)
     *trails, asked = accumulate(sides, after, initial=begun)
     return Said(
         is_new=talk.is_new,
+        owner=owner,
         end_user=talk.end_user,
         greeting=greeting,
         exchanges=tuple(zip(sides[:-1:2], sides[1::2], strict=True)),
         trails=tuple(zip(trails[1::2], trails[2::2], strict=True)),
-        last=_last(messages, sides, talk.end_user),
+        last=_last(messages, sides, owner, talk.end_user),
         message=sides[-1],
         asked=asked,
-        alone=alone(sides[-1], talk.end_user),
+        alone=alone(sides[-1], owner, talk.end_user),
         blobs=blobs,
     )
 
 
-def _last(messages: Sequence[Message], sides: Sequence[Message], end_user: str) -> tuple[int, ...]:
+def _last(messages: Sequence[Message], sides: Sequence[Message], owner: Owner, end_user: str) -> tuple[int, ...]:
     """Give the numbers of the last exchange: of all that was asked in a row, and of its last message.
 
     Clients put summaries of what they leave out before a question.
@@ -294,7 +298,7 @@ def _last(messages: Sequence[Message], sides: Sequence[Message], end_user: str) 
     answered = next(place for place in reversed(range(len(messages))) if messages[place].role == "assistant")
     asked = (message for message in reversed(messages[:answered]) if message.role != "assistant" and message.blocks)
     questions = (sides[-3], next(asked, sides[-3]))
-    return tuple(dict.fromkeys(after(alone(question, end_user), sides[-2]) for question in questions))
+    return tuple(dict.fromkeys(after(alone(question, owner, end_user), sides[-2]) for question in questions))
 
 
 def _sides(messages: Sequence[Message]) -> list[Message]:

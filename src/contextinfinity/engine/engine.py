@@ -358,9 +358,10 @@ def _checked(models: Models, content: Content, how: How) -> _Sending:
     sending = _Sending(**how)
     if len(sending.attach) > MOST_ATTACHED:
         raise InvalidInput(f"{len(sending.attach)} pieces are too many to attach; {MOST_ATTACHED} are the most.")
-    if not _says_something(content):
+    message = _message(content)
+    if not any(not isinstance(block, TextBlock) or block.text.strip() for block in message.blocks):
         raise InvalidInput("The message is empty.", hint="Say something.")
-    check_message(_message(content))
+    check_message(message)
     check_id(sending.retry_of)
     models.named(sending.model)
     return sending
@@ -378,12 +379,6 @@ def _asked(sending: _Sending) -> Asked:
         may_ask_back=sending.may_ask_back,
         attach=sending.attach,
     )
-
-
-def _says_something(content: Content) -> bool:
-    if isinstance(content, str):
-        return bool(content.strip())
-    return any(not isinstance(block, TextBlock) or block.text.strip() for block in content)
 
 
 async def _thread(engine: Engine, thread_id: str, owner: Owner, once: Once | None) -> tuple[Session, bool]:

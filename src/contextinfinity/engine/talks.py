@@ -43,8 +43,9 @@ class Talks:
         session = None if talk.thread_id is None else await self._engine.thread(talk.thread_id, owner)
         owner = owner if session is None else session.owner
         async with self._continuing.one_at_a_time(owner, talk):
-            said = walk(talk) if len(talk.messages) < MANY else await asyncio.to_thread(walk, talk)
-            made, once = await self._continuing.made_before(owner, talk, said)
+            small = len(talk.messages) < MANY
+            said = walk(talk, owner) if small else await asyncio.to_thread(walk, talk, owner)
+            made, once = await self._continuing.made_before(talk, said)
             if made is not None and _joins(talk, made):
                 return await self.read(made.turn_id), True
             await keep_pictures(self._engine.store.contents, (said.message,), said.blobs)
@@ -58,7 +59,6 @@ class Talks:
                 trail=Trail(asked=said.asked, body=talk.body, alone=said.alone),
             )
             coming = Coming(
-                owner=owner,
                 said=said,
                 session=session,
                 name=talk.thread_id,
@@ -79,7 +79,7 @@ class Talks:
                 spot = await self._continuing.find(coming)
                 if not spot.is_shared:
                     return await self._accepted(coming, spot, message, asked), spot.branch_id is not None
-                async with self._continuing.one_at_a_time(coming.owner):
+                async with self._continuing.one_at_a_time(coming.said.owner):
                     spot = await self._continuing.find(coming)
                     return await self._accepted(coming, spot, message, asked), spot.branch_id is not None
             except (BranchBusy, OutOfOrder):

@@ -11,9 +11,6 @@ from contextinfinity.domain.trail import TrailEnd, Walked
 from contextinfinity.domain.turn import Trail
 from contextinfinity.errors import BranchBusy
 
-MOST_ENDS = 20
-"""How many turns of one trail are looked at: the newest, those first that nothing follows."""
-
 
 def gone_on(branch_id: BranchId, turn_seq: int) -> BranchBusy:
     """Say that a message cannot stand where its sender thought."""
@@ -23,20 +20,23 @@ def gone_on(branch_id: BranchId, turn_seq: int) -> BranchBusy:
 class Trails(Protocol):
     """Where threads of one owner left off, by what was said in them. ``session_id``: only in that one."""
 
-    async def ends(
+    async def end(
         self, owner: Owner, answered: Sequence[int], *, session_id: SessionId | None = None
-    ) -> tuple[int, tuple[TrailEnd, ...]] | None:
-        """Find the turns that trails lead to: of the first one that leads anywhere, its place among them and its turns.
+    ) -> tuple[int, TrailEnd] | None:
+        """Find the turn that trails lead to: of the first one that leads anywhere, its place among them and its turn.
 
-        Free ones come first, and of those the newest. A branch that was begun after the turn, and on which nothing was
-        said yet, is free too.
+        Of several a free one, on the branch begun last. One that was begun after the turn, and on which nothing was
+        said yet, is free too, and comes after those whose own it is. None free: one of the newest thread.
         """
         ...
 
     async def ends_of_exchange(
         self, owner: Owner, alone: int, *, session_id: SessionId | None = None
     ) -> tuple[TrailEnd, ...]:
-        """Find the free turns that say just this, whatever stood before; two are enough to tell one from several."""
+        """Find turns that say just this, whatever stood before: free ones, or else such as have been gone on from.
+
+        Each turn comes once; two are enough to tell one from several.
+        """
         ...
 
     async def walked(self, owner: Owner, trail: Trail) -> Walked | None:

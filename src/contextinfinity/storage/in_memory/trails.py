@@ -13,7 +13,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
 from contextinfinity.domain.turn import Exchange, Phase, Trail, Turn
 from contextinfinity.storage.in_memory.tables import Tables
-from contextinfinity.storage.trails import MOST_ENDS, gone_on
+from contextinfinity.storage.trails import gone_on
 
 
 class Trod(Struct, frozen=True, kw_only=True):
@@ -31,25 +31,28 @@ class InMemoryTrails:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def ends(
+    async def end(
         self, owner: Owner, answered: Sequence[int], *, session_id: SessionId | None = None
-    ) -> tuple[int, tuple[TrailEnd, ...]] | None:
-        """Find the turns that the first trail that leads anywhere leads to."""
+    ) -> tuple[int, TrailEnd] | None:
+        """Find the turn that the first trail that leads anywhere leads to."""
         with self._tables.transaction() as tables:
             for place, trail in enumerate(answered):
                 turns = [turn for turn, trod in _trod(tables, owner, session_id) if trod.answered == trail]
                 if turns:
-                    ends = sorted((_end(tables, turn) for turn in turns), key=lambda end: not end.is_free)[:MOST_ENDS]
-                    return place, tuple(sorted((_fresh(tables, end) for end in ends), key=lambda end: not end.is_free))
+                    free = _free(tables, turns)
+                    return place, free[0] if free else _followed(turns[0])
         return None
 
     async def ends_of_exchange(
         self, owner: Owner, alone: int, *, session_id: SessionId | None = None
     ) -> tuple[TrailEnd, ...]:
-        """Find the free turns that say just this."""
+        """Find turns that say just this, free ones or else others."""
         with self._tables.transaction() as tables:
-            ends = (_end(tables, turn) for turn, trod in _trod(tables, owner, session_id) if trod.alone == alone)
-            return tuple(end for end in ends if end.is_free)[:2]
+            turns = [turn for turn, trod in _trod(tables, owner, session_id) if trod.alone == alone]
+            last = (_last(tables, branch_id) for branch_id in tables.branches)
+            turns += [turn for turn in last if turn is not None and _is_said(tables, turn, owner, alone, session_id)]
+            ends = _free(tables, turns) or [_followed(turn) for turn in turns]
+            return tuple({end.turn_id: end for end in reversed(ends)}.values())[::-1][:2]
 
     async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
         """Find the turn that a request made, the newest."""
@@ -79,7 +82,7 @@ def note_answered(tables: Tables, turn: Turn) -> None:
     if turn.answer is None or turn.phase is Phase.FAILED:
         return
     known = tables.trails.get(turn.id) or Trod(asked=_asked_after(tables, turn))
-    tables.trails[turn.id] = _answered(known, turn, turn.answer)
+    tables.trails[turn.id] = _answered(tables, known, turn, turn.answer)
 
 
 def note_recorded(tables: Tables, turns: Sequence[Turn], exchanges: Sequence[Exchange]) -> None:
@@ -87,19 +90,20 @@ def note_recorded(tables: Tables, turns: Sequence[Turn], exchanges: Sequence[Exc
     for turn, exchange in zip(turns, exchanges, strict=True):
         if exchange.asked is not None and turn.answer is not None:
             trod = Trod(asked=exchange.asked, alone=exchange.alone)
-            tables.trails[turn.id] = _answered(trod, turn, turn.answer)
+            tables.trails[turn.id] = _answered(tables, trod, turn, turn.answer)
 
 
-def _answered(trod: Trod, turn: Turn, answer: Message) -> Trod:
+def _answered(tables: Tables, trod: Trod, turn: Turn, answer: Message) -> Trod:
     answered = None if trod.asked is None else after(trod.asked, answer)
-    by_itself = alone(turn.user_message) if trod.alone is None else trod.alone
+    owner = tables.sessions[turn.session_id].owner
+    by_itself = alone(turn.user_message, owner) if trod.alone is None else trod.alone
     return replace(trod, answered=answered, alone=after(by_itself, answer))
 
 
 def _asked_after(tables: Tables, turn: Turn) -> int | None:
     before = next(_unfailed_before(tables, turn.branch_id, turn.turn_seq), None)
     if before is None:
-        return after(beginning(), turn.user_message)
+        return after(beginning(tables.sessions[turn.session_id].owner), turn.user_message)
     trod = tables.trails.get(before.id)
     return None if trod is None or trod.answered is None else after(trod.answered, turn.user_message)
 
@@ -112,33 +116,47 @@ def _unfailed_before(tables: Tables, branch_id: BranchId, turn_seq: int) -> Iter
 
 
 def _trod(tables: Tables, owner: Owner, session_id: SessionId | None) -> Iterator[tuple[Turn, Trod]]:
-    """Give the turns of an owner's threads with their trails, the newest first."""
+    """Give the turns of an owner's threads with their trails, those of the newest thread first."""
     turns = [(tables.turns[turn_id], trod) for turn_id, trod in tables.trails.items()]
-    for turn, trod in sorted(turns, key=lambda one: (one[0].created_at, one[0].id), reverse=True):
-        session = tables.sessions[turn.session_id]
-        if session.owner == owner and session.kind == "thread" and session_id in (None, session.id):
+    for turn, trod in sorted(turns, key=lambda one: (one[0].session_id, one[0].id), reverse=True):
+        if _is_theirs(tables, turn, owner, session_id):
             yield turn, trod
 
 
-def _end(tables: Tables, turn: Turn) -> TrailEnd:
-    later = tables.turns_of[turn.branch_id][tables.place_on(turn.branch_id, turn.turn_seq + 1) :]
+def _is_theirs(tables: Tables, turn: Turn, owner: Owner, session_id: SessionId | None) -> bool:
+    session = tables.sessions[turn.session_id]
+    return session.owner == owner and session.kind == "thread" and session_id in (None, session.id)
+
+
+def _is_said(tables: Tables, turn: Turn, owner: Owner, number: int, session_id: SessionId | None) -> bool:
+    """Tell whether a turn from elsewhere, which left no trail, says just this."""
+    if turn.id in tables.trails or turn.answer is None or not _is_theirs(tables, turn, owner, session_id):
+        return False
+    return after(alone(turn.user_message, owner), turn.answer) == number
+
+
+def _last(tables: Tables, branch_id: BranchId) -> Turn | None:
+    """Give the last turn that a branch sees and that did not fail."""
+    return next(_unfailed_before(tables, branch_id, 2**62), None)
+
+
+def _free(tables: Tables, turns: Sequence[Turn]) -> list[TrailEnd]:
+    """Give the branches that leave off with one of the turns: first those whose own it is, the newest first."""
+    ids = {turn.id for turn in turns}
+    ends = []
+    for branch_id in sorted(tables.branches, reverse=True):
+        last = _last(tables, branch_id)
+        if last is not None and last.id in ids:
+            fresh = last.branch_id != branch_id
+            ends.append(replace(_followed(last), branch_id=branch_id, is_free=True, is_fresh=fresh))
+    return sorted(ends, key=lambda end: end.is_fresh)
+
+
+def _followed(turn: Turn) -> TrailEnd:
     return TrailEnd(
         session_id=turn.session_id,
         branch_id=turn.branch_id,
         turn_id=turn.id,
         turn_seq=turn.turn_seq,
-        is_free=all(tables.turns[turn_id].phase is Phase.FAILED for turn_id in later),
+        is_free=False,
     )
-
-
-def _fresh(tables: Tables, end: TrailEnd) -> TrailEnd:
-    """Give the place on a branch that was begun after the turn and says nothing yet, where its own goes on."""
-    if end.is_free:
-        return end
-    for branch_id in sorted(tables.branches_of[end.session_id], reverse=True):
-        branch = tables.branches[branch_id]
-        said = (tables.turns[turn_id] for turn_id in tables.turns_of[branch_id])
-        begun_here = (branch.parent_id, branch.fork_seq) == (end.branch_id, end.turn_seq)
-        if begun_here and all(turn.phase is Phase.FAILED for turn in said):
-            return replace(end, branch_id=branch_id, is_free=True, is_fresh=True)
-    return end

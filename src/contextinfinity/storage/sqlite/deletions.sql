@@ -167,6 +167,13 @@ DELETE FROM chunk WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))
 -- Where they came from.
 DELETE FROM origin WHERE message_key IN (SELECT value FROM json_each(:messages))
 
+-- name: delete_ends
+-- Where branches left off with them: their own, and those begun there.
+DELETE FROM branch_end WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns)) AND branch_id IN (
+  SELECT t.branch_id FROM json_each(:turns) AS k CROSS JOIN turn AS t ON t.id = unhex(k.value) UNION
+  SELECT b.id FROM json_each(:turns) AS k CROSS JOIN turn AS t ON t.id = unhex(k.value)
+    CROSS JOIN branch AS b ON b.parent_id = t.branch_id AND b.fork_seq >= t.turn_seq)
+
 -- name: delete_trails
 -- How they are found by what was said.
 DELETE FROM trail WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))

@@ -18,7 +18,7 @@ from contextinfinity.storage.rules import can_be_answered, drafted_state
 from contextinfinity.storage.sqlite.content import insert_message, insert_messages, metadata_column
 from contextinfinity.storage.sqlite.rows import message_columns, must, one, pack, to_turn
 from contextinfinity.storage.sqlite.states import append_state, head_of, refuse_unsettled
-from contextinfinity.storage.sqlite.trails import note_recorded
+from contextinfinity.storage.sqlite.trails import note_logged, note_recorded
 
 SQL = sql_files.load(__package__, "turns.sql")
 SESSION_SQL = sql_files.load(__package__, "sessions.sql")
@@ -85,7 +85,9 @@ def answer(connection: apsw.Connection, branch_id: BranchId, head: State, turn: 
     values = {"id": pack(turn.id), "answer": key, "now": to_millis(moment)}
     connection.execute(SQL["answer_recorded_turn"], values)
     connection.execute(SESSION_SQL["touch_session"], {"id": session_id, "now": to_millis(moment)})
-    return msgspec.structs.replace(turn, answer=said, outcome="completed", updated_at=moment)
+    answered = msgspec.structs.replace(turn, answer=said, outcome="completed", updated_at=moment)
+    note_logged(connection, answered)
+    return answered
 
 
 def append(

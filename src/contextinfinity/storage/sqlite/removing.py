@@ -37,6 +37,7 @@ MADE_FROM_TURNS = (
     "delete_jobs",
     "delete_chunks",
     "delete_origins",
+    "delete_ends",
     "delete_trails",
     "delete_turns",
     "delete_messages",

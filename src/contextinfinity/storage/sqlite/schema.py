@@ -21,12 +21,24 @@ DERIVED = frozenset({"index", "view", "trigger"})
 Objects: TypeAlias = dict[tuple[str, str], str]
 """The objects of a schema: by kind and name, the statement that makes each."""
 
-_KINDS = {"tables": "'table'", "indexes": "'index'", "views": "'view'", "triggers": "'trigger'"}
+_FOR_SEARCH = """
+chunk keyword loose_vector memory_word namespace recut retrieval uncut vector vector_pack
+word_sample word_scope word_state
+"""
+_IS_FOR_SEARCH = f"tbl_name IN ({', '.join(map(repr, _FOR_SEARCH.split()))})"
+_FILES = {
+    "tables": f"type = 'table' AND NOT {_IS_FOR_SEARCH}",
+    "search": f"type = 'table' AND {_IS_FOR_SEARCH}",
+    "indexes": "type = 'index'",
+    "views": "type = 'view'",
+    "triggers": "type = 'trigger'",
+}
+"""What is shown where: tables that hold what was said, and those by which it is found."""
 
 
 def schema(connection: apsw.Connection) -> dict[str, str]:
     """Write the shape of an open ledger: its tables, its indexes, its views, its triggers."""
-    return {name: _statements(connection, kinds) for name, kinds in _KINDS.items()}
+    return {name: _statements(connection, which) for name, which in _FILES.items()}
 
 
 def schema_of_migrations() -> dict[str, str]:
@@ -53,9 +65,9 @@ def objects_of_migrations() -> Objects:
     return objects(connection)
 
 
-def _statements(connection: apsw.Connection, kinds: str) -> str:
+def _statements(connection: apsw.Connection, which: str) -> str:
     rows = connection.execute(
-        f"SELECT type, sql FROM sqlite_schema WHERE type IN ({kinds}) "
+        f"SELECT type, sql FROM sqlite_schema WHERE {which} "
         "AND sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
         "AND sql NOT LIKE 'CREATE TABLE ''%' "  # what fts5 makes for itself
         "ORDER BY tbl_name, type = 'index', name"

@@ -271,6 +271,16 @@ def _fork(
     else:
         base = newest_state(connection, branch, at)
     forked = new_id()
-    parent = lineage_of(connection, branch_id).owner_of(at)
-    _insert_branch(connection, forked, branch.session_id, parent, at, base, label)
+    lineage = lineage_of(connection, branch_id)
+    _insert_branch(connection, forked, branch.session_id, lineage.owner_of(at), at, base, label)
+    _begin_end(connection, forked, lineage, at)
     return existing_branch(connection, forked)
+
+
+def _begin_end(connection: apsw.Connection, forked: BranchId, lineage: Lineage, at: int) -> None:
+    """Note where a new branch leaves off (``trails``): turns that failed do not count."""
+    for branch, first, last in lineage.backwards(at + 1):
+        values = {"id": pack(forked), "branch_id": pack(branch), "first": first, "last": last}
+        if one(connection, SQL["select_unfailed"], values) is not None:
+            connection.execute(SQL["begin_end"], values)
+            return

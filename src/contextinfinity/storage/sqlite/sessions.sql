@@ -81,3 +81,16 @@ WITH RECURSIVE line (id, parent_id, fork_seq, depth, level) AS (
   FROM branch AS b JOIN line ON b.id = line.parent_id
   WHERE b.fork_seq < line.fork_seq OR (b.fork_seq = line.fork_seq AND NOT instr(level, b.uuid)))
 SELECT id, fork_seq FROM line ORDER BY depth
+
+-- name: select_unfailed
+-- Whether any turn of a stretch did not fail.
+SELECT 1 FROM turn WHERE branch_id = :branch_id AND turn_seq BETWEEN :first AND :last AND phase <> 'Failed' LIMIT 1
+
+-- name: begin_end
+-- A new branch leaves off where it was begun: after the last turn there that did not fail, if that was answered.
+INSERT INTO branch_end (branch_id, session_id, turn_id, turn_seq, is_own, answered, alone)
+SELECT :id, s.id, line.id, line.turn_seq, 0, r.answered, r.alone FROM (SELECT id, session_id, turn_seq, answer FROM turn
+    WHERE branch_id = :branch_id AND turn_seq BETWEEN :first AND :last AND phase <> 'Failed'
+    ORDER BY turn_seq DESC LIMIT 1) AS line
+  CROSS JOIN trail AS r ON r.turn_id = line.id CROSS JOIN session AS s ON s.id = line.session_id
+WHERE line.answer IS NOT NULL AND s.kind = 'thread'

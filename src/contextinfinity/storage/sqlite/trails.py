@@ -14,11 +14,14 @@ from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginni
 from contextinfinity.domain.turn import Exchange, Phase, Trail, Turn
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.rows import Row, many, maybe_pack, one, pack, unpack
+from contextinfinity.storage.sqlite.rows import Row, many, maybe_pack, must, one, pack, unpack
 from contextinfinity.storage.sqlite.sessions import lineage_of
-from contextinfinity.storage.trails import MOST_ENDS, gone_on
+from contextinfinity.storage.trails import gone_on
 
 SQL = sql_files.load(__package__, "trails.sql")
+
+MOST_FREE = 20
+"""Branches that are looked at; several may have been begun after one turn."""
 
 
 class SqliteTrails:
@@ -27,30 +30,37 @@ class SqliteTrails:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def ends(
+    async def end(
         self, owner: Owner, answered: Sequence[int], *, session_id: SessionId | None = None
-    ) -> tuple[int, tuple[TrailEnd, ...]] | None:
-        """Find the turns that the first trail that leads anywhere leads to."""
-        asked = {**_whose(owner, session_id), "trails": json.dumps(list(answered)), "limit": MOST_ENDS}
+    ) -> tuple[int, TrailEnd] | None:
+        """Find the turn that the first trail that leads anywhere leads to."""
+        whose = _whose(owner, session_id)
 
-        def read(connection: apsw.Connection) -> tuple[int, tuple[TrailEnd, ...]] | None:
-            rows = many(connection, SQL["select_ends"], asked)
-            if not rows:
+        def read(connection: apsw.Connection) -> tuple[int, TrailEnd] | None:
+            found = one(connection, SQL["select_first_known"], {**whose, "trails": json.dumps(list(answered))})
+            if found is None or found[0] is None:
                 return None
-            first = rows[0][0]
-            found = (_free(connection, _to_end(row)) for row in rows if row[0] == first)
-            return first, tuple(sorted(found, key=lambda end: not end.is_free))
+            asked = {**whose, "number": answered[found[0]], "limit": 1}
+            row = one(connection, SQL["select_free_after_answer"], asked) or one(
+                connection, SQL["select_after_answer"], asked
+            )
+            return None if row is None else (found[0], _to_end(row))
 
         return await self._database.read(read)
 
     async def ends_of_exchange(
         self, owner: Owner, alone: int, *, session_id: SessionId | None = None
     ) -> tuple[TrailEnd, ...]:
-        """Find the free turns that say just this."""
-        asked = {**_whose(owner, session_id), "alone": alone, "limit": 2}
-        return await self._database.read(
-            lambda connection: tuple(map(_to_end, many(connection, SQL["select_exchange"], asked)))
-        )
+        """Find turns that say just this, free ones or else others."""
+        asked = {**_whose(owner, session_id), "number": alone}
+
+        def read(connection: apsw.Connection) -> tuple[TrailEnd, ...]:
+            free = many(connection, SQL["select_free_after_exchange"], {**asked, "limit": MOST_FREE})
+            rows = free or many(connection, SQL["select_after_exchange"], {**asked, "limit": 2})
+            by_turn = {end.turn_id: end for end in map(_to_end, reversed(rows))}
+            return tuple(reversed(by_turn.values()))[:2]
+
+        return await self._database.read(read)
 
     async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
         """Find the turn that a request made, the newest."""
@@ -77,40 +87,75 @@ def note_asked(connection: apsw.Connection, turn: Turn, trail: Trail | None) -> 
 
 def note_answered(connection: apsw.Connection, turn: Turn, phase: Phase, answer: Message | None) -> None:
     """Write how it went on: from where its sender stood, or else from where the turn before it ended."""
-    if answer is None or phase is Phase.FAILED:
+    if phase is Phase.FAILED:
         return
+    if answer is None:
+        _set_end(connection, turn, None)
+        return
+    owner, is_thread = _owner_of(connection, turn)
     row = one(connection, SQL["select_asked"], (pack(turn.id),))
-    asked, by_itself = (_asked_after(connection, turn), None) if row is None else row
-    connection.execute(SQL["answer_trail"], _columns(turn, asked, by_itself, answer))
+    asked, by_itself = (_asked_after(connection, turn, owner), None) if row is None else row
+    columns = _columns(turn, asked, alone(turn.user_message, owner) if by_itself is None else by_itself, answer)
+    connection.execute(SQL["answer_trail"], columns)
+    if is_thread:
+        _set_end(connection, turn, columns)
 
 
 def note_recorded(connection: apsw.Connection, turns: Sequence[Turn], exchanges: Sequence[Exchange]) -> None:
-    """Write the trails of turns from elsewhere, of those that brought one."""
-    rows = [
-        _columns(turn, exchange.asked, exchange.alone, turn.answer) | {"body": None}
-        for turn, exchange in zip(turns, exchanges, strict=True)
-        if exchange.asked is not None and turn.answer is not None
-    ]
-    connection.executemany(SQL["insert_trail"], rows)
+    """Write the trails of turns from elsewhere, of those that brought one, and where they leave off."""
+    owner, is_thread = _owner_of(connection, turns[-1])
+    told = zip(turns, exchanges, strict=True)
+    rows = [_told(turn, one, owner) for turn, one in told if one.asked is not None and turn.answer is not None]
+    connection.executemany(SQL["insert_trail"], [{**(row or {}), "body": None} for row in rows])
+    if is_thread:
+        _set_end(connection, turns[-1], _told(turns[-1], exchanges[-1], owner))
 
 
-def _columns(turn: Turn, asked: int | None, by_itself: int | None, answer: Message) -> dict[str, object]:
+def note_logged(connection: apsw.Connection, turn: Turn) -> None:
+    """Write that a branch leaves off with a turn from elsewhere that was answered later."""
+    owner, is_thread = _owner_of(connection, turn)
+    if is_thread:
+        _set_end(connection, turn, _told(turn, Exchange(message=turn.user_message), owner))
+
+
+def _told(turn: Turn, exchange: Exchange, owner: Owner) -> dict[str, object] | None:
+    """Give the trails of a turn from elsewhere; None: it was not answered."""
+    if turn.answer is None:
+        return None
+    by_itself = alone(turn.user_message, owner) if exchange.alone is None else exchange.alone
+    return _columns(turn, exchange.asked, by_itself, turn.answer)
+
+
+def _set_end(connection: apsw.Connection, turn: Turn, columns: dict[str, object] | None) -> None:
+    """Write that a branch leaves off with a turn, or with something that leads nowhere."""
+    place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
+    connection.execute(SQL["drop_end" if columns is None else "set_end"], {**place, **(columns or {})})
+
+
+def _owner_of(connection: apsw.Connection, turn: Turn) -> tuple[Owner, bool]:
+    """Tell whose a turn is, and whether it is one of a thread."""
+    row = one(connection, SQL["select_whose"], (pack(turn.session_id),))
+    user_id, org_id, kind = must(row, "session", turn.session_id)
+    return Owner(user_id=user_id, org_id=org_id), kind == "thread"
+
+
+def _columns(turn: Turn, asked: int | None, by_itself: int, answer: Message) -> dict[str, object]:
     return {
         "turn_id": pack(turn.id),
         "session_id": pack(turn.session_id),
         "asked": asked,
         "answered": None if asked is None else after(asked, answer),
-        "alone": after(alone(turn.user_message) if by_itself is None else by_itself, answer),
+        "alone": after(by_itself, answer),
     }
 
 
-def _asked_after(connection: apsw.Connection, turn: Turn) -> int | None:
+def _asked_after(connection: apsw.Connection, turn: Turn, owner: Owner) -> int | None:
     """Go on from the turn before; None: that has no trail."""
     for branch, first, last in lineage_of(connection, turn.branch_id).backwards(turn.turn_seq):
         place = {"branch_id": pack(branch), "first": first, "last": last}
         if (row := one(connection, SQL["select_before"], place)) is not None:
             return None if row[0] is None else after(row[0], turn.user_message)
-    return after(beginning(), turn.user_message)
+    return after(beginning(owner), turn.user_message)
 
 
 def _whose(owner: Owner, session_id: SessionId | None) -> dict[str, object]:
@@ -118,31 +163,12 @@ def _whose(owner: Owner, session_id: SessionId | None) -> dict[str, object]:
 
 
 def _to_end(row: Row) -> TrailEnd:
-    _, session_id, branch_id, turn_id, turn_seq, free = row
+    session_id, branch_id, turn_id, turn_seq, free, fresh = row
     return TrailEnd(
         session_id=unpack(session_id),
         branch_id=unpack(branch_id),
         turn_id=unpack(turn_id),
         turn_seq=turn_seq,
         is_free=bool(free),
-    )
-
-
-def _free(connection: apsw.Connection, end: TrailEnd) -> TrailEnd:
-    """Give the place on a branch that was begun after the turn and says nothing yet, where its own goes on."""
-    if end.is_free:
-        return end
-    place = {"session_id": pack(end.session_id), "branch_id": pack(end.branch_id), "turn_seq": end.turn_seq}
-    row = one(connection, SQL["select_fresh_branch"], place)
-    return (
-        end
-        if row is None
-        else TrailEnd(
-            session_id=end.session_id,
-            branch_id=unpack(row[0]),
-            turn_id=end.turn_id,
-            turn_seq=end.turn_seq,
-            is_free=True,
-            is_fresh=True,
-        )
+        is_fresh=bool(fresh),
     )

@@ -21,32 +21,66 @@ SELECT r.answered FROM turn AS t LEFT JOIN trail AS r ON r.turn_id = t.id
 WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last AND t.phase <> 'Failed'
 ORDER BY t.turn_seq DESC LIMIT 1
 
--- name: select_ends
--- The turns that trails lead to, in the order of the trails.
-SELECT k.key, t.session_id, t.branch_id, t.id, t.turn_seq, NOT EXISTS (SELECT 1 FROM turn AS l
-  WHERE l.branch_id = t.branch_id AND l.turn_seq > t.turn_seq AND l.phase <> 'Failed') AS free
-FROM json_each(:trails) AS k CROSS JOIN trail AS r ON r.answered = k.value AND r.answered IS NOT NULL
-  CROSS JOIN turn AS t ON t.id = r.turn_id CROSS JOIN session AS s ON s.id = t.session_id
-WHERE s.user_id = :user_id AND s.org_id = :org_id AND s.kind = 'thread' AND (:session_id IS NULL OR s.id = :session_id)
-  AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
-ORDER BY k.key, free DESC, t.created_at DESC, t.id DESC LIMIT :limit
+-- name: select_first_known
+-- The first of some trails that leads anywhere.
+SELECT min(k.key) FROM json_each(:trails) AS k WHERE EXISTS (SELECT 1 FROM trail AS r
+  CROSS JOIN session AS s ON s.id = r.session_id
+  WHERE r.answered = k.value AND r.answered IS NOT NULL AND (:session_id IS NULL OR r.session_id = :session_id)
+    AND s.user_id = :user_id AND s.org_id = :org_id AND s.kind = 'thread'
+    AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id))
 
--- name: select_exchange
--- The turns that nothing follows and that say just this.
-SELECT 0, t.session_id, t.branch_id, t.id, t.turn_seq, 1
-FROM trail AS r CROSS JOIN turn AS t ON t.id = r.turn_id CROSS JOIN session AS s ON s.id = t.session_id
-WHERE r.alone = :alone AND r.alone IS NOT NULL AND s.user_id = :user_id AND s.org_id = :org_id AND s.kind = 'thread'
-  AND (:session_id IS NULL OR s.id = :session_id)
-  AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
+-- name: select_free_after_answer
+-- Branches that end with a turn by its trail, the newest: first those whose own it is.
+SELECT e.session_id, e.branch_id, e.turn_id, e.turn_seq, 1, NOT e.is_own
+FROM branch_end AS e CROSS JOIN session AS s ON s.id = e.session_id
+WHERE e.answered = :number AND e.answered IS NOT NULL AND (:session_id IS NULL OR e.session_id = :session_id)
+  AND s.user_id = :user_id AND s.org_id = :org_id AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
   AND NOT EXISTS (SELECT 1 FROM turn AS l
-    WHERE l.branch_id = t.branch_id AND l.turn_seq > t.turn_seq AND l.phase <> 'Failed')
-ORDER BY t.created_at DESC, t.id DESC LIMIT :limit
+    WHERE l.branch_id = e.branch_id AND l.turn_seq > e.turn_seq AND l.phase <> 'Failed')
+ORDER BY e.is_own DESC, e.branch_id DESC LIMIT :limit
 
--- name: select_fresh_branch
--- A branch that was begun after a turn and on which nothing was said yet, the newest.
-SELECT b.id FROM branch AS b WHERE b.session_id = :session_id AND b.parent_id = :branch_id AND b.fork_seq = :turn_seq
-  AND NOT EXISTS (SELECT 1 FROM turn AS t WHERE t.branch_id = b.id AND t.phase <> 'Failed')
-ORDER BY b.id DESC LIMIT 1
+-- name: select_free_after_exchange
+-- Branches that end with a turn by what it says, the newest: first those whose own it is.
+SELECT e.session_id, e.branch_id, e.turn_id, e.turn_seq, 1, NOT e.is_own
+FROM branch_end AS e CROSS JOIN session AS s ON s.id = e.session_id
+WHERE e.alone = :number AND e.alone IS NOT NULL AND (:session_id IS NULL OR e.session_id = :session_id)
+  AND s.user_id = :user_id AND s.org_id = :org_id AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
+  AND NOT EXISTS (SELECT 1 FROM turn AS l
+    WHERE l.branch_id = e.branch_id AND l.turn_seq > e.turn_seq AND l.phase <> 'Failed')
+ORDER BY e.is_own DESC, e.branch_id DESC LIMIT :limit
+
+-- name: select_after_answer
+-- Turns that a trail leads to, those of the newest thread first.
+SELECT t.session_id, t.branch_id, t.id, t.turn_seq, 0, 0
+FROM trail AS r CROSS JOIN session AS s ON s.id = r.session_id CROSS JOIN turn AS t ON t.id = r.turn_id
+WHERE r.answered = :number AND r.answered IS NOT NULL AND (:session_id IS NULL OR r.session_id = :session_id)
+  AND s.user_id = :user_id AND s.org_id = :org_id AND s.kind = 'thread'
+  AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
+ORDER BY r.session_id DESC LIMIT :limit
+
+-- name: select_after_exchange
+-- Turns that say just this, those of the newest thread first.
+SELECT t.session_id, t.branch_id, t.id, t.turn_seq, 0, 0
+FROM trail AS r CROSS JOIN session AS s ON s.id = r.session_id CROSS JOIN turn AS t ON t.id = r.turn_id
+WHERE r.alone = :number AND r.alone IS NOT NULL AND (:session_id IS NULL OR r.session_id = :session_id)
+  AND s.user_id = :user_id AND s.org_id = :org_id AND s.kind = 'thread'
+  AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.session_id = s.id)
+ORDER BY r.session_id DESC LIMIT :limit
+
+-- name: set_end
+-- A branch leaves off here.
+INSERT INTO branch_end (branch_id, session_id, turn_id, turn_seq, is_own, answered, alone)
+VALUES (:branch_id, :session_id, :turn_id, :turn_seq, 1, :answered, :alone)
+ON CONFLICT (branch_id) DO UPDATE SET turn_id = excluded.turn_id, turn_seq = excluded.turn_seq, is_own = 1,
+  answered = excluded.answered, alone = excluded.alone
+
+-- name: drop_end
+-- A branch leaves off with something that was not answered.
+DELETE FROM branch_end WHERE branch_id = :branch_id
+
+-- name: select_whose
+-- Who talks in a session, and how.
+SELECT user_id, org_id, kind FROM session WHERE id = ?
 
 -- name: select_walked
 -- The turn that a request made, the newest: their ids tell when they were made.

@@ -1,6 +1,8 @@
 -- Made from the migrations: read this, but change those.
 CREATE INDEX branch_by_parent ON branch (parent_id, fork_seq) WHERE parent_id IS NOT NULL;
 CREATE INDEX branch_by_session ON branch (session_id);
+CREATE INDEX branch_end_by_answer ON branch_end (answered, is_own, branch_id, session_id) WHERE answered IS NOT NULL;
+CREATE INDEX branch_end_by_exchange ON branch_end (alone, is_own, branch_id, session_id) WHERE alone IS NOT NULL;
 CREATE INDEX chunk_by_turn ON chunk (turn_id);
 CREATE INDEX expiry_by_due ON expiry (due);
 CREATE INDEX job_by_branch ON job (branch_id, job_type, turn_seq);
@@ -32,8 +34,8 @@ WHERE reason IN ('fold', 'unfold', 'delete');
 CREATE UNIQUE INDEX step_by_turn ON step (turn_id, step_index);
 CREATE UNIQUE INDEX token_by_id ON token (id);
 CREATE INDEX tombstone_by_session ON tombstone (session_id, kind, seq);
-CREATE INDEX trail_by_answer ON trail (answered) WHERE answered IS NOT NULL;
-CREATE INDEX trail_by_exchange ON trail (alone) WHERE alone IS NOT NULL;
+CREATE INDEX trail_by_answer ON trail (answered, session_id) WHERE answered IS NOT NULL;
+CREATE INDEX trail_by_exchange ON trail (alone, session_id) WHERE alone IS NOT NULL;
 CREATE INDEX trail_by_request ON trail (asked, body) WHERE body IS NOT NULL;
 CREATE UNIQUE INDEX one_open_turn ON turn (branch_id) WHERE phase IN ('ContextPrepared', 'Responding');
 CREATE INDEX turn_by_answer ON turn (answer) WHERE answer IS NOT NULL;
