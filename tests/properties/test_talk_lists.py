@@ -84,7 +84,7 @@ class World:
     async def post(self, messages: list[Message], *, retry: bool = False, exact: bool = False) -> Turn:
         """Send a list, wait for the end, and see at once what must hold of this one request."""
         body = number_of(repr((messages, exact)).encode())
-        talk = Talk(messages=tuple(messages), body=body, is_retry=retry)
+        talk = Talk(messages=tuple(messages), body=body, tried_within=600 * retry)
         terms = Terms(system="Be brief.", only_last=0 if exact else None)
         turn, _ = await self.talks.begin(talk, OWNER, Asked(use_memory=False, may_ask_back=False, terms=terms))
         async for _ in self.engine.watch(turn.id):

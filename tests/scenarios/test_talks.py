@@ -53,13 +53,13 @@ class Chatter:
             self.messages = [*messages, turn.answer]
         return turn
 
-    async def post(self, messages: list[Message], *, retry: bool = False, terms: Terms | None = None) -> Turn:
+    async def post(self, messages: list[Message], *, tried_within: float = 0, terms: Terms | None = None) -> Turn:
         talk = Talk(
             messages=tuple(messages),
             end_user=self.end_user,
             thread_id=self.thread_id,
             body=number_of(repr((messages, terms)).encode()),
-            is_retry=retry,
+            tried_within=tried_within,
         )
         asked = Asked(may_ask_back=False, terms=terms or Terms(system=self.system))
         turn, _ = await self.talks.begin(talk, ANN, asked)
@@ -244,11 +244,20 @@ async def test_the_same_request_twice_at_once_is_one_turn_and_so_is_a_retry(tmp_
         await client.send("Hi")
         both = await asyncio.gather(*(client.send("And?", keep=False) for _ in range(5)))
         assert len({turn.id for turn in both}) == 1
-        again = await client.post([*client.messages, say("user", "And?")], retry=True)
+        again = await client.post([*client.messages, say("user", "And?")], tried_within=60)
         assert again.id == both[0].id
         first = await asyncio.gather(*(Chatter(desk).send("A new one") for _ in range(5)))
         assert len({turn.id for turn in first}) == 1
         assert await threads(desk) == 2
+
+
+async def test_a_retry_is_not_given_what_the_same_request_got_long_ago(tmp_path: Path) -> None:
+    async with Desk(tmp_path, "Monday's.", "Tuesday's.") as desk:
+        monday = await Chatter(desk).send("What is new?")
+        tuesday = await Chatter(desk).send("What is new?", tried_within=1e-9)
+        assert (monday.text, tuesday.text) == ("Monday's.", "Tuesday's.")
+        again = await Chatter(desk).send("What is new?", tried_within=60)
+        assert again.id == tuesday.id
 
 
 async def test_a_request_that_failed_is_tried_again_in_its_place(tmp_path: Path) -> None:

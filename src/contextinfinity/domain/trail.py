@@ -8,6 +8,7 @@ such clients change from one request to the next is left out: system texts, ids,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from hashlib import blake2b
 
 import msgspec
@@ -47,6 +48,7 @@ class Walked(Struct, frozen=True, kw_only=True):
 
     turn_id: TurnId
     phase: Phase
+    created_at: datetime
 
 
 def beginning(owner: Owner, end_user: str = "") -> int:

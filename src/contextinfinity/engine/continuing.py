@@ -47,8 +47,8 @@ class Talk(Struct, frozen=True, kw_only=True):
     """Whether its sender wants a thread of its own for it, whatever was said before."""
     body: int = 0
     """A number that stands for the whole request (``trail.number_of``)."""
-    is_retry: bool = False
-    """Whether its sender says that the same was sent before."""
+    tried_within: float = 0.0
+    """How many seconds ago its sender may have sent the same before; 0: it does not say that it did."""
 
 
 class Said(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import logging
 
 from msgspec.structs import replace
 
+from contextinfinity.domain.ids import now
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner
@@ -117,9 +118,12 @@ class Talks:
 def _joins(talk: Talk, made: Walked) -> bool:
     """Tell whether a request joins the turn it made before: one that runs, or as a retry one that is over.
 
-    Otherwise it was meant to be answered anew, and one that failed is tried again.
+    Otherwise it was meant to be answered anew, and one that failed is tried again. Who asks the same every day says at
+    times that it is a retry: of what was sent a moment ago and never came, not of yesterday's.
     """
-    return made.phase in UNFINISHED or (talk.is_retry and made.phase is not Phase.FAILED)
+    if made.phase in UNFINISHED:
+        return True
+    return made.phase is not Phase.FAILED and (now() - made.created_at).total_seconds() < talk.tried_within
 
 
 def _as_sent(asked: Asked, said: Said) -> Asked:

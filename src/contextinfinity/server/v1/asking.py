@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from hashlib import sha256
 
 from fastapi import Request
@@ -17,8 +19,14 @@ from contextinfinity.server.door import door_of
 THREAD = "x-thread-id"
 ENDLESS = "x-endless-context"
 """``off``: the model sees what was sent and nothing else; it is kept all the same."""
-RETRIED = ("x-stainless-retry-count",)
+KEY = "idempotency-key"
+RETRIED = "x-stainless-retry-count"
 """Where SDKs say how often they have sent a request before."""
+WAITED = ("x-stainless-read-timeout", "x-stainless-timeout")
+"""Where they say how many seconds they wait for an answer."""
+WAITS, PAUSES, MOST_WAITED = 600.0, 120.0, 3600.0
+"""In seconds: how long SDKs wait where they do not say so, how long at most before they try again; and the most that is
+believed."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -44,7 +52,7 @@ async def question_of(request: Request, caller: Caller, incoming: Incoming, body
         thread_id=None if thread_id == NEW else thread_id,
         is_new=thread_id == NEW,
         body=_number(request, caller, body),
-        is_retry=_is_retry(request),
+        tried_within=tried_within(request.headers),
     )
     terms = Terms(
         system=incoming.system,
@@ -90,18 +98,30 @@ def _name(end_user: str) -> str:
 
 def _number(request: Request, caller: Caller, body: bytes) -> int:
     """Give the number by which the same request is known: its key, where it has one, or all it says."""
-    key = request.headers.get("idempotency-key")
+    key = request.headers.get(KEY)
     token = "" if caller.token is None else caller.token.id
     said = body if key is None else b"key " + key.encode(errors="replace")
     named = (token, request.url.path, *(request.headers.get(name, "") for name in (THREAD, ENDLESS)))
     return number_of(b"\0".join((*(name.encode(errors="replace") for name in named), said)))
 
 
-def _is_retry(request: Request) -> bool:
-    if "idempotency-key" in request.headers:
-        return True
-    counts = (request.headers.get(name, "0") for name in RETRIED)
-    return any(count.isdecimal() and int(count[:9]) > 0 for count in counts)
+def tried_within(headers: Mapping[str, str]) -> float:
+    """Tell how long ago a request may have been sent before: for ever under a key, else as long as its SDK tries."""
+    if KEY in headers:
+        return math.inf
+    times = headers.get(RETRIED, "0")
+    if not times.isdecimal():
+        return 0.0
+    waits = min((_seconds(headers[name]) for name in WAITED if name in headers), default=WAITS)
+    return min(int(times[:9]) * (waits + PAUSES), MOST_WAITED)
+
+
+def _seconds(said: str) -> float:
+    try:
+        seconds = float(said)
+    except ValueError:
+        return WAITS
+    return seconds if 0 <= seconds < math.inf else WAITS
 
 
 def _is_off(request: Request) -> bool:

@@ -60,7 +60,7 @@ class InMemoryTrails:
             trods = _trod(tables, owner, None)
             made = (turn for turn, trod in trods if (trod.asked, trod.body) == (trail.asked, trail.body))
             turn = max(made, key=lambda turn: turn.id, default=None)
-            return None if turn is None else Walked(turn_id=turn.id, phase=turn.phase)
+            return None if turn is None else Walked(turn_id=turn.id, phase=turn.phase, created_at=turn.created_at)
 
 
 def check_follows(tables: Tables, branch_id: BranchId, trail: Trail | None) -> None:

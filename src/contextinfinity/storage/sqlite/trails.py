@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from contextinfinity.domain.ids import BranchId, SessionId
+from contextinfinity.domain.ids import BranchId, SessionId, from_millis
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
@@ -66,7 +66,9 @@ class SqliteTrails:
         """Find the turn that a request made, the newest."""
         asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
         row = await self._database.look(lambda connection: one(connection, SQL["select_walked"], asked))
-        return None if row is None else Walked(turn_id=unpack(row[0]), phase=Phase(row[1]))
+        if row is None:
+            return None
+        return Walked(turn_id=unpack(row[0]), phase=Phase(row[1]), created_at=from_millis(row[2]))
 
 
 def check_follows(connection: apsw.Connection, branch_id: BranchId, trail: Trail | None) -> None:

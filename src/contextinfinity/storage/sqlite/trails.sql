@@ -84,6 +84,6 @@ SELECT user_id, org_id, kind FROM session WHERE id = ?
 
 -- name: select_walked
 -- The turn that a request made, the newest: their ids tell when they were made.
-SELECT t.id, t.phase FROM trail AS r CROSS JOIN turn AS t ON t.id = r.turn_id CROSS JOIN session AS s ON s.id = t.session_id
+SELECT t.id, t.phase, t.created_at FROM trail AS r CROSS JOIN turn AS t ON t.id = r.turn_id CROSS JOIN session AS s ON s.id = t.session_id
 WHERE r.asked = :asked AND r.body = :body AND r.body IS NOT NULL AND s.user_id = :user_id AND s.org_id = :org_id
 ORDER BY r.turn_id DESC LIMIT 1
