@@ -334,6 +334,18 @@ async def test_a_question_that_was_half_answered_goes_upstream_once_when_it_is_s
         assert desk.shown == [("user", "Hi"), ("assistant", "Hello."), ("user", "Which?")]
 
 
+async def test_a_first_question_that_was_half_answered_is_answered_in_its_thread(tmp_path: Path) -> None:
+    half = Reply(pieces=("Half of",), error=Problem(code="server", message="It broke."))
+    async with Desk(tmp_path, half, half, "All of it.") as desk:
+        client = Chatter(desk)
+        cut = [await client.send("Which?", keep=False) for _ in range(2)]
+        again = await client.send("Which?")
+        assert {turn.session_id for turn in (*cut, again)} == {again.session_id}
+        assert desk.shown == [("user", "Which?")]
+        on_it = await client.send("Thanks")
+        assert (on_it.branch_id, desk.shown) == (again.branch_id, said(tuple(client.messages[:-1])))
+
+
 async def test_a_question_that_failed_in_a_named_thread_goes_upstream_once(tmp_path: Path) -> None:
     async with Desk(tmp_path, BROKEN, "Hello.", BROKEN, "Now.") as desk:
         client = Chatter(desk, thread_id="my-thread")

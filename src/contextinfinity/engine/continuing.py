@@ -31,6 +31,8 @@ from contextinfinity.storage.contract import Store
 MANY = 5_000
 """Messages; more are walked through beside the loop, so that others are not kept waiting."""
 PAGE = 100
+MOST_HELD = 10_000
+"""Turns that are remembered because the ledger does not know them yet."""
 AT_ONCE = 500
 """How many places of a conversation are looked for at a time, the newest first."""
 
@@ -116,6 +118,8 @@ class Continuing:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._locks: WeakValueDictionary[tuple[Owner, int | None], asyncio.Lock] = WeakValueDictionary()
+        self._held: dict[int, tuple[TurnId, int]] = {}
+        """By the trail up to its question: a turn that the ledger did not take yet, and its request."""
 
     def one_at_a_time(self, owner: Owner, talk: Talk | None = None) -> asyncio.Lock:
         """Give the lock under which a request is placed: the same one, sent twice at once, is placed once.
@@ -126,11 +130,34 @@ class Continuing:
 
     async def made_before(self, talk: Talk, said: Said) -> tuple[Walked | None, Once]:
         """Give the turn that the same request made, and the name of this try."""
-        walked = await self._store.trails.walked(said.owner, Trail(asked=said.asked, body=talk.body))
+        walked = await self._walked_away(talk, said)
+        walked = walked or await self._store.trails.walked(said.owner, Trail(asked=said.asked, body=talk.body))
         before = "" if walked is None else walked.turn_id
         return walked, once_of(
             said.owner, f"talk {talk.body} {said.asked} {before}", {"body": talk.body, "after": before}
         )
+
+    def hold(self, turn: Turn, trail: Trail) -> None:
+        """Remember where a turn stands while the ledger is away, which would know it."""
+        if turn.durability == "local":
+            self._held[trail.asked] = (turn.id, trail.body)
+            if len(self._held) > MOST_HELD:
+                del self._held[next(iter(self._held))]
+
+    async def _held_after(self, asked: int) -> Turn | None:
+        """Give the turn that is held for the ledger, by the trail up to its question."""
+        turn = None if asked not in self._held else await self._store.turns.get(self._held[asked][0])
+        if turn is None or turn.durability == "ledger":
+            self._held.pop(asked, None)
+            return None
+        return turn
+
+    async def _walked_away(self, talk: Talk, said: Said) -> Walked | None:
+        """Give the turn that the same request made while the ledger was away."""
+        turn = await self._held_after(said.asked)
+        if turn is None or self._held[said.asked][1] != talk.body:
+            return None
+        return Walked(turn_id=turn.id, phase=turn.phase, created_at=turn.created_at)
 
     async def find(self, coming: Coming) -> Spot:
         """Find where a conversation left off."""
@@ -164,11 +191,17 @@ class Continuing:
         return replace(spot, is_fork=True, is_shared=True)
 
     async def _tried(self, said: Said, tried: TurnId | None) -> Spot | None:
-        """Give the place where the same request failed, if nothing followed: what began there begins once."""
+        """Give the place where the same request failed: what began there begins once.
+
+        Half an answer, or what followed, stays on its branch.
+        """
         turn = None if tried is None else await self._store.turns.get(tried)
-        if turn is None or await failed_just_now(self._store, turn.branch_id, said.message) != turn.id:
+        if turn is None or turn.phase is not Phase.FAILED:
             return None
-        return Spot(branch_id=turn.branch_id, follows=turn.turn_seq - 1, retry_of=turn.id)
+        spot = Spot(branch_id=turn.branch_id, follows=turn.turn_seq - 1)
+        if await failed_just_now(self._store, turn.branch_id, said.message) == turn.id:
+            return replace(spot, retry_of=turn.id)
+        return replace(spot, is_fork=True, is_shared=True)
 
     async def _left_off(self, said: Said, within: str | None) -> AsyncIterator[Spot]:
         """Give the places that what was said leads to: by all of it, or else by its last exchange."""
@@ -207,6 +240,10 @@ class Continuing:
         return {one: other for one, other in zip(sent, kept, strict=False) if one != other}
 
     async def _by_trail(self, said: Said, within: str | None) -> Spot | None:
+        asked, answered = said.trails[-1] if said.trails else (0, 0)
+        held = await self._held_after(asked)
+        if held is not None and held.answer is not None and after(asked, held.answer) == answered:
+            return Spot(branch_id=held.branch_id)
         trails = [answered for _, answered in reversed(said.trails)]
         begin, size = 0, 1  # mostly it is the newest
         while begin < len(trails):
@@ -220,9 +257,9 @@ class Continuing:
     async def _is_all(self, said: Said, spot: Spot) -> bool:
         """Tell whether the turns before a spot say what was sent and no more: those of who trimmed stand elsewhere."""
         assert spot.branch_id is not None  # noqa: S101 - a trail leads to a branch
-        assert spot.follows is not None  # noqa: S101
         sent = len(said.exchanges) - len(spot.missing)
-        wanted, turns, before = sent + (said.greeting is not None), list[Turn](), spot.follows + 1
+        before = None if spot.follows is None else spot.follows + 1
+        wanted, turns = sent + (said.greeting is not None), list[Turn]()
         while len(turns) < wanted:
             page = await self._store.turns.history(spot.branch_id, limit=PAGE, before=before)
             if not page:

@@ -99,7 +99,9 @@ class Talks:
         assert place.branch_id is not None  # noqa: S101 - made by now
         trail = replace(message.trail, follows=place.follows)
         new = replace(message, branch_id=place.branch_id, message=words, trail=trail, retry_of=place.retry_of)
-        return await self._engine.take_on(new, asked)
+        turn = await self._engine.take_on(new, asked)
+        self._continuing.hold(turn, trail)
+        return turn
 
     async def read(self, turn_id: str) -> Turn:
         """Read a turn that was begun."""
