@@ -82,10 +82,17 @@ class DropIn:
         models = self._engine.models
         return (AUTO, models.default, *sorted(name for name in models.by_name if name != models.default))
 
-    def left_out(self, model: str | None, wishes: Wishes) -> tuple[str, ...]:
-        """Name the wishes that a model cannot be told."""
-        named = self._engine.models.named(model)
-        return named.provider.options_for(wishes, named.model_id).left_out
+    async def left_out(self, turn_id: TurnId, asked: Asked) -> tuple[str, ...]:
+        """Name what was asked for and cannot be said to the model that answers a turn, as far as that is known."""
+        terms = asked.terms
+        if terms is None or (terms.wishes == Wishes() and not terms.tools):
+            return ()
+        steps = await self._engine.store.turns.steps(turn_id)
+        models = self._engine.models.by_name.values()
+        answers = (model for model in models if steps and model.answers_in(steps[-1]))
+        model = next(answers, self._engine.models.named(asked.model))
+        can_call = not terms.tools or model.provider.abilities(model.model_id).tools
+        return (*(() if can_call else ("tools",)), *model.provider.options_for(terms.wishes, model.model_id).left_out)
 
     def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:
         """Count the tokens of a request, as far as that can be told."""

@@ -23,7 +23,7 @@ from contextinfinity.domain.ids import ChunkId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
-from contextinfinity.domain.turn import NewStep, Turn
+from contextinfinity.domain.turn import NewStep, Step, Turn
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
@@ -85,6 +85,10 @@ class Model:
     def answered(self, turn: Turn) -> bool:
         """Tell whether it was this model that answered a turn."""
         return (self.provider.name, self.model_id) == (turn.provider, turn.model)
+
+    def answers_in(self, step: Step) -> bool:
+        """Tell whether it is this model that is asked in a step."""
+        return (self.provider.name, self.model_id) == (step.provider, step.model_id)
 
     @property
     def counter(self) -> Counter:

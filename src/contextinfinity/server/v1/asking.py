@@ -35,7 +35,6 @@ class Question(Struct, frozen=True, kw_only=True):
     talk: Talk
     owner: Owner
     asked: Asked
-    ignored: tuple[str, ...]
 
 
 async def question_of(request: Request, caller: Caller, incoming: Incoming, body: bytes) -> Question:
@@ -68,8 +67,7 @@ async def question_of(request: Request, caller: Caller, incoming: Incoming, body
         may_ask_back=False,
         terms=terms,
     )
-    ignored = (*incoming.ignored, *door.drop_in.left_out(model, incoming.wishes))
-    return Question(talk=talk, owner=owner, asked=asked, ignored=ignored)
+    return Question(talk=talk, owner=owner, asked=asked)
 
 
 def _whose(caller: Caller, end_user: str) -> tuple[Owner, str]:

@@ -72,14 +72,12 @@ def begun(turn: Turn, named: str) -> Spoken:
 async def answer(door: Door, dialect: Dialect, incoming: Incoming, question: Question) -> Response:
     """Have a request answered, whole or as a stream."""
     turn, _ = await door.drop_in.begin(question.talk, question.owner, question.asked)
-    headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
-    if question.ignored:
-        headers["x-ignored-parameters"] = ", ".join(question.ignored)
     if incoming.stream:
         close = door.streams.take(question.owner)
         content = pieces(door, dialect, incoming, turn)
         try:
             first = await anext(content)  # before the status is sent: a failure is a status, and can be tried again
+            headers = await _headers(door, incoming, question, turn)
         except BaseException:
             close()
             raise
@@ -87,7 +85,15 @@ async def answer(door: Door, dialect: Dialect, incoming: Incoming, question: Que
         return EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
     await last(door, door.drop_in.watch(turn.id, words=False))
     spoken = spoken_of(await door.drop_in.answered(turn.id), incoming.model)
+    headers = await _headers(door, incoming, question, turn)
     return Response(msgspec.json.encode(dialect.whole(spoken)), headers=headers, media_type="application/json")
+
+
+async def _headers(door: Door, incoming: Incoming, question: Question, turn: Turn) -> dict[str, str]:
+    """Say where an answer is kept, and what of its request is not followed by the model that gives it."""
+    headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
+    ignored = (*incoming.ignored, *await door.drop_in.left_out(turn.id, question.asked))
+    return headers | ({"x-ignored-parameters": ", ".join(ignored)} if ignored else {})
 
 
 async def _from(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
