@@ -1,0 +1,71 @@
+"""A client with tools of its own that sends everything each time, while its thread folds: calls keep their results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from contextinfinity.domain.prompt import Prompt, ToolSpec
+from contextinfinity.engine.parts import Setup, Terms
+from contextinfinity.prompt.budget import Ceilings
+from contextinfinity.providers.scripted import Reply, ToolCall
+from tests.scenarios.desk import Desk
+from tests.scenarios.test_talks import Chatter, threads
+
+SMALL = Ceilings(fold_trigger=1200, verbatim_window=200, summary=300)
+LONG = "The weather was fine and the walk was long. " * 6
+TERMS = Terms(tools=(ToolSpec(name="look", description="Looks.", parameters={"type": "object"}),))
+ROUNDS = 8
+
+
+def calls(message: Message) -> list[str]:
+    return [block.tool_use_id for block in message.blocks if isinstance(block, ToolUseBlock)]
+
+
+def results(message: Message) -> list[str]:
+    return [block.tool_use_id for block in message.blocks if isinstance(block, ToolResultBlock)]
+
+
+def check(prompt: Prompt) -> None:
+    """See that every call is followed by its result and every result stands after its call, as vendors insist."""
+    assert prompt.messages[0].role == "user"
+    assert not results(prompt.messages[0])
+    before: list[str] = []
+    for message in prompt.messages:
+        assert sorted(results(message)) == sorted(before), "a result without its call, or a call without its result"
+        before = calls(message)
+
+
+@pytest.mark.req("API-7", "COMPACT-1")
+@pytest.mark.parametrize("kept", [1000, 6])
+async def test_folding_never_parts_a_call_from_its_result(tmp_path: Path, kept: int) -> None:
+    """Once with a client that sends everything, once with one that trims."""
+    replies: list[Reply | str] = []
+    for number in range(ROUNDS):
+        looks = tuple(
+            ToolCall(call_id=f"c{number}-{n}", name="look", arguments={"at": number, "n": n}) for n in range(2)
+        )
+        replies += [Reply(text=f"Looking, {number}.", tools=looks), f"{number}: {LONG}"]
+    async with Desk(tmp_path, *replies, setup=Setup(ceilings=SMALL)) as desk:
+        client, folds = Chatter(desk), set[int]()
+        for number in range(ROUNDS):
+            asked = await client.send(f"Question {number}? {LONG}", terms=TERMS)
+            await desk.settle()
+            head = await desk.engine.store.states.head(asked.branch_id)
+            assert head.covers_turn_seq < asked.turn_seq, "what waits for results stands there word for word"
+            found = [
+                ToolResultBlock(tool_use_id=f"c{number}-{n}", content=(TextBlock(text=f"seen {n}. {LONG}"),))
+                for n in range(2)
+            ]
+            told = await client.send(*found, terms=TERMS)
+            await desk.settle()
+            assert (told.turn_seq, told.branch_id) == (asked.turn_seq + 1, asked.branch_id)
+            folds.add((await desk.engine.store.states.head(told.branch_id)).covers_turn_seq)
+            client.messages = client.messages[-kept:]
+        assert len(folds) > 2
+        assert all(place % 2 == 0 for place in folds), "no fold ends between a call and its result"
+        for prompt in desk.prompts:
+            check(prompt)
+        assert (told.turn_seq, await threads(desk)) == (2 * ROUNDS, 1)
