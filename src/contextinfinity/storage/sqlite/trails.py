@@ -46,7 +46,8 @@ class SqliteTrails:
             )
             return None if row is None else (found[0], _to_end(row))
 
-        return await self._database.read(read)
+        is_small = len(answered) == 1  # as it mostly is: the newest is looked for first
+        return await (self._database.look(read) if is_small else self._database.read(read))
 
     async def ends_of_exchange(
         self, owner: Owner, alone: int, *, session_id: SessionId | None = None
@@ -60,7 +61,7 @@ class SqliteTrails:
             by_turn = {end.turn_id: end for end in map(_to_end, reversed(rows))}
             return tuple(reversed(by_turn.values()))[:2]
 
-        return await self._database.read(read)
+        return await self._database.look(read)
 
     async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
         """Find the turn that a request made, the newest."""
