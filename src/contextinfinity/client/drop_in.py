@@ -79,8 +79,7 @@ class DropIn:
 
     def models(self) -> tuple[str, ...]:
         """Name the models that can be asked for."""
-        models = self._engine.models
-        return (AUTO, models.default, *sorted(name for name in models.by_name if name != models.default))
+        return (AUTO, *self._engine.models.names)
 
     async def left_out(self, turn_id: TurnId, asked: Asked) -> tuple[str, ...]:
         """Name what was asked for and cannot be said to the model that answers a turn, as far as that is known."""

@@ -159,8 +159,7 @@ class LocalConversations:
 
     async def models(self) -> tuple[str, ...]:
         """Name the models, the default first."""
-        models = self._engine.models
-        return (models.default, *sorted(name for name in models.by_name if name != models.default))
+        return self._engine.models.names
 
 
 class LocalThreads:

@@ -130,6 +130,11 @@ class Models:
     default: str
     away: Away = field(default_factory=Away)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, the default's first."""
+        return (self.default, *sorted(name for name in self.by_name if name != self.default))
+
     def named(self, name: str | None) -> Model:
         """Give a model by its name; None: the default."""
         wanted = self.default if name is None else name
