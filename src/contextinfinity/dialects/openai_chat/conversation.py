@@ -60,6 +60,13 @@ class Conversation:
     def take(self, value: Json) -> None:
         """Read one more message."""
         said = an_object(value)
+        role, content = said.get("role"), said.get("content")
+        if len(said) == 2 and content and isinstance(content, str) and role in ("user", "assistant"):
+            # As most are, and thousands may be resent at once.
+            self.messages.append(
+                Message(role="user" if role == "user" else "assistant", blocks=(TextBlock(text=content),))
+            )
+            return
         role = field(said, "role", _ROLES)
         if "name" in said and role not in ("tool", "function"):
             self.named |= wanted(said, "name", a_text) is not None
