@@ -44,6 +44,9 @@ _RESPONSE = "INSERT INTO response (step_id, session_id, body) VALUES (?, ?, ?)"
 _TURN_END = """UPDATE turn SET phase = 'ResponseFinalized', outcome = ?, answer = ?, updated_at = ?, input_tokens = ?,
   output_tokens = ?, cached_tokens = ?, cost = ? WHERE id = ?"""
 _TRAIL = "INSERT INTO trail (turn_id, session_id, asked, answered, alone) VALUES (?, ?, ?, ?, ?)"
+_END = """INSERT INTO branch_end (branch_id, session_id, turn_id, turn_seq, is_own, answered, alone)
+  VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (branch_id) DO UPDATE SET turn_id = excluded.turn_id,
+  turn_seq = excluded.turn_seq, is_own = 1, answered = excluded.answered, alone = excluded.alone"""
 _JOB = """INSERT INTO job (job_type, session_id, branch_id, turn_id, turn_seq, state, run_at, created_at, updated_at)
   VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?)"""
 _STATE = """INSERT INTO state (id, session_id, branch_id, state_seq, parent_id, turn_seq, covers_turn_seq, reason,
@@ -145,12 +148,14 @@ class Floor:
              (step.provider, step.model_id, now, turn)),
         )  # fmt: skip
         items, outcome = items_column(end.items, made.end.answer), wire.dumps(end.outcome).decode()
+        trail = _trail(made.question, made.end.answer)
         finalise: tuple[Statement, ...] = (
             (_STEP_END, (items, outcome, *tokens, end.displayed_bytes, end.durable_bytes, now, step_id)),
             (_MESSAGE, _message(place, made.end.answer)),
             *_words(place, (self._messages, made.end.answer)),
             (_TURN_END, (made.end.outcome, self._messages, now, *tokens, turn)),
-            (_TRAIL, (turn, place.session_id, *_trail(made))),
+            (_TRAIL, (turn, place.session_id, *trail)),
+            (_END, (place.branch_id, place.session_id, turn, place.turn_seq, *trail[1:])),
             _job("summarize_turn", place, turn, now),
         )
         if end.response is not None:
@@ -189,6 +194,7 @@ class Floor:
         place.head_seq += 1
         self._messages += 2
         turn = (pack(new_id()), place.session_id, place.branch_id, place.turn_seq, place.head, state)
+        exchanged = _trail(exchange.message, exchange.answer)[2]
         rows: Transaction = (
             (
                 _STATE,
@@ -199,6 +205,7 @@ class Floor:
             (_MESSAGE, _message(place, exchange.answer)),
             *_words(place, (self._messages - 1, exchange.message), (self._messages, exchange.answer)),
             (_RECORDED, (*turn, self._messages - 1, self._messages, now, now)),
+            (_END, (place.branch_id, place.session_id, turn[0], place.turn_seq, None, exchanged)),
             (_UNCUT, (self._messages - 1,)),
             ("UPDATE session SET updated_at = ? WHERE id = ?", (now, place.session_id)),
         )
@@ -231,10 +238,10 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _trail(made: Content) -> tuple[int, int, int]:
-    assert made.end.answer is not None
-    asked = after(beginning(Owner()), made.question)
-    return asked, after(asked, made.end.answer), after(alone(made.question, Owner()), made.end.answer)
+def _trail(question: Message, answer: Message | None) -> tuple[int, int, int]:
+    assert answer is not None
+    asked = after(beginning(Owner()), question)
+    return asked, after(asked, answer), after(alone(question, Owner()), answer)
 
 
 def _message(place: Place, message: Message) -> tuple[Any, ...]:
