@@ -226,6 +226,24 @@ def test_a_file_that_is_no_database_is_left_alone(ledger_path: Path) -> None:
 
 
 @pytest.mark.req("LEDGER-7")
+@pytest.mark.parametrize("looks", range(2))
+def test_a_file_that_another_process_makes_a_ledger_while_it_is_looked_at_is_no_foreign_one(
+    ledger_path: Path, looks: int
+) -> None:
+    connection, seen = connect(str(ledger_path)), 0
+
+    def made_meanwhile(*_: object) -> bool:
+        nonlocal seen
+        if seen == looks:
+            SqliteStore(ledger_path).database.close()
+        seen += 1
+        return True
+
+    connection.exec_trace = made_meanwhile
+    assert version_of(connection, str(ledger_path)) in (0, migrations()[-1].version)
+
+
+@pytest.mark.req("LEDGER-7")
 def test_processes_that_open_an_empty_file_at_once_all_get_a_ledger(ledger_path: Path) -> None:
     script = (
         "import asyncio, pathlib, sys\n"
