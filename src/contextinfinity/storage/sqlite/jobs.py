@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -19,12 +20,17 @@ from contextinfinity.storage.sqlite.rows import Row, many, maybe_pack, maybe_unp
 
 SQL = sql_files.load(__package__, "work.sql")
 
+SMALL_SECONDS = 0.002
+"""What takes longer is no small question: the event loop does not wait for it again."""
+
 
 class SqliteJobs:
     """``Jobs`` on a SQLite file."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._took = 0.0
+        """The seconds that looking what waits took last."""
 
     async def enqueue(
         self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
@@ -46,8 +52,8 @@ class SqliteJobs:
         """Take the next job that is due, and count the attempt."""
         moment = to_millis(now())
         asked = {"now": moment, "kinds": _kinds(kinds)}
-        # Most times there is nothing to do: ask a reader first, so that idle workers do not commit.
-        if not await self._database.read(lambda connection: one(connection, SQL["select_next_job"], asked)):
+        # Most times there is nothing to do: look first, so that idle workers do not commit.
+        if not await self._peek("select_next_job", asked):
             return None
 
         def write(connection: apsw.Connection) -> Job | None:
@@ -118,8 +124,20 @@ class SqliteJobs:
     async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
         """Tell how long until the next queued job is due."""
         asked = {"now": to_millis(now()), "kinds": _kinds(kinds)}
-        row = await self._database.read(lambda connection: one(connection, SQL["select_next_due"], asked))
+        row = await self._peek("select_next_due", asked)
         return None if row is None or row[0] is None else from_millis(row[0]) - now()
+
+    async def _peek(self, name: str, asked: Mapping[str, object]) -> Row | None:
+        """Look what waits: where it is asked as long as that takes no time, on a thread while there is much."""
+        ask = self._database.look if self._took < SMALL_SECONDS else self._database.read
+
+        def timed(connection: apsw.Connection) -> Row | None:
+            began = time.perf_counter()
+            row = one(connection, SQL[name], asked)
+            self._took = time.perf_counter() - began
+            return row
+
+        return await ask(timed)
 
 
 def _take(connection: apsw.Connection, worker: WorkerId, asked: Mapping[str, object]) -> Job | None:

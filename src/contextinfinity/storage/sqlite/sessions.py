@@ -107,7 +107,7 @@ class SqliteBranches:
             row = one(connection, SQL["select_branch"], (pack(branch_id),))
             return None if row is None else to_branch(row)
 
-        return await self._database.read(read)
+        return await self._database.look(read)
 
     async def list(self, session_id: SessionId) -> tuple[Branch, ...]:
         """Read all of a session, the oldest first."""
@@ -122,7 +122,7 @@ class SqliteBranches:
             existing_branch(connection, branch_id)
             return lineage_of(connection, branch_id)
 
-        return await self._database.read(read)
+        return await self._database.look(read)
 
     async def fork(
         self, branch_id: BranchId, *, at: int | None = None, state: int | None = None, label: str | None = None
