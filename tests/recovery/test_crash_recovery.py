@@ -21,6 +21,7 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Incomplete, Phase, Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models
+from contextinfinity.engine.recovery import recover
 from contextinfinity.prompt.render import CUT_OFF
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
@@ -215,6 +216,51 @@ async def test_two_processes_that_recover_at_once_do_it_once(folder: Path) -> No
     turns, states = await recovered(folder)
     assert [turn.phase for turn in turns] == [Phase.DONE, Phase.FAILED]
     assert [state.reason for state in states] == ["turn", "root"]
+
+
+@pytest.mark.req("TURN-8", "THREAD-4")
+async def test_all_who_wait_behind_a_dead_worker_may_bring_its_turns_to_their_end(folder: Path) -> None:
+    async with engine_on(folder) as (engine, store):
+        branch = (await engine.ask(THREAD, WHOLE)).branch_id
+        for phase in (Phase.ACCEPTED, Phase.CONTEXT_PREPARED, Phase.RESPONDING) * 3:  # of a worker that is dead
+            await turn_in(store, (await new_branch(store)).id, phase)
+        await turn_in(store, branch, Phase.RESPONDING)
+        answered = await asyncio.gather(*(engine.ask(THREAD, WHOLE) for _ in range(6)))
+        assert [turn.outcome for turn in answered] == ["completed"] * 6
+    assert sorted(phases(folder)) == ["Done"] * 7 + ["Failed"] * 10
+
+
+@pytest.mark.req("TURN-8", "API-3")
+async def test_a_request_that_comes_again_while_its_turn_is_taken_over_does_not_begin_it_beside_its_end(
+    folder: Path,
+) -> None:
+    async with engine_on(folder) as (engine, store), engine_on(folder) as (other, _):
+        running, _ = await engine.accept(THREAD, ENDLESS)
+        left, _ = await engine.accept(THREAD, WHOLE, key="once")
+        worker = other.presence.worker.id
+        await store.workers.take_over(engine.presence.worker.id, by=worker)  # and now it is being brought to its end
+        parts = other._parts
+        parts.taken_over.update({running.id: None, left.id: None})
+        again, _ = await other.accept(THREAD, WHOLE, key="once")
+        assert (again.id, again.phase, again.owner) == (left.id, Phase.ACCEPTED, worker)
+        assert not other.tasks, "nobody answers it"
+        assert await recover(parts, ()) == 2
+        events = [stamped.event async for stamped in other.watch(left.id)]
+        assert [type(event) for event in events] == [TurnFailed, TurnDone]
+        await engine.close(answer_seconds=0, job_seconds=0)
+
+
+@pytest.mark.req("STREAM-3")
+async def test_who_follows_a_journal_without_a_last_line_hears_the_end_of_its_turn(folder: Path) -> None:
+    async with engine_on(folder) as (engine, _):
+        turn = await engine.ask(THREAD, WHOLE)
+        (journal,) = (folder / "streams").iterdir()
+        lines = journal.read_bytes().splitlines(keepends=True)
+        journal.write_bytes(b"".join(lines[:-3]))  # its writer lost the turn, and then its life
+        async with asyncio.timeout(20):
+            heard = [stamped.event async for stamped in engine.watch(turn.turn_id)]
+        assert isinstance(heard[-1], TurnDone)
+        assert heard[-1].turn.text == turn.text
 
 
 @pytest.mark.req("TURN-8")

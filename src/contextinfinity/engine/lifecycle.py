@@ -138,9 +138,13 @@ class Lifecycle:
                 return turn
 
     def _is_to_be_begun(self, turn: Turn) -> bool:
-        """Tell a new turn from one that its request made before, which is answered here or elsewhere, or is over."""
+        """Tell a new turn from one that its request made before.
+
+        That one is answered here or elsewhere, or is over, or will be in a moment: its worker died.
+        """
         is_waiting = turn.phase in (Phase.ACCEPTED, Phase.CONTEXT_PREPARED)
-        return is_waiting and turn.owner == self._parts.worker and turn.id not in self._running
+        is_known = turn.id in self._running or turn.id in self._parts.taken_over
+        return is_waiting and turn.owner == self._parts.worker and not is_known
 
     def _accepted(self, done: asyncio.Task[Turn]) -> None:
         self._accepting.discard(done)

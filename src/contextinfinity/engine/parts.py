@@ -383,6 +383,7 @@ class Parts:
     """The turns that are being answered here."""
     taken_over: dict[TurnId, None] = field(default_factory=dict)
     """Turns of dead workers that are ours now and not brought to an end yet, oldest first."""
+    recovering: asyncio.Lock = field(default_factory=asyncio.Lock)
     branches: News = field(default_factory=News)
     """Told whenever a turn ends: a branch may be free."""
     folds: Broadcast = field(default_factory=Broadcast)

@@ -35,20 +35,24 @@ _OUTPUT = msgspec.json.Decoder(ToolOutputItem)
 
 
 async def recover(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
-    """Take over what dead workers left and bring it to an end; tell how many turns that were."""
-    for worker in dead:
-        taken = await parts.store.workers.take_over(worker, by=parts.worker)
-        parts.taken_over.update(dict.fromkeys(taken.turns))
-        if taken.turns or taken.jobs:
-            log.info("took over from %s: %d turns, %d jobs", worker, len(taken.turns), taken.jobs)
-    settled = 0
-    for turn_id in list(parts.taken_over):
-        try:
-            settled += await settle(parts, turn_id)
-            del parts.taken_over[turn_id]
-        except LedgerError as error:  # it is ours now: nobody else would look again, so we do, next time
-            log.warning("turn %s cannot be brought to its end yet: %s", turn_id, error)
-    return settled
+    """Take over what dead workers left and bring it to an end; tell how many turns that were.
+
+    Whoever waits for a branch of theirs may ask for it: they do so one after the other.
+    """
+    async with parts.recovering:
+        for worker in dead:
+            taken = await parts.store.workers.take_over(worker, by=parts.worker)
+            parts.taken_over.update(dict.fromkeys(taken.turns))
+            if taken.turns or taken.jobs:
+                log.info("took over from %s: %d turns, %d jobs", worker, len(taken.turns), taken.jobs)
+        settled = 0
+        for turn_id in list(parts.taken_over):
+            try:
+                settled += await settle(parts, turn_id)
+                del parts.taken_over[turn_id]
+            except LedgerError as error:  # it is ours now: nobody else would look again, so we do, next time
+                log.warning("turn %s cannot be brought to its end yet: %s", turn_id, error)
+        return settled
 
 
 async def settle(parts: Parts, turn_id: TurnId) -> int:

@@ -35,6 +35,7 @@ async def answer(parts: Parts, running: Running) -> None:
             await reply(parts, running)
     except TurnLost as error:
         log.warning("turn %s was given to another worker: %s", running.turn.id, error)
+        let_go_of_journal(running)
     except asyncio.CancelledError:
         await asyncio.shield(fail(parts, running, Problem(code="interrupted", message="The process was stopped.")))
         raise
@@ -121,11 +122,16 @@ async def fail(parts: Parts, running: Running, problem: Problem) -> None:
         settle = parts.store.turns.finalise if is_final else parts.store.turns.fail
         return await settle(turn.id, parts.worker, ended)
 
-    with suppress(LedgerError):
-        if running.journal is not None:
-            running.journal.close()
+    let_go_of_journal(running)
     with suppress(TurnLost, WrongPhase):
         running.move(await insist(end))
+
+
+def let_go_of_journal(running: Running) -> None:
+    """Write no more into it: whoever brings the turn to its end writes its last line."""
+    if running.journal is not None:
+        with suppress(LedgerError):
+            running.journal.close()
 
 
 async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:

@@ -103,7 +103,7 @@ async def watch(
             if announced < place.index:
                 announced = place.index
                 yield Stamped(event=_started(step))
-            async for stamped in _follow(parts, running, step, place):
+            async for stamped in _follow(parts, turn_id, running, step, place):
                 yield stamped
             if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
                 place.next_step()
@@ -148,10 +148,17 @@ async def _look(parts: Parts, turn_id: TurnId, index: int) -> tuple[Turn, _Call 
     return turn, next((_Call.of(step, is_over=step.outcome is not None) for step in steps), None)
 
 
-async def _follow(parts: Parts, running: Running | None, step: _Call, place: _Place) -> AsyncIterator[Stamped]:
+async def _follow(
+    parts: Parts, turn_id: TurnId, running: Running | None, step: _Call, place: _Place
+) -> AsyncIterator[Stamped]:
     """Give the events of one step from a place on, and how durable they are where this process writes them."""
     told = -1
-    async for entry in parts.journals.tail(step.id, place.seq):
+
+    async def is_over() -> bool:
+        turn, call = await _look(parts, turn_id, step.step_index)
+        return call is None or call.is_over or turn.phase not in OPEN_PHASES
+
+    async for entry in parts.journals.tail(step.id, place.seq, is_over):
         place.seq, place.at_end = entry.seq, entry.event_type == END
         if (event := _event(entry)) is not None:
             yield Stamped(event=event, id=event_id(step.step_index, entry.seq))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,8 @@ from contextinfinity.storage.journal.writing import Journal, Pace
 
 POLL_SECONDS = 0.02
 """How often a journal that is written elsewhere is looked at."""
+POLLS_A_QUESTION = 25
+"""After so many looks at nothing new, somebody is asked whether anything can still come."""
 
 _SUFFIX = ".jsonl"
 
@@ -67,23 +69,27 @@ class JournalFolder:
                 journal.flush()
         return _entries(path, after)
 
-    async def tail(self, step_id: StepId, after: int = 0) -> AsyncGenerator[Entry, None]:
+    async def tail(
+        self, step_id: StepId, after: int = 0, is_over: Callable[[], Awaitable[bool]] | None = None
+    ) -> AsyncGenerator[Entry, None]:
         """Give the entries that follow number ``after``, and those to come as they are written, up to the end.
 
         Stops early when the journal is removed or this folder is closed; raises what stopped a journal that is
-        written here. A step without a journal gives nothing.
+        written here. A step without a journal gives nothing. ``is_over`` is asked now and then of one that is written
+        elsewhere: its writer may have died without a last word.
         """
         lines = open_lines(self._path(step_id))
         if lines is None:
             return
-        bell, journal = Bell(), None
+        bell, journal, looks, deserted = Bell(), None, 0, False
         try:
             while True:
                 bell.hush()
                 # Asked before reading, so that what was written until then is still given.
-                over = self._closed or (journal is not None and journal.failed)
+                over = deserted or self._closed or (journal is not None and journal.failed)
                 journal = self._listen(step_id, bell, journal)
                 for entry in lines.next_block():
+                    looks = 0
                     if entry.seq > after:
                         yield entry
                 if lines.ended:
@@ -96,6 +102,8 @@ class JournalFolder:
                     await bell.wait()
                 else:  # written elsewhere, or opened here just now and not listened to yet
                     await asyncio.sleep(POLL_SECONDS)
+                    looks += 1
+                    deserted = is_over is not None and looks % POLLS_A_QUESTION == 0 and await is_over()
             if journal is not None:
                 journal.check()
         finally:
