@@ -20,7 +20,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
-from contextinfinity.errors import Ending, LedgerBusy, NotFound, ServerAway
+from contextinfinity.errors import Ending, LedgerAway, LedgerBusy, NotFound, ServerAway
 
 ANY = "-"
 PAGE = 500
@@ -123,7 +123,7 @@ class RemoteConversations:
                         yield stamped
                         if isinstance(stamped.event, TurnDone):
                             return
-            except (ServerAway, LedgerBusy):
+            except (ServerAway, LedgerAway, LedgerBusy):
                 if tries == len(WAITS):
                     raise
             await asyncio.sleep(WAITS[min(tries, len(WAITS) - 1)])

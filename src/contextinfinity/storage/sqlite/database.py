@@ -7,8 +7,11 @@ All take a function from a connection to a result. They can be awaited; callers 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,6 +87,12 @@ class Database:
     def reading(self, work: Callable[[apsw.Connection], T]) -> Future[T]:
         """``read`` for callers without an event loop."""
         return self._readers.submit(work)
+
+    def still_for(self) -> float:
+        """Tell for how many seconds nobody has written to the log."""
+        with suppress(OSError):
+            return max(0.0, time.time() - Path(f"{self.path}-wal").stat().st_mtime)
+        return math.inf
 
     def close(self) -> None:
         """Finish what was asked for, then close the file."""

@@ -80,8 +80,12 @@ class SqliteStore:
         self.landings = SqliteLandings(self.database)
 
     def held_up(self, *, reading: bool = False) -> float:
-        """Tell for how many seconds another process has held the lock that is waited for here."""
-        return (self.database.reading_waits if reading else self.database.writing_waits).longest()
+        """Tell for how many seconds another process has held the lock that is waited for here, and written nothing.
+
+        Where others commit, the ledger is there: their turn comes, and so does ours.
+        """
+        waited = (self.database.reading_waits if reading else self.database.writing_waits).longest()
+        return waited if reading or not waited else min(waited, self.database.still_for())
 
     def health(self) -> Health:
         """Say that all is well: what fails here is told to its caller."""

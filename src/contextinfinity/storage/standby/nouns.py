@@ -97,6 +97,7 @@ class StandbySessions(Noun):
             return seen
         if there is None:  # another process may have deleted it
             self._holding.memory.forget(session_id)
+            self._holding.missing(f"Thread {session_id}")
         return there
 
     async def find(self, owner: Owner, external_id: str) -> Session | None:
@@ -219,6 +220,8 @@ class StandbyTurns(Noun):
             if (running := self._holding.memory.running.get(turn_id)) is None:
                 raise
             return running[0]
+        if found is None:
+            self._holding.missing(f"Turn {turn_id}")
         return found
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
