@@ -304,6 +304,17 @@ def test_a_stream_with_nothing_to_say_shows_that_it_is_there_and_only_so_many_ar
     assert tight.resume(turns[0])[-1].name == "done"
 
 
+def test_a_stream_too_many_of_another_vendors_client_is_refused_before_a_model_is_asked(tight: Server) -> None:
+    with tight.stream("go on", model="hangs") as one, tight.stream("go on", model="hangs") as two:
+        turns = [next(each).data for each in (one, two)]
+        before = len(tight.http.get("/threads?limit=500").json()["threads"])
+        body = {"model": "echo", "stream": True, "messages": [{"role": "user", "content": "Not now"}]}
+        assert tight.post("/v1/chat/completions", body).status_code == 429
+        assert len(tight.http.get("/threads?limit=500").json()["threads"]) == before
+    for turn in turns:
+        tight.post(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/cancel")
+
+
 def test_streams_are_counted_for_whom_they_are(tight: Server) -> None:
     """An application that acts for many people is not one of them."""
     turns = []

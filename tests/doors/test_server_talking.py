@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -212,3 +214,23 @@ def test_a_place_in_somebody_elses_list_tells_nothing_of_it(server: Server) -> N
     place = server.http.get("/threads", params={"limit": 1, "user_id": anna}).json()["next"]
     listed = server.http.get("/threads", params={"user_id": ben, "after": place}).json()
     assert [thread["thread_id"] for thread in listed["threads"]] == [own]
+
+
+@pytest.mark.req("API-3")
+@pytest.mark.parametrize("door", ["native", "v1", "chat"])
+def test_whoever_waits_for_a_whole_answer_is_told_when_the_disk_takes_nothing(tmp_path: Path, door: str) -> None:
+    server = Server(tmp_path)
+    thread = server.post("/threads/new/messages", {"content": "before"}).json()["thread_id"]
+    for _ in range(6):
+        server.post(f"/threads/{thread}/messages", {"content": "filler " + "q" * 5000})
+    said = "full " + "z" * 3000
+    path, body = {
+        "native": (f"/threads/{thread}/messages", {"content": said}),
+        "v1": ("/v1/chat/completions", {"model": "echo", "messages": [{"role": "user", "content": said}]}),
+        "chat": ("/chat", {"query": said}),
+    }[door]
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
+    told = server.post(path, body)  # within the client's 30 seconds
+    assert told.status_code >= 500 or told.json().get("outcome") == "failed"
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert server.stop() == 0

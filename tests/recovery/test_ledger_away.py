@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from pathlib import Path
 
@@ -79,6 +80,40 @@ async def test_after_the_first_failure_nobody_waits_for_the_ledger(tmp_path: Pat
                     await engine.ask(thread, f"question {number}")
         await back(engine)
         assert len(await said(engine, thread)) == 11
+
+
+@pytest.mark.req("CHATMEM-6", "THREAD-4")
+async def test_a_ledger_that_others_go_on_writing_to_is_not_away(tmp_path: Path) -> None:
+    store, log = SqliteStore(tmp_path / "ledger.db"), tmp_path / "ledger.db-wal"
+    await store.sessions.create(NewSession())
+    with locked(tmp_path):
+        waiting = asyncio.create_task(store.sessions.create(NewSession()))
+        os.utime(log, (0, 0))
+        await until(lambda: store.held_up() > 0.05)
+        os.utime(log)  # somebody has committed
+        assert store.held_up() < 0.05
+    await waiting
+    await store.close()
+
+
+@pytest.mark.req("CHATMEM-6", "THREAD-4")
+async def test_what_another_process_holds_for_the_ledger_is_not_said_to_be_gone(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine, engine_on(tmp_path) as other:
+        thread = (await engine.ask("new", "before")).thread_id
+        assert isinstance(engine.store, Standby)
+        with locked(tmp_path):
+            held = await engine.ask(thread, "held here")
+            assert held.durability == "local"
+            with pytest.raises(LedgerAway, match="another process may be holding it"):
+                await other.store.turns.get(held.turn_id)
+            with pytest.raises(LedgerAway, match="another process may be holding it"):
+                await other.session(new_id())
+        await back(engine)
+        turn = await other.store.turns.get(held.turn_id)
+        assert turn is not None
+        assert turn.text == held.text
+        await until(lambda: not list((tmp_path / "ledger.db-spool").iterdir()))
+        assert await other.store.turns.get(new_id()) is None
 
 
 async def test_a_thread_that_begins_while_the_ledger_is_away_keeps_its_ids(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from contextinfinity.engine.continuing import MANY, Coming, Continuing, Said, Sp
 from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
 from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.pictures import keep_pictures
-from contextinfinity.errors import BranchBusy, NotFound, OutOfOrder
+from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder
 from contextinfinity.prompt.measure import Measure
 
 log = logging.getLogger(__name__)
@@ -101,7 +102,16 @@ class Talks:
         new = replace(message, branch_id=place.branch_id, message=words, trail=trail, retry_of=place.retry_of)
         turn = await self._engine.take_on(new, asked)
         self._continuing.hold(turn, trail)
+        await self._go_on_there(turn)
         return turn
+
+    async def _go_on_there(self, turn: Turn) -> None:
+        """Have the thread stand where it was spoken in last: that is what whoever opens it wants to see."""
+        sessions = self._engine.store.sessions
+        with suppress(LedgerError, NotFound):  # it is a matter of looks
+            session = await sessions.get(turn.session_id)
+            if session is not None and session.active_branch != turn.branch_id:
+                await sessions.activate(session.id, turn.branch_id)
 
     async def read(self, turn_id: str) -> Turn:
         """Read a turn that was begun."""

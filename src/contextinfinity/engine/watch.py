@@ -110,6 +110,8 @@ async def watch(
                 continue  # else its journal has not begun yet
         elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
             break
+        if running is not None and running.journal is not None:
+            running.journal.check()  # a disk that takes no words takes no end either: whoever waits is told so
         await _wait(parts, news)
     if turn.outcome == "clarification":
         plan = await parts.store.turns.plan(turn.id)

@@ -127,6 +127,26 @@ def test_a_persons_token_keeps_end_users_apart_and_all_threads_their_own(guarded
     assert guarded.ask(guarded.ann, "Hello you", "You said: Hello you", "And?", user=carl)[1] == mine
 
 
+@pytest.mark.parametrize("whose", ["ann", "app"])
+def test_two_end_users_may_give_their_threads_the_same_name(guarded: Guarded, whose: str) -> None:
+    carl, dora, token = somebody(), somebody(), getattr(guarded, whose)
+    named = {"X-Thread-Id": "support"}
+    mine = guarded.ask(token, "My secret is swordfish.", user=carl, headers=named)[1]
+    theirs = guarded.ask(token, "What is my secret?", user=dora, headers=named)[1]
+    assert mine != theirs
+    assert "swordfish" not in guarded.desk.shown
+    assert guarded.ask(token, "And mine?", user=carl, headers=named)[1] == mine
+    assert "swordfish" in guarded.desk.shown
+
+
+def test_an_end_user_does_not_come_into_the_thread_of_another_by_its_id(guarded: Guarded) -> None:
+    carl, dora = somebody(), somebody()
+    thread = guarded.ask(guarded.app, "My secret is swordfish.", user=carl)[1]
+    with pytest.raises(openai.NotFoundError):
+        guarded.ask(guarded.app, "What is my secret?", user=dora, headers={"X-Thread-Id": thread})
+    assert guarded.ask(guarded.app, "And mine?", user=carl, headers={"X-Thread-Id": thread})[1] == thread
+
+
 def test_a_thread_of_somebody_else_is_not_found(guarded: Guarded) -> None:
     thread = guarded.ask(guarded.app, "Hi", user=somebody())[1]
     with pytest.raises(openai.NotFoundError):

@@ -68,6 +68,13 @@ def shown(server: Server, thread: str, turn: str) -> list[tuple[str, str]]:
     return list(zip((message["role"] for message in told["messages"]), texts, strict=True))
 
 
+def said_on(server: Server, thread: str, branch: str | None = None) -> list[str]:
+    """Read what stands on a branch, or on the one the thread stands on."""
+    asked = {} if branch is None else {"branch_id": branch}
+    told = server.http.get(f"/threads/{thread}/messages", params=asked).json()
+    return [message["content"] for message in told["messages"]]
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_a_stream_that_ends_with_its_server_is_answered_anew_in_its_thread(own: Server, how: int, earlier: int) -> None:
@@ -87,8 +94,10 @@ def test_a_stream_that_ends_with_its_server_is_answered_anew_in_its_thread(own: 
         assert stream.response.headers["x-thread-id"] == thread
         turn = stream.response.headers["x-turn-id"]
     assert shown(own, thread, turn) == [(message["role"], message["content"]) for message in messages]
-    halves = own.http.get(f"/threads/{thread}/messages").json()["messages"]
-    assert HALF in [message["content"] for message in halves], "what was shown of the first answer is kept"
+    branches = own.http.get(f"/threads/{thread}/branches").json()["branches"]
+    assert "All of it." in said_on(own, thread), "the thread stands where it was spoken in last"
+    halves = [said_on(own, thread, branch["branch_id"]) for branch in branches]
+    assert sum(HALF in half for half in halves) == 1, "what was shown of the first answer is kept, on a branch"
 
 
 def test_anthropics_sdk_is_told_in_its_own_shape_that_the_server_ends(own: Server) -> None:

@@ -11,9 +11,10 @@ from msgspec import Struct
 
 from contextinfinity.client.drop_in import Asked, Talk, Terms, number_of
 from contextinfinity.dialects.contract import Incoming
+from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.session import Owner
-from contextinfinity.errors import InvalidInput
-from contextinfinity.server.callers import LONGEST_NAME, NEW, Caller, check_name, place_of
+from contextinfinity.errors import InvalidInput, NotFound
+from contextinfinity.server.callers import LONGEST_NAME, NEW, Caller, check_name, no_thread, place_of
 from contextinfinity.server.door import door_of
 
 THREAD = "x-thread-id"
@@ -43,7 +44,7 @@ async def question_of(request: Request, caller: Caller, incoming: Incoming, body
     owner, stranger = _whose(caller, incoming.end_user)
     thread_id = request.headers.get(THREAD) or incoming.thread_id
     if thread_id is not None:
-        thread_id = await place_of(request, caller, thread_id, owner)
+        thread_id = _named(await _place(request, caller, thread_id, owner, incoming.end_user), stranger)
     model = door.drop_in.model_named(incoming.model)
     talk = Talk(
         messages=incoming.messages,
@@ -68,6 +69,25 @@ async def question_of(request: Request, caller: Caller, incoming: Incoming, body
         terms=terms,
     )
     return Question(talk=talk, owner=owner, asked=asked)
+
+
+async def _place(request: Request, caller: Caller, thread_id: str, owner: Owner, end_user: str) -> str:
+    """Give the thread that is meant; who names an end user does not come into the thread of another owner."""
+    place = await place_of(request, caller, thread_id, owner)
+    if not end_user or caller.token is None or not is_id(place):
+        return place
+    try:
+        thread = await door_of(request).client.threads.get(place, owner)
+    except NotFound:  # a name of the caller's own, not used yet
+        return place
+    if (thread.org_id, thread.user_id) != (owner.org_id, owner.user_id):
+        raise no_thread(place)
+    return place
+
+
+def _named(place: str, stranger: str) -> str:
+    """Give a name for a thread the end user whose name it is; with a slash, which no name has."""
+    return f"{stranger}/{place}" if stranger and place != NEW and not is_id(place) else place
 
 
 def _whose(caller: Caller, end_user: str) -> tuple[Owner, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 import msgspec
@@ -71,22 +71,29 @@ def begun(turn: Turn, named: str) -> Spoken:
 
 async def answer(door: Door, dialect: Dialect, incoming: Incoming, question: Question) -> Response:
     """Have a request answered, whole or as a stream."""
-    turn, _ = await door.drop_in.begin(question.talk, question.owner, question.asked)
     if incoming.stream:
-        close = door.streams.take(question.owner)
-        content = pieces(door, dialect, incoming, turn)
+        close = door.streams.take(question.owner)  # first: what is refused is not asked of a model
         try:
-            first = await anext(content)  # before the status is sent: a failure is a status, and can be tried again
-            headers = await _headers(door, incoming, question, turn)
+            return await _streamed(door, dialect, incoming, question, close)
         except BaseException:
             close()
             raise
-        whole = _from(first, content)
-        return EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
+    turn, _ = await door.drop_in.begin(question.talk, question.owner, question.asked)
     await last(door, door.drop_in.watch(turn.id, words=False))
     spoken = spoken_of(await door.drop_in.answered(turn.id), incoming.model)
     headers = await _headers(door, incoming, question, turn)
     return Response(msgspec.json.encode(dialect.whole(spoken)), headers=headers, media_type="application/json")
+
+
+async def _streamed(
+    door: Door, dialect: Dialect, incoming: Incoming, question: Question, close: Callable[[], None]
+) -> EventStream:
+    turn, _ = await door.drop_in.begin(question.talk, question.owner, question.asked)
+    content = pieces(door, dialect, incoming, turn)
+    first = await anext(content)  # before the status is sent: a failure is a status, and can be tried again
+    headers = await _headers(door, incoming, question, turn)
+    whole = _from(first, content)
+    return EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
 
 
 async def _headers(door: Door, incoming: Incoming, question: Question, turn: Turn) -> dict[str, str]:
