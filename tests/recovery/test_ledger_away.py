@@ -316,6 +316,17 @@ def unreadable(standby: Standby) -> None:
     standby.take_for_away()
 
 
+@pytest.mark.req("CHATMEM-6")
+async def test_a_ledger_that_was_taken_away_under_the_engine_is_noticed(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        await engine.ask("thread", "before")
+        (tmp_path / "ledger.db").rename(tmp_path / "elsewhere.db")
+        assert engine.health().status == "degraded"
+        assert "was moved or deleted" in engine.health().reason
+        (tmp_path / "elsewhere.db").rename(tmp_path / "ledger.db")
+        assert engine.health().status == "ready"
+
+
 # --- what is refused ---
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """``degraded``: messages are answered, and some of what was said is not in the ledger yet."""
+    """``degraded``: messages are answered, and some of what was said is not in the ledger yet, or may never be."""
 
     status: Literal["ready", "degraded"] = "ready"
     reason: str = ""

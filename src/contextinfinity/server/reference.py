@@ -47,8 +47,8 @@ the thread it made. The same key with another message is refused. Keys count for
 
 ## Streams
 
-`text/event-stream`. The first event is `turn`, sent once the message is durable; the last is `done`, the finished turn,
-sent once the answer is. Between them come `step` (a model is asked), `delta` (`{text}`), `durability`
+`text/event-stream`. The first event of a message is `turn`, sent once it is durable; the last is `done`, the finished
+turn, sent once the answer is. Between them come `step` (a model is asked), `delta` (`{text}`), `durability`
 (`{displayed, durable}`, in bytes), `tool`, `retry`, `clarification` (`{question, candidates}`) and `error`
 (`{code, message, hint}`; `done` follows). A comment comes when there is nothing to say. The turn goes on when nobody
 listens. A stream that ends without `done` was cut, by the network or because the server ended: go on at

@@ -54,6 +54,7 @@ class Database:
             except BaseException:
                 leave_untouched(connection, name)
                 raise
+        self._identity = _identity(path)
         self._writer = Writer(connection, name, self.writing_waits)
 
         def for_reading(is_patient: bool) -> apsw.Connection:
@@ -88,6 +89,10 @@ class Database:
         """``read`` for callers without an event loop."""
         return self._readers.submit(work)
 
+    def is_in_place(self) -> bool:
+        """Tell whether the file that is open here is the one of that name."""
+        return _identity(self.path) == self._identity
+
     def still_for(self) -> float:
         """Tell for how many seconds nobody has written to the log."""
         with suppress(OSError):
@@ -98,3 +103,10 @@ class Database:
         """Finish what was asked for, then close the file."""
         self._readers.close()
         self._writer.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None

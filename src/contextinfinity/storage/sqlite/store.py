@@ -88,8 +88,14 @@ class SqliteStore:
         return waited if reading or not waited else min(waited, self.database.still_for())
 
     def health(self) -> Health:
-        """Say that all is well: what fails here is told to its caller."""
-        return Health()
+        """Say whether the file is still where it was; what fails here is told to its caller."""
+        if self.database.is_in_place():
+            return Health()
+        return Health(
+            status="degraded",
+            reason=f"{self.database.path} was moved or deleted while it was open. What is said now is written where "
+            "nobody will find it: put the file back, or start again.",
+        )
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file."""

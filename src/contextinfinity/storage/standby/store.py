@@ -58,7 +58,8 @@ class Standby:
 
     def health(self) -> Health:
         """Say whether the ledger is there and has everything, and if not, since when and why."""
-        return self._holding.health()
+        held = self._holding.health()
+        return held if held.status != "ready" else self._ledger.health()
 
     def take_for_away(self, reason: str = "It was said so.") -> None:
         """Ask the ledger nothing until a probe comes through: for whoever knows better, and for tests."""
