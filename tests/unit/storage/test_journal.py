@@ -452,9 +452,11 @@ def full_journal(folder: JournalFolder, streams: Path) -> Journal:
 
 
 needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+one_at_a_time = pytest.mark.xdist_group("dev-full")  # a journal is locked, and there is one /dev/full
 
 
 @needs_dev_full
+@one_at_a_time
 @pytest.mark.req("STREAM-2")
 def test_a_full_disk_is_said_in_words_and_nothing_is_shown(quiet: JournalFolder, streams: Path) -> None:
     journal = full_journal(quiet, streams)
@@ -469,6 +471,7 @@ def test_a_full_disk_is_said_in_words_and_nothing_is_shown(quiet: JournalFolder,
 
 
 @needs_dev_full
+@one_at_a_time
 @pytest.mark.req("STREAM-2")
 async def test_a_failure_in_the_background_is_told_to_its_journal_and_stops_no_other(streams: Path) -> None:
     folder = JournalFolder(streams, flush_ms=1, fsync_ms=5)

@@ -304,6 +304,7 @@ def link_to_full(path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.xdist_group("dev-full")  # a journal is locked, and there is one /dev/full
 @pytest.mark.parametrize("late", [False, True])
 async def test_what_stops_a_journal_is_told_to_its_followers(quiet: JournalFolder, streams: Path, late: bool) -> None:
     step = new_id()

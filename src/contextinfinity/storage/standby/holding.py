@@ -29,7 +29,7 @@ from contextinfinity.storage.standby.breaker import Breaker
 from contextinfinity.storage.standby.landing import Lander, let_go, tell_landed
 from contextinfinity.storage.standby.memory import MOST_TURNS, Memory, Seed
 from contextinfinity.storage.standby.records import Item, Record, SessionHeld, TextHeld, in_order, written
-from contextinfinity.storage.standby.spool import Spool, is_held, waiting
+from contextinfinity.storage.standby.spool import Spool
 from contextinfinity.telemetry.counters import count, level
 
 if TYPE_CHECKING:
@@ -110,12 +110,6 @@ class Holding:
         """Give the owner's session of that foreign id, if it has a branch here."""
         found = (branch.session for branch in self._branches.values() if branch.session.external_id == external_id)
         return next((session for session in found if session.owner == owner), None)
-
-    def missing(self, what: str) -> None:
-        """Say of something that the ledger does not know that it may be held for it elsewhere, where that may be."""
-        others = (name for name in waiting(self.folder) if name not in self.workers)
-        if any(is_held(self.folder, name) for name in others):
-            raise LedgerAway(f"{what} is not in the ledger; another process may be holding it until it can be there.")
 
     def health(self) -> Health:
         """Say whether all is well, and if not, since when and why."""

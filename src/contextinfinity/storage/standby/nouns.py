@@ -22,7 +22,7 @@ from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
 from contextinfinity.storage.standby.holding import Holding
 from contextinfinity.storage.standby.landing import Lander, land_left_by
-from contextinfinity.storage.standby.spool import Spool, waiting
+from contextinfinity.storage.standby.spool import Spool, is_held, waiting
 
 if TYPE_CHECKING:
     from contextinfinity.storage.standby.branch import HeldBranch
@@ -55,6 +55,12 @@ class Noun:
 
     async def _read(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._holding.reads.through(ask)
+
+    def _missing(self, what: str) -> None:
+        """Say of something that the ledger does not know that it may be held for it elsewhere, where that may be."""
+        folder, ours = self._holding.folder, self._holding.workers
+        if any(is_held(folder, name) for name in waiting(folder) if name not in ours):
+            raise LedgerAway(f"{what} is not in the ledger; another process may be holding it until it can be there.")
 
     async def _know_head(self, branch_id: BranchId) -> None:
         """See the head of a branch once: without it the branch could not go on here when nothing can be read."""
@@ -97,7 +103,7 @@ class StandbySessions(Noun):
             return seen
         if there is None:  # another process may have deleted it
             self._holding.memory.forget(session_id)
-            self._holding.missing(f"Thread {session_id}")
+            self._missing(f"Thread {session_id}")
         return there
 
     async def find(self, owner: Owner, external_id: str) -> Session | None:
@@ -221,7 +227,7 @@ class StandbyTurns(Noun):
                 raise
             return running[0]
         if found is None:
-            self._holding.missing(f"Turn {turn_id}")
+            self._missing(f"Turn {turn_id}")
         return found
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
