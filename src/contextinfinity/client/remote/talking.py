@@ -64,14 +64,11 @@ class RemoteConversations:
     def __init__(self, line: Line) -> None:
         self._line = line
 
-    async def send(
+    def send(
         self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[How]
     ) -> AsyncGenerator[Stamped]:
         """Say something and hear what follows; what is cut is resumed."""
-        async with aclosing(self._send(thread_id, content, how)) as events:
-            async for stamped in events:
-                if words or isinstance(stamped.event, OUTLINE):
-                    yield stamped
+        return _told(self._send(thread_id, content, how), words)
 
     async def _send(self, thread_id: str, content: Content, how: How) -> AsyncGenerator[Stamped]:
         owner, body, key = _message(content, how)
@@ -106,12 +103,9 @@ class RemoteConversations:
                     return stamped.event.turn
         raise NotFound("The turn ended without an end.")  # not reached: a turn always ends
 
-    async def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncGenerator[Stamped]:
+    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncGenerator[Stamped]:
         """Join a turn."""
-        async with aclosing(self._watch(turn_id, after)) as events:
-            async for stamped in events:
-                if words or isinstance(stamped.event, OUTLINE):
-                    yield stamped
+        return _told(self._watch(turn_id, after), words)
 
     async def _watch(self, turn_id: TurnId, after: str | None) -> AsyncGenerator[Stamped]:
         place, tries = path("threads", ANY, "turns", turn_id, "stream"), 0
@@ -170,6 +164,14 @@ class RemoteConversations:
     async def models(self) -> tuple[str, ...]:
         """Name the models, the default first."""
         return (await self._line.get("/models", _Names)).models
+
+
+async def _told(events: AsyncGenerator[Stamped], words: bool) -> AsyncGenerator[Stamped]:
+    """Give what comes, or how it begins and ends."""
+    async with aclosing(events):
+        async for stamped in events:
+            if words or isinstance(stamped.event, OUTLINE):
+                yield stamped
 
 
 def _message(content: Content, how: How) -> tuple[Owner, dict[str, Any], str]:

@@ -22,7 +22,7 @@ from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
 from contextinfinity.storage.standby.holding import Holding
 from contextinfinity.storage.standby.landing import Lander, land_left_by
-from contextinfinity.storage.standby.spool import Spool, is_held, waiting
+from contextinfinity.storage.standby.spool import is_held, is_left, waiting
 
 if TYPE_CHECKING:
     from contextinfinity.storage.standby.branch import HeldBranch
@@ -372,7 +372,4 @@ class StandbyWorkers(Noun):
 
     def _is_left(self, name: WorkerId) -> bool:
         """Tell whether nobody holds a spool."""
-        if name in self._holding.workers or (spool := Spool.take(self._holding.folder, name)) is None:
-            return False
-        spool.close()
-        return True
+        return name not in self._holding.workers and is_left(self._holding.folder, name)

@@ -146,12 +146,17 @@ def waiting(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
 
 
+def is_left(folder: Path, name: str) -> bool:
+    """Tell whether the spool of that name is there and nobody holds it."""
+    if (spool := Spool.take(folder, name)) is None:
+        return False
+    spool.close()
+    return True
+
+
 def is_held(folder: Path, name: str) -> bool:
     """Tell whether a process that is alive holds the spool of that name."""
-    if (spool := Spool.take(folder, name)) is not None:
-        spool.close()
-        return False
-    return (folder / f"{name}{SUFFIX}").exists()
+    return not is_left(folder, name) and (folder / f"{name}{SUFFIX}").exists()
 
 
 def _tell(group: list[tuple[bytes, asyncio.Future[None]]], error: LedgerError | None) -> None:
