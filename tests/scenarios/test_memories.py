@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import asyncio
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import ANONYMOUS, NewMemory
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Problem
-from contextinfinity.engine.parts import Remembering, Setup
+from contextinfinity.engine.parts import Remembering, Setup, draw_offline
 from contextinfinity.errors import InvalidInput, NotFound
+from contextinfinity.memory.values import Drawn
 from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.providers.scripted import Reply
 from contextinfinity.storage.sqlite.connection import connect
@@ -153,6 +155,27 @@ async def test_forget_that_forgets(tmp_path: Path) -> None:
         assert "The user lives in Leeds." in await known(desk)
         await tell(desk, "Forget everything you know about me.")
         assert await known(desk, superseded=True) == []
+
+
+@pytest.mark.req("MEMORY-5")
+async def test_a_request_to_forget_reaches_an_earlier_turn_that_is_remembered_after_it(tmp_path: Path) -> None:
+    """Jobs of two conversations run side by side, so the later turn's job may end first."""
+    may_go_on = asyncio.Event()
+
+    async def extract(text: str, said_at: datetime) -> Drawn:
+        if text.startswith("I live"):
+            await may_go_on.wait()
+        return await draw_offline(text, said_at)
+
+    async with desk_in(tmp_path, draw=extract) as desk:
+        await desk.ask("I live in Leeds. I love chess.")
+        desk.thread = "new"
+        forgetting = await desk.ask("Please forget that I moved to Leeds.")
+        while (await desk.engine.store.turns.get(forgetting)).phase != "Done":  # type: ignore[union-attr]
+            await asyncio.sleep(0.001)
+        may_go_on.set()
+        await desk.settle()
+        assert await known(desk, superseded=True) == ["The user likes chess."]
 
 
 @pytest.mark.req("MEMORY-4", "REWRITE-5")

@@ -34,6 +34,8 @@ Pause: TypeAlias = Callable[[], Awaitable[None]]
 PAGE = 64
 MOST_KNOWN = 10_000
 """Memories among which those to be forgotten are looked for."""
+MOST_LATER = 512
+"""Turns accepted after one whose memories were just stored that are searched for requests to forget."""
 
 
 async def remember_turn(parts: Parts, remembering: Remembering, turn_id: TurnId) -> int:
@@ -44,6 +46,8 @@ async def remember_turn(parts: Parts, remembering: Remembering, turn_id: TurnId)
         return 0
     await _note_placed(parts, session, turn)
     kept = await _remember(parts.store, remembering, session, turn)
+    if kept:
+        await _forget_on_later_request(parts.store, remembering, session, turn)
     await parts.store.memories.expire(session.owner, now() - remembering.expiry)
     return kept
 
@@ -79,6 +83,23 @@ async def _remember(store: Store, remembering: Remembering, session: Session, tu
             for unwanted in drawn.unwanted:
                 await _forget(store, session, unwanted, said_at)
     return len(await store.memories.draw(turn.id, await _new(store, session, told, said_at)))
+
+
+async def _forget_on_later_request(store: Store, remembering: Remembering, session: Session, turn: Turn) -> None:
+    """Apply requests to forget that the same owner made after this turn, in any conversation.
+
+    Jobs of different branches run in any order: the job of a later turn that asks to forget may have ended before
+    this turn's memories were stored. It looks for memories after its turn is in the ledger, this function looks for
+    turns after the memories are, so at least one of the two finds the other.
+    """
+    for later in await store.index.turns(after=turn.id, limit=MOST_LATER):
+        if later.outcome not in FINISHED or is_off_record(later):
+            continue
+        asker = await store.sessions.get(later.session_id)
+        if asker is not None and asker.owner == session.owner and own_shelf(asker) in (None, session.id):
+            said_at = await _said_at(store, later)
+            for unwanted in (await remembering.draw(_typed(later), said_at)).unwanted:
+                await _forget(store, asker, unwanted, said_at)
 
 
 def is_off_record(turn: Turn) -> bool:
