@@ -11,6 +11,7 @@ import pytest
 from contextinfinity.providers.local.weights import MINILM, SMOLLM2, get
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text import tokens
+from tests.ledgers import place_ledger
 
 MODELS = Path(os.environ.get("CONTEXTINFINITY_LOCAL__MODELS_DIR") or "~/.cache/contextinfinity/models").expanduser()
 
@@ -35,7 +36,8 @@ def nothing_learned() -> None:
 
 @pytest.fixture
 def ledger_path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
+    """An empty ledger, already migrated."""
+    return place_ledger(tmp_path / "ledger.db")
 
 
 @pytest.fixture

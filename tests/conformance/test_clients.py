@@ -27,11 +27,13 @@ from contextinfinity.testing.clients import (
 )
 from contextinfinity.testing.clients.talking import done, hanging, heard, words
 from contextinfinity.wiring import open_client
+from tests.ledgers import place_ledger
 
 
 class TestLocalClient(ClientSuite, ImportPromises, TokenPromises, UpkeepPromises):
     @pytest.fixture
     async def client(self, tmp_path: Path) -> AsyncIterator[Client]:
+        place_ledger(tmp_path / "ledger.db")
         async with open_client(suite_settings(tmp_path)) as client:
             yield client
 
@@ -61,6 +63,7 @@ class TestLocalClient(ClientSuite, ImportPromises, TokenPromises, UpkeepPromises
 class TestRemoteClient(ClientSuite):
     @pytest.fixture
     async def client(self, tmp_path: Path) -> AsyncIterator[Client]:
+        place_ledger(tmp_path / "ledger.db")
         async with serving(suite_settings(tmp_path)) as url, RemoteClient(url) as client:
             yield client
 

@@ -11,11 +11,11 @@ import pytest
 
 from contextinfinity.settings import Storage
 from contextinfinity.storage.in_memory import InMemoryStore
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.threads import BACKENDS, ThreadLogSuite
 from contextinfinity.threads import ThreadLog
 from contextinfinity.threads.in_process import IN_PROCESS
 from contextinfinity.threads.ledger import LedgerThreads
+from tests.ledgers import open_store
 
 
 class TestInProcess(ThreadLogSuite):
@@ -27,7 +27,7 @@ class TestInProcess(ThreadLogSuite):
 class TestSqliteLedger(ThreadLogSuite):
     @pytest.fixture
     def log(self, tmp_path: Path) -> Iterator[ThreadLog]:
-        log = LedgerThreads(SqliteStore(tmp_path / "ledger.db"))
+        log = LedgerThreads(open_store(tmp_path / "ledger.db"))
         yield log
         log.close()
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import httpx2
 
+from tests.ledgers import place_ledger
+
 CONFIG = """\
 [general]
 default_model = "echo"
@@ -50,6 +52,7 @@ class Server:
 
     def __init__(self, folder: Path, settings: str = "", *arguments: str) -> None:
         self.folder = folder
+        place_ledger(folder / "ledger.db")
         self._arguments = arguments
         (folder / "config.toml").write_text(CONFIG + settings, encoding="utf-8")
         for name, replies in SCRIPTS.items():

@@ -18,9 +18,9 @@ from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.in_memory import InMemoryStore
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import exchange, new_branch, slice_of
 from contextinfinity.text.keywords import terms
+from tests.ledgers import open_store
 
 WORDS = ["heron", "nest", "reed", "東京", "ﷺ", "⑽", "getName", "don't", "pond_side", "the"]
 OWNERS = [Owner(user_id="ada"), Owner(user_id="bob")]
@@ -131,7 +131,7 @@ async def check(store: Store, told: Told, scope: Scope, question: list[str], pla
 @given(talk=talks, asked=searches)
 def test_both_stores_find_the_same_and_never_what_may_not_be_seen(talk: list[Said], asked: list[Asked]) -> None:
     async def compare(folder: Path) -> None:
-        plain, sqlite = InMemoryStore(), SqliteStore(folder / "ledger.db")
+        plain, sqlite = InMemoryStore(), open_store(folder / "ledger.db")
         told = await tell(plain, talk), await tell(sqlite, talk)
         for each in asked:
             assert await ask(plain, told[0], each) == await ask(sqlite, told[1], each)

@@ -16,9 +16,9 @@ from contextinfinity.domain.memory import NewMemory, Recall
 from contextinfinity.domain.session import Branch, NewSession, Owner
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.in_memory import InMemoryStore
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import answer_turn, new_branch
 from contextinfinity.text.keywords import terms
+from tests.ledgers import open_store
 
 OWNERS = [Owner(user_id=user, org_id=org) for user in ("ann", "bob", "ann ", "a%") for org in ("", "acme")]
 WORDS = ["tea", "rum", "boat", "oslo", "chess"]
@@ -103,7 +103,7 @@ def test_no_user_gets_anothers_memory_in_memory(taken: list[Step]) -> None:
 @given(steps)
 def test_no_user_gets_anothers_memory_in_sqlite(taken: list[Step]) -> None:
     async def run(folder: Path) -> None:
-        store = SqliteStore(folder / "ledger.db")
+        store = open_store(folder / "ledger.db")
         try:
             await walk(store, taken)
         finally:

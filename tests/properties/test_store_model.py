@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.in_memory import InMemoryStore
-from contextinfinity.storage.sqlite.store import SqliteStore
+from tests.ledgers import open_store
 from tests.properties.ledger_machine import LedgerMachine
 
 pytestmark = pytest.mark.req("LEDGER-1", "LEDGER-4", "LEDGER-5", "LEDGER-8", "TURN-1", "TURN-4")
@@ -29,7 +29,7 @@ class LockstepWalk(LedgerMachine):
 
     async def make_stores(self) -> Sequence[Store]:
         self.folder = tempfile.TemporaryDirectory()
-        return [InMemoryStore(), SqliteStore(Path(self.folder.name) / "ledger.db")]
+        return [InMemoryStore(), open_store(Path(self.folder.name) / "ledger.db")]
 
     def teardown(self) -> None:
         try:

@@ -26,7 +26,7 @@ from contextinfinity.engine.parts import Asked, Model, Models, Setup, Terms
 from contextinfinity.engine.talks import Talks
 from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.storage.sqlite.store import SqliteStore
+from tests.ledgers import open_store
 
 OWNER = Owner(user_id="ann")
 WORDS = ("yes", "no", "go on")
@@ -70,7 +70,7 @@ class World:
         self.newest: dict[int, Turn] = {}
         """By request."""
         model = Model(name="m", provider=ScriptedProvider(self.answer), model_id="m")
-        store = SqliteStore(self.folder / "ledger.db")
+        store = open_store(self.folder / "ledger.db")
         models = Models(by_name={"m": model}, default="m")
         self.engine = Engine(store, JournalFolder(self.folder / "streams"), models, Setup())
         self.talks = Talks(self.engine)

@@ -19,8 +19,8 @@ from contextinfinity.domain.search import Scope
 from contextinfinity.domain.vectors import packed, unpacked
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.in_memory import InMemoryStore
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import exchange, new_branch, slice_of
+from tests.ledgers import open_store
 
 SPACE, DIM, MOST = "small", 4, 40
 
@@ -103,7 +103,7 @@ def test_a_search_gives_what_looking_at_each_vector_gives(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
-        asyncio.run(run(SqliteStore(path), steps, seed))
+        asyncio.run(run(open_store(path), steps, seed))
         connection = apsw.Connection(str(path))
         loose: int = connection.execute(
             "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM loose_vector GROUP BY session_id)"

@@ -35,13 +35,14 @@ from contextinfinity.testing.builders import (
     slice_of,
     turn_in,
 )
+from tests.ledgers import open_store
 
 BAD_CONFIG = "[server]\nport = 'many'\n"
 
 
 async def healthy(folder: Path) -> None:
     """Fill a data_dir: sessions, forks, pins, a fold, imports, blobs, chunks and a turn in every phase."""
-    store = SqliteStore(folder / "ledger.db")
+    store = open_store(folder / "ledger.db")
     branch = await new_branch(store, NewSession(title="A talk", system="Be brief."))
     await store.turns.record(branch.id, [exchange(f"old {number}", "yes") for number in range(5)])
     turn = await answer_turn(store, branch.id, "What is the code word?", "The code word is heron.")

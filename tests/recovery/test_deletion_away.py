@@ -16,11 +16,11 @@ from contextinfinity.engine.parts import Remembering, Setup
 from contextinfinity.errors import LedgerAway, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.holding import Bounds
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.testing.builders import exchange
 from contextinfinity.testing.stores.deletions import TTL, chat, told
+from tests.ledgers import open_store
 from tests.recovery.outages import SOON, back, engine_on, locked, until
 from tests.scenarios.desk import Desk
 
@@ -32,7 +32,7 @@ LATER = Bounds(patience=0.05, first_pause=3600)
 
 
 def standby(folder: Path, bounds: Bounds = SOON) -> Standby:
-    return Standby(SqliteStore(folder / "ledger.db", patience=0.5), folder / "ledger.db-spool", bounds)
+    return Standby(open_store(folder / "ledger.db", patience=0.5), folder / "ledger.db-spool", bounds)
 
 
 async def came_back(store: Standby) -> None:

@@ -21,7 +21,6 @@ from contextinfinity.errors import LedgerAway, LedgerFailed, LedgerFull, QueueFu
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
 from contextinfinity.storage.landings import Landing
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.holding import Bounds
 from contextinfinity.storage.standby.records import cargo_of
 from contextinfinity.storage.standby.spool import records_in
@@ -31,6 +30,7 @@ from contextinfinity.testing.builders import exchange
 from contextinfinity.testing.faults import CHANGING, FailingDisk
 from contextinfinity.upkeep.integrity import examine
 from contextinfinity.upkeep.repair import examine_and_repair
+from tests.ledgers import open_store
 from tests.recovery.outages import SOON, HoldsBack, back, engine_on, heard, locked, said, until
 
 EVERYTHING = (*CHANGING, "read")
@@ -86,7 +86,7 @@ async def test_after_the_first_failure_nobody_waits_for_the_ledger(tmp_path: Pat
 
 @pytest.mark.req("CHATMEM-6", "THREAD-4")
 async def test_a_ledger_that_others_go_on_writing_to_is_not_away(tmp_path: Path) -> None:
-    store, log = SqliteStore(tmp_path / "ledger.db"), tmp_path / "ledger.db-wal"
+    store, log = open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-wal"
     await store.sessions.create(NewSession())
     with locked(tmp_path):
         waiting = asyncio.create_task(store.sessions.create(NewSession()))
@@ -196,7 +196,7 @@ async def test_a_ledger_that_goes_while_the_answer_streams_gets_it_later(tmp_pat
             provider.may_end.set()
             _, finished = await heard(engine, turn.id)
             assert (finished.outcome, finished.turn_seq, finished.durability) == ("completed", 1, "local")
-            with_ledger = SqliteStore(tmp_path / "ledger.db")
+            with_ledger = open_store(tmp_path / "ledger.db")
             there = await with_ledger.turns.get(turn.id)
             await with_ledger.close()
             assert there is not None
@@ -257,7 +257,7 @@ async def test_a_disk_that_fails_and_recovers_costs_nothing(tmp_path: Path, coun
 @pytest.mark.req("CHATMEM-6")
 async def test_a_reader_that_cannot_be_opened_any_more_finds_the_ledger_away_and_not_foreign(tmp_path: Path) -> None:
     with FailingDisk() as disk:
-        store = SqliteStore(tmp_path / "ledger.db", vfs=disk.name)
+        store = open_store(tmp_path / "ledger.db", vfs=disk.name)
         disk.break_down("io")  # before anything was read: readers open the file when they are first asked
         with pytest.raises(LedgerFailed, match="cannot be opened any more"):
             await store.sessions.get(new_id())
@@ -404,7 +404,7 @@ async def test_a_worker_whose_spool_waits_is_not_taken_for_dead(tmp_path: Path) 
     async with engine_on(tmp_path, provider) as engine:
         turn, _ = await engine.accept("thread", "tell me")
         await provider.said.wait()
-        other = Standby(SqliteStore(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
+        other = Standby(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
         with locked(tmp_path):
             provider.may_end.set()
             await heard(engine, turn.id)
@@ -457,7 +457,7 @@ async def test_an_outage_can_be_seen_and_is_told_once(tmp_path: Path, caplog: py
 
 @pytest.mark.req("CHATMEM-6")
 async def test_exchanges_are_recorded_and_read_back_while_the_ledger_is_away(tmp_path: Path) -> None:
-    store = Standby(SqliteStore(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
+    store = Standby(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
     session = await store.sessions.create(NewSession(owner=Owner(user_id="ada"), kind="chat"))
     branch = session.active_branch
     await store.turns.record(branch, [exchange("one", "1")])

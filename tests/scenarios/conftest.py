@@ -12,8 +12,8 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider, echo
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.vendors import FakeVendors
+from tests.ledgers import open_store
 from tests.scenarios.wires import KEYS, engine_at
 
 Scripted = Script | list[Reply | str]
@@ -25,7 +25,7 @@ def build(tmp_path: Path) -> Build:
     def engine(script: Scripted) -> Engine:
         model = Model(name="built-in", provider=ScriptedProvider(script), model_id="scripted-1")
         models = Models(by_name={"built-in": model}, default="built-in")
-        return Engine(SqliteStore(tmp_path / "ledger.db"), JournalFolder(tmp_path / "streams"), models)
+        return Engine(open_store(tmp_path / "ledger.db"), JournalFolder(tmp_path / "streams"), models)
 
     return engine
 

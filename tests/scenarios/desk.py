@@ -17,7 +17,7 @@ from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
-from contextinfinity.storage.sqlite.store import SqliteStore
+from tests.ledgers import open_store
 
 
 class Desk:
@@ -45,7 +45,7 @@ class Desk:
         model = Model(name="m", provider=ScriptedProvider(script, abilities), model_id="m")
         models = Models(by_name={"m": model}, default="m")
         setup = replace(setup or Setup(), fold_pause=fold_pause)
-        store = SqliteStore(self.path, patience=patience)
+        store = open_store(self.path, patience=patience)
         self.engine = Engine(store, JournalFolder(folder / "streams"), models, setup)
 
     async def __aenter__(self) -> Desk:

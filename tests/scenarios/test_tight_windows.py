@@ -17,9 +17,9 @@ from contextinfinity.engine.parts import Helpers, Model, Models, Setup
 from contextinfinity.errors import Refused
 from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider, ToolCall
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import exchange
 from contextinfinity.tools.toolbox import Toolbox
+from tests.ledgers import open_store
 from tests.scenarios.desk import Desk
 
 SMALL = Abilities(context_limit=2048, max_output_tokens=2048, known=True)
@@ -139,7 +139,7 @@ async def test_a_switch_to_a_model_without_tools_and_back_keeps_the_epoch(tmp_pa
         name: Model(name=name, provider=ScriptedProvider(["Fine."], abilities), model_id=name)
         for name, abilities in (("able", able), ("unable", unable))
     }
-    store, journals = SqliteStore(tmp_path / "ledger.db"), JournalFolder(tmp_path / "streams")
+    store, journals = open_store(tmp_path / "ledger.db"), JournalFolder(tmp_path / "streams")
     models = Models(by_name=by_name, default="able")
     async with Engine(store, journals, models, Setup(tools=tools())) as engine:
         thread, reasons = "new", []

@@ -19,8 +19,8 @@ from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.prompt.render import render_turn
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider, ToolCall
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.tools.toolbox import Toolbox
+from tests.ledgers import open_store
 
 
 def asks(*names: str, text: str = "One moment.", **arguments: Any) -> Reply:
@@ -44,7 +44,7 @@ class Desk:
         model = Model(name="m", provider=ScriptedProvider(script), model_id="m")
         models = Models(by_name={"m": model}, default="m")
         self.engine = Engine(
-            SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, Setup(tools=box)
+            open_store(folder / "ledger.db"), JournalFolder(folder / "streams"), models, Setup(tools=box)
         )
 
     def results(self) -> list[tuple[str, bool]]:

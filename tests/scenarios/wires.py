@@ -14,9 +14,9 @@ from contextinfinity.providers.retrying import RetryPolicy
 from contextinfinity.providers.sdk import Connection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.vendors import FakeVendors
 from contextinfinity.tools.toolbox import Toolbox
+from tests.ledgers import open_store
 
 AT_ONCE = RetryPolicy(attempts=3, first_wait=0.0001)
 KEYS = {
@@ -58,7 +58,7 @@ def engine_at(
         by_name[name] = Model(name=name, provider=provider, model_id=str(said.model_id), options=said.options)
     models = Models(by_name=by_name, default="openai")
     setup = Setup(tools=tools or Toolbox(), rewriting=rewriting, router=(settings or Settings()).router)
-    return Engine(SqliteStore(folder / "ledger.db"), JournalFolder(folder / "streams"), models, setup)
+    return Engine(open_store(folder / "ledger.db"), JournalFolder(folder / "streams"), models, setup)
 
 
 async def events_of(engine: Engine, thread: str, text: str, model: str) -> list[Event]:

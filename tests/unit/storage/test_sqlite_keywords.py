@@ -19,11 +19,12 @@ from contextinfinity.storage.sqlite.migrate import migrate, migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import exchange, new_branch, slice_of
 from contextinfinity.text.keywords import VERSION, among, terms
+from tests.ledgers import open_store
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "ledger.db")
+    store = open_store(tmp_path / "ledger.db")
     yield store
     await store.close()
 
@@ -60,11 +61,11 @@ async def test_a_message_is_there_exactly_if_its_words_are(store: SqliteStore) -
 @pytest.mark.req("RETRIEVE-2")
 async def test_a_ledger_from_before_the_index_is_filled_turn_by_turn(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    store = SqliteStore(path)
+    store = open_store(path)
     branch = await new_branch(store)
     turns = await store.turns.record(branch.id, [exchange("heron one", "yes"), exchange("heron two")])
     await store.close()
-    store = SqliteStore(as_it_was_before(path))
+    store = open_store(as_it_was_before(path))
     assert await found(store, "heron") == []
     state = await store.index.state()
     assert (state.messages, state.indexed, state.uncut, state.version) == (3, 0, 2, VERSION)
@@ -96,14 +97,14 @@ def as_it_was_before(path: Path) -> Path:
 
 async def test_words_of_another_version_are_made_anew_across_restarts(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    store = SqliteStore(path)
+    store = open_store(path)
     branch = await new_branch(store)
     turns = await store.turns.record(branch.id, [exchange(f"heron {n}", "yes") for n in range(5)])
     await store.database.write(lambda c: c.execute("UPDATE word_state SET version = 0").fetchall())
     assert (await store.index.state()).version == 0
     await store.index.replace([(turn.id, []) for turn in turns[:2]])
     await store.close()
-    store = SqliteStore(path)
+    store = open_store(path)
     await store.turns.record(branch.id, [exchange("heron while it runs")])
     assert rows(store, "SELECT renewing, made FROM word_state") == [(VERSION, 3)]
     await store.index.replace([(turns[4].id, [])])  # out of turn: it does not count yet

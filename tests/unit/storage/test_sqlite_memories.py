@@ -10,9 +10,9 @@ from contextinfinity.domain.ids import now
 from contextinfinity.domain.session import NewSession
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.rows import pack
-from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import answer_turn, embedding, new_branch
 from contextinfinity.testing.stores.memories import ANN, fact, said
+from tests.ledgers import open_store
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.req("MEMORY-4", "SAFE-4")
 async def test_a_deleted_turn_takes_along_what_nobody_else_said(path: Path) -> None:
-    store = SqliteStore(path)
+    store = open_store(path)
     branch = await new_branch(store, NewSession(owner=ANN))
     turn, _ = await said(store, branch, fact("The user owns a zeppelin."), fact("The user likes tea."))
     other, _ = await said(store, branch, fact("The user likes tea.", day=1))
@@ -47,7 +47,7 @@ async def test_a_deleted_turn_takes_along_what_nobody_else_said(path: Path) -> N
 
 @pytest.mark.req("MEMORY-5", "SAFE-4")
 async def test_nothing_of_a_forgotten_text_is_left_in_any_file(path: Path) -> None:
-    store = SqliteStore(path)
+    store = open_store(path)
     branch = await new_branch(store, NewSession(owner=ANN))
     turn = await answer_turn(store, branch.id, "hello")
     vector = embedding("toy", *range(1, 60))
@@ -63,7 +63,7 @@ async def test_nothing_of_a_forgotten_text_is_left_in_any_file(path: Path) -> No
 
 @pytest.mark.req("MEMORY-5")
 async def test_that_a_memory_was_placed_is_written_once_an_hour(path: Path) -> None:
-    store = SqliteStore(path)
+    store = open_store(path)
     kept = await store.memories.add(fact("The user likes tea."))
     moment = now()
     for minutes in (0, 30, 59, 90):

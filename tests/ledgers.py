@@ -1,0 +1,36 @@
+"""A migrated ledger for tests that need one and do not test how it is made.
+
+Migrating a new file takes 23 ms of CPU, opening a copy of a migrated one 4 ms. The suite opens thousands.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.store import SqliteStore
+
+
+def place_ledger(path: Path) -> Path:
+    """Write an empty, migrated ledger to a path where no file is yet."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_template())
+        path.chmod(0o600)
+    return path
+
+
+def open_store(path: Path, **options: Any) -> SqliteStore:
+    """Open the store on a ledger, copied from the template if the file does not exist."""
+    return SqliteStore(place_ledger(path), **options)
+
+
+@cache
+def _template() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.db"
+        Database(path).close()
+        return path.read_bytes()
