@@ -5,6 +5,9 @@ BIN := .venv/bin
 MODELS ?= $(or $(CONTEXTINFINITY_LOCAL__MODELS_DIR),$(HOME)/.cache/contextinfinity/models)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Modules are compiled once, not in each of the hundreds of processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run setup test check format bench bench-full peers torture storm endurance faults clean
 
 run: .venv/.run ## install what a chat needs and start one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,9 +12,23 @@ import pytest
 from contextinfinity.providers.local.weights import MINILM, SMOLLM2, get
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text import tokens
-from tests.ledgers import place_ledger
+from tests.ledgers import open_store
+from tests.times import FolderTimes
 
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of our own inside it is used
 MODELS = Path(os.environ.get("CONTEXTINFINITY_LOCAL__MODELS_DIR") or "~/.cache/contextinfinity/models").expanduser()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the folders of tests in memory where there is room, and print the time per folder at the end.
+
+    Tests make thousands of durable commits: on a disk most of a run is waiting for it. Tests that need a disk that
+    fails or loses power bring their own.
+    """
+    if not hasattr(config, "workerinput"):  # with xdist: in the process that collects the reports
+        config.pluginmanager.register(FolderTimes())
+        if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > 4 * 2**30:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 
 @pytest.fixture(scope="session")
@@ -36,12 +51,11 @@ def nothing_learned() -> None:
 
 @pytest.fixture
 def ledger_path(tmp_path: Path) -> Path:
-    """An empty ledger, already migrated."""
-    return place_ledger(tmp_path / "ledger.db")
+    return tmp_path / "ledger.db"
 
 
 @pytest.fixture
 async def ledger(ledger_path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(ledger_path)
+    store = open_store(ledger_path)
     yield store
     await store.close()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.house import repository
+from tests.house.rules import parsed
 
 HOME = "src/contextinfinity/threads/in_process.py"
 REGISTRY = "THREADS"
@@ -19,14 +20,14 @@ CHANGES = frozenset({"append", "clear", "extend", "insert", "pop", "popitem", "r
 
 def touches(source: str) -> Iterator[str]:
     """Where source names the registry, other than to pass the name on."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Name | ast.Attribute) and _is_registry(node):
             yield f"{node.lineno}: touches {REGISTRY}; use the functions of contextinfinity.threads"
 
 
 def changes(source: str) -> Iterator[str]:
     """Where source that imports the registry changes it, or a thread in it."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     if not _imports_registry(tree):
         return
     for node in ast.walk(tree):
@@ -71,7 +72,7 @@ def test_no_test_changes_the_registry() -> None:
 
 @pytest.mark.req("THREAD-11")
 def test_the_registry_is_made_once_and_at_the_top_of_its_module() -> None:
-    tree = ast.parse((repository.ROOT / HOME).read_text(encoding="utf-8"))
+    tree = parsed((repository.ROOT / HOME).read_text(encoding="utf-8"))
     made = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == REGISTRY]
     stores = [node for node in made if isinstance(node.ctx, ast.Store)]
     assert len(stores) == 1

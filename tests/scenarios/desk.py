@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -64,6 +65,12 @@ class Desk:
     async def settle(self) -> None:
         """Wait until nothing is left to do behind the answers."""
         assert await self.engine.afterwards.drain(20, folds=True)
+
+    async def until_done(self, turn_id: str, pause: float = 0.001) -> None:
+        """Wait until the background work of one turn is done."""
+        async with asyncio.timeout(20):
+            while (turn := await self.engine.store.turns.get(turn_id)) is None or turn.phase != "Done":
+                await asyncio.sleep(pause)
 
     async def branch(self) -> str:
         """Name the branch that is spoken on."""

@@ -171,8 +171,7 @@ async def test_a_request_to_forget_reaches_an_earlier_turn_that_is_remembered_af
         await desk.ask("I live in Leeds. I love chess.")
         desk.thread = "new"
         forgetting = await desk.ask("Please forget that I moved to Leeds.")
-        while (await desk.engine.store.turns.get(forgetting)).phase != "Done":  # type: ignore[union-attr]
-            await asyncio.sleep(0.001)
+        await desk.until_done(forgetting)
         may_go_on.set()
         await desk.settle()
         assert await known(desk, superseded=True) == ["The user likes chess."]
