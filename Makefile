@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Where tests find the weights of models, so that they are fetched once a machine.
 MODELS ?= $(or $(CONTEXTINFINITY_LOCAL__MODELS_DIR),$(HOME)/.cache/contextinfinity/models)
+TESTS = CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/python -m pytest -n 3 --dist loadgroup
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Modules are compiled once, not in each of the hundreds of processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup test check format bench bench-full peers torture storm endurance faults clean
+.PHONY: run setup test check format bench bench-full peers torture storm endurance proof clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -16,7 +17,7 @@ run: .venv/.run ## install what a chat needs and start one
 setup: .venv/.dev ## everything for development, in .venv
 
 test: .venv/.dev ## all tests
-	CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/python -m pytest -n auto --dist loadgroup
+	$(TESTS) --durations 50 --durations-min 0.5
 
 check: .venv/.dev ## lint, format, strict types, layers
 	$(BIN)/ruff check .
@@ -49,8 +50,8 @@ endurance: .venv/.dev ## 10,000 turns in one process: does memory stay flat? 3,0
 	$(BIN)/python -m benchmarks.endurance
 	$(BIN)/python -m benchmarks.resending
 
-faults: .venv/.dev ## disk faults and power cuts at every operation, with many seeds
-	CONTEXTINFINITY_FAULT_SEEDS=20 $(BIN)/python -m pytest --timeout 0 tests/recovery/test_disk_faults.py tests/recovery/test_power_cut.py
+proof: .venv/.dev torture storm endurance ## everything at full size: kills, storms, endurance, fault sweeps, large properties; takes hours
+	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m 'proof or not proof' -k 'not house'
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-peers .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -18,6 +18,7 @@ THREADS = 8
 EACH = 200
 
 
+@pytest.mark.proof  # the suite compares it with SQLite in tests/properties/test_store_model.py
 class TestInMemoryStore(StoreSuite):
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:

@@ -13,6 +13,7 @@ from contextinfinity.storage.standby.store import Standby
 from contextinfinity.testing.stores import StoreSuite
 
 
+@pytest.mark.proof  # what it adds to the store behind it is tested in tests/recovery/test_*_away.py
 class TestStandby(StoreSuite):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:

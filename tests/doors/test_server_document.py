@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
@@ -23,9 +22,10 @@ from contextinfinity.settings import Settings
 from contextinfinity.wiring import open_client
 from tests.doors.server import Server
 from tests.house.repository import ROOT
+from tests.sizes import sized
 
-EXAMPLES = int(os.environ.get("CONTEXTINFINITY_FUZZ_EXAMPLES", "8"))
-"""How many requests are made up for each route; a thorough look takes hundreds."""
+EXAMPLES = sized(8, 300)
+"""How many requests are made up for each route."""
 
 CHECKS = [
     not_a_server_error,

@@ -1,8 +1,10 @@
-"""Properties are about what holds, not about how fast a busy machine draws its examples."""
+"""Properties have no deadline (a busy machine draws slowly) and draw many more examples in ``make proof``."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
-settings.register_profile("house", deadline=None)
+from tests.sizes import sized
+
+settings.register_profile("house", deadline=None, max_examples=sized(100, 2_000))
 settings.load_profile("house")

@@ -1,18 +1,19 @@
-"""Where the sweeps run and how far they go.
-
-With ``CONTEXTINFINITY_FAULT_SEEDS=n`` they go further (then give pytest ``--timeout 0``): a conversation of up to three
-rounds, every operation where otherwise one in a few is tried, and n seeds for what a power cut leaves.
-"""
+"""How far the sweeps over failing operations go: a sample of the places in the suite, all of them in ``make proof``."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-SEEDS = int(os.environ.get("CONTEXTINFINITY_FAULT_SEEDS", "1"))
-ROUNDS = min(SEEDS, 3)
-STRIDE = 1 if SEEDS > 1 else 5
-"""Where neighbouring operations are much alike (one long transaction, page after page read) one in five is tried."""
+from tests.sizes import sized
+
+SEEDS = sized(1, 20)
+"""How many ways a power cut may leave what was not flushed."""
+ROUNDS = sized(1, 3)
+"""How long the conversation is that a fault interrupts."""
+STRIDE = sized(7, 1)
+"""Try one operation in so many. A prime, so that a sweep does not always meet the same step of a commit."""
+LONG_STRIDE = sized(29, 1)
+"""The same where neighbouring operations are much alike: one long transaction, page after page read."""
 
 
 def remove(ledger: Path) -> None:

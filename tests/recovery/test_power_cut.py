@@ -1,7 +1,6 @@
 """The power is cut: what was acknowledged is there, whatever the disk made of the rest.
 
-The cut is tried after every so many operations, with every way a disk can deal with what was not flushed. See
-``places`` for how to try more.
+The cut is tried after every so many operations (``places``), with every way a disk can deal with what was not flushed.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ from contextinfinity.testing.builders import new_branch, new_turn, said
 from contextinfinity.testing.faults import ForgetfulDisk, Keeping
 from tests.recovery.checks import check_ledger
 from tests.recovery.conversation import TOO_LONG, Conversation, Heard
-from tests.recovery.places import ROUNDS, SEEDS, remove
-
-CUTS = 1 if SEEDS > 1 else 3
-"""Cut after every operation, or after every third."""
+from tests.recovery.places import LONG_STRIDE, ROUNDS, SEEDS, STRIDE, remove
 
 ways = pytest.mark.parametrize("keep", ["nothing", "prefix", "torn", "any"])
 
@@ -60,7 +56,7 @@ async def talk_until_dark(path: Path, disk: ForgetfulDisk) -> Heard:
 async def test_nothing_acknowledged_is_lost_in_a_power_cut(keep: Keeping, seed: int, quick_folder: Path) -> None:
     empty, path = quick_folder / "empty.db", quick_folder / "ledger.db"
     await SqliteStore(empty).close()
-    for cut_at in itertools.count(1 + seed % CUTS, CUTS):
+    for cut_at in itertools.count(1 + seed % STRIDE, STRIDE):
         remove(path)
         shutil.copy(empty, path)
         with ForgetfulDisk(cut_at=cut_at, keep=keep, seed=seed * 1_000_003 + cut_at) as disk:
@@ -75,7 +71,7 @@ async def test_nothing_acknowledged_is_lost_in_a_power_cut(keep: Keeping, seed: 
 @ways
 async def test_a_ledger_whose_making_was_cut_short_can_be_made_again(keep: Keeping, quick_folder: Path) -> None:
     path = quick_folder / "ledger.db"
-    for cut_at in itertools.count(1, 2 * CUTS):
+    for cut_at in itertools.count(1, LONG_STRIDE):
         remove(path)
         with ForgetfulDisk(cut_at=cut_at, keep=keep, seed=cut_at) as disk:
             try:
