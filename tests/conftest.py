@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,8 +24,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep the folders of tests in memory where there is room, and print the time per folder at the end.
 
     Tests make thousands of durable commits: on a disk most of a run is waiting for it. Tests that need a disk that
-    fails or loses power bring their own.
+    fails or loses power bring their own. A background shell starts its commands with SIGINT ignored, which processes
+    inherit: tests that send one to a process of theirs need the default.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # with xdist: in the process that collects the reports
         config.pluginmanager.register(FolderTimes())
         if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > 4 * 2**30:
