@@ -35,24 +35,32 @@ _OUTPUT = msgspec.json.Decoder(ToolOutputItem)
 
 
 async def recover(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
-    """Take over what dead workers left and bring it to an end; tell how many turns that were.
+    """Take over the turns and jobs of dead workers, end those turns, and return how many were ended.
 
-    Whoever waits for a branch of theirs may ask for it: they do so one after the other.
+    Only one recovery of this process runs at a time. It repeats while it ends turns: each of them may have kept the
+    spooled turns of another dead worker from being written.
     """
+    total = 0
     async with parts.recovering:
-        for worker in dead:
-            taken = await parts.store.workers.take_over(worker, by=parts.worker)
-            parts.taken_over.update(dict.fromkeys(taken.turns))
-            if taken.turns or taken.jobs:
-                log.info("took over from %s: %d turns, %d jobs", worker, len(taken.turns), taken.jobs)
-        settled = 0
-        for turn_id in list(parts.taken_over):
-            try:
-                settled += await settle(parts, turn_id)
-                del parts.taken_over[turn_id]
-            except LedgerError as error:  # it is ours now: nobody else would look again, so we do, next time
-                log.warning("turn %s cannot be brought to its end yet: %s", turn_id, error)
-        return settled
+        while settled := await _recover_once(parts, dead):
+            total += settled
+    return total
+
+
+async def _recover_once(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
+    for worker in dead:
+        taken = await parts.store.workers.take_over(worker, by=parts.worker)
+        parts.taken_over.update(dict.fromkeys(taken.turns))
+        if taken.turns or taken.jobs:
+            log.info("took over from %s: %d turns, %d jobs", worker, len(taken.turns), taken.jobs)
+    settled = 0
+    for turn_id in list(parts.taken_over):
+        try:
+            settled += await settle(parts, turn_id)
+            del parts.taken_over[turn_id]
+        except LedgerError as error:  # it is ours now: nobody else would look again, so we do, next time
+            log.warning("turn %s cannot be brought to its end yet: %s", turn_id, error)
+    return settled
 
 
 async def settle(parts: Parts, turn_id: TurnId) -> int:

@@ -42,8 +42,9 @@ class Landings(Protocol):
     async def land(self, landing: Landing) -> Turn:
         """Write what the ledger does not have of a turn; what is final there stays as it is.
 
-        ``BranchBusy`` while another turn of its branch is being answered or waits in front of it; ``Gone`` when the
-        turn was deleted; ``NotFound`` when its branch is gone, or the turn itself where the ledger should have it.
-        Nothing is written then.
+        While another turn of its branch is being answered or waits in front of it, the turn only takes its place at
+        the end of the branch and is returned as Accepted: land it again later. ``Gone`` when the turn was deleted;
+        ``NotFound`` when its branch is gone, or the turn itself where the ledger should have it; nothing is written
+        then.
         """
         ...

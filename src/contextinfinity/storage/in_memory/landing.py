@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
-from contextinfinity.errors import BranchBusy, NotFound
+from contextinfinity.errors import NotFound
 from contextinfinity.storage.in_memory.jobs import enqueue
 from contextinfinity.storage.in_memory.tables import Tables
 from contextinfinity.storage.in_memory.trails import note_asked
@@ -44,14 +44,14 @@ def _land(tables: Tables, landing: Landing) -> Turn:
     turn = tables.turns.get(landing.turn_id) or _accepted(tables, landing)
     if turn.phase not in UNFINISHED:
         return turn
-    if turn.phase is Phase.ACCEPTED and landing.has_to_begin:
-        if (other := blocker(tables, turn)) is not None:
-            raise BranchBusy(f"Turn {turn.id} cannot land yet: turn {other.turn_seq} of its branch is {other.phase}.")
-        turn = replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=now())
     if turn.id not in tables.turns:
         append_turns(tables, tables.branch(turn.branch_id), (turn,))
         note_asked(tables, turn, None if landing.new is None else landing.new.trail)
-    tables.put_turn(turn)
+    if turn.phase is Phase.ACCEPTED and landing.has_to_begin:
+        if blocker(tables, turn) is not None:
+            return turn
+        turn = replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=now())
+        tables.put_turn(turn)
     for step in landing.steps:
         if step.id not in tables.steps:
             turn = _open(tables, turn, step)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
-from contextinfinity.errors import BranchBusy, NotFound
+from contextinfinity.errors import NotFound
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.rules import check_finalising, check_new_step, check_new_turn, check_turn_end
@@ -49,8 +49,8 @@ def _land(connection: apsw.Connection, landing: Landing) -> Turn:
     if turn.phase not in UNFINISHED:
         return turn
     if turn.phase is Phase.ACCEPTED and landing.has_to_begin:
-        if (other := blocker(connection, turn)) is not None:
-            raise BranchBusy(f"Turn {turn.id} cannot land yet: turn {other[0]} of its branch is {other[1]}.")
+        if blocker(connection, turn) is not None:
+            return turn
         turn = begin_turn(connection, turn)
     for step in landing.steps:
         if not _is_there(connection, turn, step):

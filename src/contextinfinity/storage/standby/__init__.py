@@ -8,8 +8,10 @@ seeding     the small ledger in memory that a branch goes on in
 branch      one branch that goes on without the ledger
 holding     all of them
 landing     their way into the ledger
+replay      the spools of all processes, written into the ledger before a branch takes its next message
 returning   asks for the ledger, and lets them land
 nouns       the verbs of the ledger that go on without it
+trails      matching of resent messages, after a replay
 deleting    deletions, of which everything here is told
 store       the ``Store`` that is put together from these
 """

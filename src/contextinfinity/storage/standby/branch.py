@@ -6,13 +6,13 @@ way here as there. Whatever would be durable there is in the spool before it cou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, new_id, now
 from contextinfinity.domain.message import Message, blobs_of
-from contextinfinity.domain.session import Session
+from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.turn import (
     OPEN_PHASES,
     UNFINISHED,
@@ -27,7 +27,8 @@ from contextinfinity.domain.turn import (
 from contextinfinity.errors import LedgerAway
 from contextinfinity.storage.in_memory import InMemoryStore
 from contextinfinity.storage.in_memory.tables import Tables, check_text
-from contextinfinity.storage.in_memory.turns import check_queue, settled
+from contextinfinity.storage.in_memory.turns import accepted_turn, append_turns, check_queue, settled
+from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.rules import (
     check_exchanges,
     check_finalising,
@@ -45,6 +46,7 @@ from contextinfinity.storage.standby.records import (
     Record,
     StepHeld,
     TurnHeld,
+    id_of,
     landing_of,
 )
 from contextinfinity.storage.standby.seeding import sow
@@ -62,6 +64,8 @@ class HeldBranch:
         self.session: Session = seed.session
         self.cargo: dict[TurnId, Item] = {}
         """What the ledger does not have, in its order."""
+        self._elsewhere: set[TurnId] = set()
+        """Turns that another process holds in its spool."""
         self._keep = keep
         self._tables = Tables()
         self.store = InMemoryStore(self._tables)
@@ -76,9 +80,24 @@ class HeldBranch:
 
     def shown(self, turn: Turn) -> Turn:
         """Say of a turn that the ledger does not have all of it."""
+        if turn.id in self._elsewhere:
+            return replace(turn, durability="local", has_place=False)
         if (item := self.cargo.get(turn.id)) is None:
             return turn
         return replace(turn, durability="local", has_place=not isinstance(item, ExchangeHeld) and item.new is None)
+
+    def show_spooled(self, items: Iterable[Item]) -> None:
+        """Append what other processes hold for this branch, so that the next prompt has it; they write it themselves.
+
+        A turn that is not finished there is shown without an answer.
+        """
+        for item in items:
+            new = item.new if isinstance(item, Landing) else NewTurn(branch_id=self.id, message=item.exchange.message)
+            if new is not None and id_of(item) not in self._tables.turns:
+                branch = self._tables.branch(self.id)
+                turn = _as_spooled(branch, item, replace(new, id=id_of(item)))
+                append_turns(self._tables, branch, (turn,))
+                self._elsewhere.add(turn.id)
 
     async def accept(self, new: NewTurn) -> Turn:
         """Hold a message."""
@@ -163,6 +182,16 @@ def _as_seen_here(turn: Turn, memory: Memory, workers: Collection[WorkerId]) -> 
     if turn.phase in UNFINISHED and turn.owner not in workers:
         return replace(turn, phase=Phase.FAILED, outcome="failed", error=ELSEWHERE)
     return turn
+
+
+def _as_spooled(branch: Branch, item: Item, new: NewTurn) -> Turn:
+    """Give a turn of another process's spool as far as it can be shown."""
+    if isinstance(item, Landing):
+        turn, end = accepted_turn(branch, new, item.said_at), item.end or TurnEnd(outcome="failed", error=ELSEWHERE)
+    else:
+        turn, end = accepted_turn(branch, new), TurnEnd(outcome="completed", answer=item.exchange.answer)
+    phase = Phase.DONE if end.error is None else Phase.FAILED
+    return replace(turn, phase=phase, outcome=end.outcome, answer=end.answer, error=end.error)
 
 
 def _refuse_pictures(*messages: Message | None) -> None:

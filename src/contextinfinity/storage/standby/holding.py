@@ -26,9 +26,10 @@ from contextinfinity.errors import BranchBusy, LedgerAway, NotFound, OutOfOrder,
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.standby.breaker import Breaker
-from contextinfinity.storage.standby.landing import Lander, let_go, tell_landed
+from contextinfinity.storage.standby.landing import Lander, let_go, refuse_waiting, tell_landed
 from contextinfinity.storage.standby.memory import MOST_TURNS, Memory, Seed
 from contextinfinity.storage.standby.records import Item, Record, SessionHeld, TextHeld, in_order, written
+from contextinfinity.storage.standby.replay import Replay
 from contextinfinity.storage.standby.spool import Spool
 from contextinfinity.telemetry.counters import count, level
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+TAKE_MESSAGES = frozenset({"accept", "record"})
+"""Operations that append to a branch: whatever any process spooled for the branch comes first."""
 
 AT_WORK = 1 << 16
 """Bytes of the spool that are kept free for the answer to each message it holds."""
@@ -63,6 +67,7 @@ class Holding:
         self.reads = Breaker(partial(ledger.held_up, reading=True), on_away, bounds.patience)
         self.writes = Breaker(ledger.held_up, on_away, bounds.patience)
         self.lander = Lander(ledger, self.writes)
+        self.replay = Replay(folder, Lander(ledger, self.writes, self.lander.moved))
         self.workers: list[WorkerId] = []
         """Who this process is, and was."""
         self._bounds = bounds
@@ -149,12 +154,16 @@ class Holding:
             held = None if branch_id is None else self._branches.get(branch_id)
             if held is None:
                 try:
+                    if operation in TAKE_MESSAGES and branch_id in await self.replay.run():
+                        raise BranchBusy(f"Branch {branch_id} has spooled turns that wait for a running one.")
                     done = await self.writes.through(direct)
                 except LedgerAway as away:
                     held = await self._go_away(operation, branch_id, away)
                 else:
                     count("turn_writes_ok")
                     return done
+            if operation in TAKE_MESSAGES:
+                held.show_spooled(self.replay.spooled(held.id, self._is_own))
             done = await here(held)
             self._turns.update(dict.fromkeys(held.turn_ids, held))
             level("spool_depth", self.depth)
@@ -252,6 +261,9 @@ class Holding:
         self._on_away()
         return held
 
+    def _is_own(self, name: str) -> bool:
+        return self._spool is not None and name == self._spool.path.name
+
     def _at_work(self) -> int:
         """How many of the turns held here have not ended."""
         items = (item for branch in self._branches.values() for item in branch.cargo.values())
@@ -262,6 +274,7 @@ class Holding:
     async def land(self) -> None:
         """Bring all that is held into the ledger, and let go of the spool."""
         async with self._landing:
+            await self.replay.run()
             for session_id, new in list(self._sessions.items()):
                 if (made := await self.lander.session(new)) is not None:
                     self.memory.see_session(made)
@@ -287,6 +300,7 @@ class Holding:
             for turn, item in zip(turns, items, strict=True):
                 if turn is not None:
                     self._landed(turn, item)
+            refuse_waiting(turns, items)
             tell_landed(turns)
             del self._branches[held.id]
             for turn_id in held.turn_ids:

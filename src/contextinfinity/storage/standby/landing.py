@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId
 from contextinfinity.domain.session import NewSession, Session
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.errors import AlreadyExists, BranchBusy, ContextInfinityError, Gone, LedgerError, OutOfOrder
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.standby.breaker import Breaker
-from contextinfinity.storage.standby.records import Item, cargo_of, in_order
+from contextinfinity.storage.standby.records import Item, cargo_of, id_of, in_order
 from contextinfinity.storage.standby.spool import Spool
 from contextinfinity.telemetry.counters import count
 
@@ -34,8 +34,8 @@ NOT_NOW = (LedgerError, BranchBusy, OutOfOrder)
 class Lander:
     """Brings held things into one ledger."""
 
-    def __init__(self, ledger: Store, writes: Breaker) -> None:
-        self.moved: dict[SessionId, SessionId] = {}
+    def __init__(self, ledger: Store, writes: Breaker, moved: dict[SessionId, SessionId] | None = None) -> None:
+        self.moved: dict[SessionId, SessionId] = {} if moved is None else moved
         """Sessions whose name was taken already: what was said in them goes on in the session of that name."""
         self.refused = 0
         """How many turns the ledger will never take."""
@@ -72,7 +72,7 @@ class Lander:
             log.info("a held turn is left out: %s", gone)
             return None
         except ContextInfinityError as error:
-            self._refuse(f"turn {item.turn_id if isinstance(item, Landing) else item.exchange.id}", error)
+            self._refuse(f"turn {id_of(item)}", error)
             return None
         return turn
 
@@ -95,7 +95,7 @@ class Lander:
 
 
 async def land_left_by(lander: Lander, folder: Path, name: str) -> bool:
-    """Land the spool of a process that is gone; False when that has to wait, or another process is at it."""
+    """Replay the spool of a dead process and remove it; False when part of it has to wait, or it is locked."""
     if (spool := Spool.take(folder, name)) is None:
         return not (folder / f"{name}.spool").exists()
     try:
@@ -104,7 +104,9 @@ async def land_left_by(lander: Lander, folder: Path, name: str) -> bool:
             await lander.session(session)
         for body in cargo.texts:
             await lander.text(body)
-        landed = [await lander.turn(item) for item in in_order(cargo.turns)]
+        items = in_order(cargo.turns)
+        landed = [await lander.turn(item) for item in items]
+        refuse_waiting(landed, items)
         lander.refused += cargo.damaged
     except NOT_NOW as error:
         log.info("the spool %s has to wait: %s", spool.path, error)
@@ -117,6 +119,18 @@ async def land_left_by(lander: Lander, folder: Path, name: str) -> bool:
     log.info("landed the spool %s: %d turns", spool.path, len(cargo.turns))
     let_go(spool, lander)
     return True
+
+
+def waits_for_its_turn(turn: Turn, item: Item) -> bool:
+    """Tell whether a turn has only taken its place: an earlier one of its branch has to be final before the rest."""
+    return isinstance(item, Landing) and item.has_to_begin and turn.phase is Phase.ACCEPTED
+
+
+def refuse_waiting(turns: Sequence[Turn | None], items: Sequence[Item]) -> None:
+    """Raise ``BranchBusy`` when one of these turns has only taken its place."""
+    for turn, item in zip(turns, items, strict=True):
+        if turn is not None and waits_for_its_turn(turn, item):
+            raise BranchBusy(f"Turn {turn.id} waits for an earlier turn of its branch.")
 
 
 def tell_landed(turns: Sequence[Turn | None]) -> None:

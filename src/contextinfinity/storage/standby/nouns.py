@@ -5,6 +5,7 @@ Everything else is asked of the ledger itself, as ever, and fails as it fails th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -22,11 +23,12 @@ from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
 from contextinfinity.storage.standby.holding import Holding
 from contextinfinity.storage.standby.landing import Lander, land_left_by
-from contextinfinity.storage.standby.spool import is_held, is_left, waiting
+from contextinfinity.storage.standby.spool import is_left, waiting
 
 if TYPE_CHECKING:
     from contextinfinity.storage.standby.branch import HeldBranch
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 Here: TypeAlias = "Callable[[HeldBranch], Awaitable[Turn]]"
 
@@ -56,11 +58,13 @@ class Noun:
     async def _read(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._holding.reads.through(ask)
 
-    def _missing(self, what: str) -> None:
-        """Say of something that the ledger does not know that it may be held for it elsewhere, where that may be."""
-        folder, ours = self._holding.folder, self._holding.workers
-        if any(is_held(folder, name) for name in waiting(folder) if name not in ours):
-            raise LedgerAway(f"{what} is not in the ledger; another process may be holding it until it can be there.")
+    async def _after_replay(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Look again for something that is not in the ledger, after the spools of all processes are in it."""
+        try:
+            await self._holding.replay.run()
+        except LedgerError as error:
+            raise LedgerAway(f"{what} is not in the ledger; another process may be holding it.") from error
+        return await self._read(ask)
 
     async def _know_head(self, branch_id: BranchId) -> None:
         """See the head of a branch once: without it the branch could not go on here when nothing can be read."""
@@ -91,27 +95,37 @@ class StandbySessions(Noun):
 
     async def get(self, session_id: SessionId) -> Session | None:
         """Read one."""
-        session_id = self._holding.lander.moved.get(session_id, session_id)
-        if (held := self._holding.session(session_id)) is not None:
+        moved = self._holding.lander.moved
+
+        def ask() -> Awaitable[Session | None]:
+            found: Awaitable[Session | None] = self._ledgers.get(moved.get(session_id, session_id))
+            return found
+
+        if (held := self._holding.session(moved.get(session_id, session_id))) is not None:
             return held
         try:
-            there = self._seen(await self._read(lambda: self._ledgers.get(session_id)))
+            there = self._seen(await self._read(ask))
         except LedgerAway as away:
             self._holding.report("get_session", away, session_id)
-            if (seen := self._holding.memory.session(session_id)) is None:
+            if (seen := self._holding.memory.session(moved.get(session_id, session_id))) is None:
                 raise
             return seen
-        if there is None:  # another process may have deleted it
+        if there is None:  # another process may have deleted it, or may hold it
             self._holding.memory.forget(session_id)
-            self._missing(f"Thread {session_id}")
+            there = self._seen(await self._after_replay(f"Thread {session_id}", ask))
         return there
 
     async def find(self, owner: Owner, external_id: str) -> Session | None:
         """Read the owner's session of that name; one that was never seen is taken for new while nothing can be read."""
         if (held := self._holding.session_named(owner, external_id)) is not None:
             return held
+
+        def ask() -> Awaitable[Session | None]:
+            found: Awaitable[Session | None] = self._ledgers.find(owner, external_id)
+            return found
+
         try:
-            return self._seen(await self._read(lambda: self._ledgers.find(owner, external_id)))
+            return self._seen(await self._read(ask) or await self._after_replay(f"Thread {external_id}", ask))
         except LedgerAway as away:
             seen = self._holding.memory.named(owner, external_id)
             self._holding.report("find_session", away, None if seen is None else seen.id, owner.user_id)
@@ -227,7 +241,7 @@ class StandbyTurns(Noun):
                 raise
             return running[0]
         if found is None:
-            self._missing(f"Turn {turn_id}")
+            found = await self._after_replay(f"Turn {turn_id}", lambda: self._ledgers.get(turn_id))
         return found
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
@@ -365,10 +379,13 @@ class StandbyWorkers(Noun):
             await self._landed(name)
 
     async def _landed(self, name: WorkerId) -> bool:
-        lander = Lander(self._holding.ledger, self._holding.writes)
-        done = await land_left_by(lander, self._holding.folder, name)
-        self._holding.lander.moved.update(lander.moved)
-        return done
+        try:
+            await self._holding.replay.run()  # turns of several spools are written in the order of their acceptance
+        except LedgerError as error:
+            log.info("the spool %s has to wait: %s", name, error)
+            return False
+        lander = Lander(self._holding.ledger, self._holding.writes, self._holding.lander.moved)
+        return await land_left_by(lander, self._holding.folder, name)
 
     def _is_left(self, name: WorkerId) -> bool:
         """Tell whether nobody holds a spool."""

@@ -127,6 +127,18 @@ def in_order(turns: Mapping[TurnId, Item]) -> list[Item]:
     return [*sorted(accepted, key=lambda landing: landing.turn_id), *held]
 
 
+def id_of(item: Item) -> TurnId:
+    """Give the id of an item's turn; ids of one host sort by the time at which they were made."""
+    return item.turn_id if isinstance(item, Landing) else item.exchange.id or ""
+
+
+def branch_of(item: Item) -> BranchId | None:
+    """Give the branch an item is appended to; None when the ledger had accepted its turn already."""
+    if isinstance(item, Landing):
+        return None if item.new is None else item.new.branch_id
+    return item.branch_id
+
+
 def landing_of(turns: dict[TurnId, Item], turn_id: TurnId) -> Landing:
     """Give how far a turn has come; one the ledger had accepted begins with nothing."""
     there = turns.get(turn_id)

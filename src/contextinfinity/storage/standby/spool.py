@@ -154,11 +154,6 @@ def is_left(folder: Path, name: str) -> bool:
     return True
 
 
-def is_held(folder: Path, name: str) -> bool:
-    """Tell whether a process that is alive holds the spool of that name."""
-    return not is_left(folder, name) and (folder / f"{name}{SUFFIX}").exists()
-
-
 def _tell(group: list[tuple[bytes, asyncio.Future[None]]], error: LedgerError | None) -> None:
     for _, written in group:
         if written.done():

@@ -21,6 +21,8 @@ from contextinfinity.storage.standby.nouns import (
     StandbyWorkers,
 )
 from contextinfinity.storage.standby.returning import Return
+from contextinfinity.storage.standby.trails import StandbyTrails
+from contextinfinity.storage.trails import Trails
 
 
 class Standby:
@@ -48,7 +50,7 @@ class Standby:
         self.vectors = ledger.vectors
         self.memories = ledger.memories
         self.tokens = ledger.tokens
-        self.trails = ledger.trails
+        self.trails = cast(Trails, StandbyTrails(holding, ledger.trails))
         self.landings = ledger.landings
         self.deletions = cast(Deletions, StandbyDeletions(holding, ledger.deletions))
 

@@ -91,12 +91,20 @@ class LandingSuite:
         assert (turn.phase, turn.outcome) == (Phase.FAILED, "failed")
         assert await store.jobs.list() == ()
 
-    async def test_nothing_lands_while_another_turn_of_its_branch_is_answered(self, store: Store) -> None:
+    @pytest.mark.req("TURN-13")
+    async def test_while_another_turn_of_its_branch_is_answered_a_turn_only_takes_its_place(self, store: Store) -> None:
         branch = await new_branch(store)
-        await turn_in(store, branch.id, Phase.RESPONDING)
+        running = await turn_in(store, branch.id, Phase.RESPONDING)
+        landing = held(branch.id)
+        placed = await store.landings.land(landing)
+        assert (placed.phase, placed.turn_seq) == (Phase.ACCEPTED, running.turn_seq + 1)
+        later = await store.turns.accept(new_turn(branch.id, "later"))
         with pytest.raises(BranchBusy):
-            await store.landings.land(held(branch.id))
-        assert len(await said(store, branch.id)) == 1
+            await store.turns.prepare(later.id, WORKER)
+        await store.turns.fail(running.id, WORKER, broken_off())
+        assert (await store.landings.land(landing)).phase is Phase.RESPONSE_FINALIZED
+        assert (await said(store, branch.id))[1:] == ["held", "later"]
+        assert (await store.turns.prepare(later.id, WORKER)).phase is Phase.CONTEXT_PREPARED
 
     async def test_what_has_no_place_any_more_does_not_land(self, store: Store) -> None:
         with pytest.raises(NotFound):
