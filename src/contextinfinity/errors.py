@@ -33,6 +33,7 @@
         ├── LedgerForeign      the file is not one of ours
         ├── LedgerTooNew       written by a newer release
         ├── LedgerCorrupt      the file is damaged
+        ├── LedgerLost         it is missing, empty or another one
         ├── LedgerFailed       the disk refused to read or write
         ├── LedgerAway         it cannot be reached for now, and this cannot be done without it
         ├── SpoolFull          it cannot be reached for now, and no more can be held for it
@@ -296,6 +297,16 @@ class LedgerCorrupt(LedgerError):
 
     code = "ledger_corrupt"
     default_hint = "Run `cix doctor`, and restore a backup if it cannot repair the file."
+
+
+class LedgerLost(LedgerError):
+    """The ledger of this data_dir is missing, empty or replaced by another."""
+
+    code = "ledger_lost"
+    default_hint = (
+        "Run `cix doctor`; put the file back or copy a backup to its place while nothing runs. "
+        "To go on with what is there now, or with an empty ledger, use --begin-new once."
+    )
 
 
 class LedgerFailed(LedgerError):

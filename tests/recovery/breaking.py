@@ -244,6 +244,7 @@ BREAKS = [
         "is a PostgreSQL database",
         write("config.toml", "[storage]\nurl = 'postgresql://a:b@h/d'"),
     ),
+    Break("ledger_lost", "is empty, and there was one before", write("ledger.db", b"")),
     Break("ledger_missing", "There is no ledger, but there is something", only_a_journal_left),
     Break("file_damaged", "SQLite finds the file damaged", damage_a_page),
     Break("file_damaged", "does not say which schema it has", sql("DELETE FROM schema_version")),

@@ -94,7 +94,7 @@ async def test_a_copy_of_a_data_dir_that_is_in_use_goes_on_after_all_that_it_hol
         assert (await engine.ask(THREAD, "after")).text.split(" | ") == [*texts, "after"]
 
 
-@pytest.mark.req("TURN-13", "API-15")
+@pytest.mark.req("TURN-13")
 async def test_a_request_is_matched_with_what_another_process_holds(tmp_path: Path) -> None:
     trail = Trail(asked=1, body=2)
     async with engine_on(tmp_path, bounds=NEVER_BACK) as one, engine_on(tmp_path) as other:

@@ -32,6 +32,10 @@ Server = Annotated[
     typer.Option("--server", metavar="URL", help="A server to work with, in the place of the folder on this machine."),
 ]
 
+BeginNew = Annotated[
+    bool, typer.Option("--begin-new", help="Let a data_dir that lost its ledger start over; a ledger in place stays.")
+]
+
 
 def _refuse_server(context: typer.Context, url: str | None) -> None:
     if url is not None:
@@ -61,11 +65,12 @@ class Terminated(BaseException):
 class Means:
     """What every command of a conversation is given."""
 
-    user: str
+    user: str = "local"
     config: Path | None
     data_dir: Path | None
     as_json: bool
     server: str | None = None
+    begin_new: bool = False
 
     @property
     def owner(self) -> Owner:
@@ -81,6 +86,7 @@ _SHARED: dict[str, tuple[Any, object]] = {
     "data_dir": (DataDir, None),
     "as_json": (Json, False),
     "server": (Server, None),
+    "begin_new": (BeginNew, False),
 }
 
 
@@ -97,6 +103,13 @@ def command_here(function: Callable[Concatenate[Means, P], None]) -> Callable[..
     return _with(_SHARED | {"server": (NoServer, None)}, function)
 
 
+def command_for_all_users(function: Callable[Concatenate[Means, P], None]) -> Callable[..., None]:
+    """Make a command that works on this machine only and takes no ``--user``."""
+    options = _SHARED | {"server": (NoServer, None)}
+    del options["user"]
+    return _with(options, function)
+
+
 def _with(options: dict[str, tuple[Any, object]], function: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(function, eval_str=True)
     plain = list(signature.parameters.values())[1:]
@@ -111,11 +124,13 @@ def _with(options: dict[str, tuple[Any, object]], function: Callable[..., None])
 
     @wraps(function)
     def run(**given: Any) -> None:
-        means = Means(**{name: given.pop(name) for name in _SHARED})
+        means = Means(**{name: given.pop(name) for name in options})
         many = {
             name: group(**{one.name: given.pop(one.name) for one in fields(group)}) for name, group in groups.items()
         }
         with told_in_words():
+            if means.begin_new and means.server is None:
+                start_over(means.config, means.data_dir)
             function(means, **given, **many)  # what is left are the function's own
 
     run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
@@ -163,3 +178,11 @@ def settings_for(config: Path | None, data_dir: Path | None) -> LoadedSettings:
     from contextinfinity.settings import load_settings
 
     return load_settings(config=config, data_dir=data_dir)
+
+
+def start_over(config: Path | None, data_dir: Path | None) -> None:
+    """Let the data_dir begin a new ledger where it lost its own, and say what was set aside."""
+    from contextinfinity.wiring import begin_new
+
+    for aside in begin_new(settings_for(config, data_dir).settings):
+        typer.echo(f"Kept what was left of the lost ledger as {aside}.", err=True)

@@ -101,6 +101,13 @@ KINDS: dict[str, Kind] = {
         "There is no ledger, but there are {} things that a ledger left behind.",
         "Check storage.url and whether its disk is there; or copy a backup to the ledger's place.",
     ),
+    "ledger_lost": Kind(
+        "broken",
+        "The ledger is missing, empty, or not the one that was here.",
+        "The ledger is missing, empty, or not the one that was here.",
+        "Put the file back, or copy a backup to its place while nothing runs; to go on with what is there now, or with "
+        "an empty ledger, start once with --begin-new.",
+    ),
     "file_damaged": _lost("SQLite finds the file damaged.", "SQLite finds the file damaged in {} places."),
     "schema_tables": _lost(
         "A table is not as the migrations make it.", "{} tables are not as the migrations make them."

@@ -14,10 +14,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from contextinfinity.domain.ids import WorkerId
-from contextinfinity.errors import LedgerCorrupt, LedgerError, LedgerForeign, LedgerTooNew, SettingsError
+from contextinfinity.errors import LedgerCorrupt, LedgerError, LedgerForeign, LedgerLost, LedgerTooNew, SettingsError
 from contextinfinity.settings import General, Settings, load_settings
 from contextinfinity.settings.keys import masked, variable
 from contextinfinity.settings.sections import whole_path
+from contextinfinity.storage.sqlite.identity import refuse_lost, remembered
 from contextinfinity.storage.sqlite.integrity import Inspection, Progress
 from contextinfinity.storage.worker_locks import WorkerLocks
 from contextinfinity.upkeep import files, journals, spools
@@ -56,12 +57,18 @@ def examine(
     name, path = masked(settings.ledger_url), settings.ledger_path
     if path is None:
         return Report(ledger=name, findings=(*findings, found("ledger_unsupported", [name])))
+    known = remembered(path)
+    try:
+        refuse_lost(path, known)  # first: SQLite would delete the log beside an empty file
+    except LedgerLost as lost:
+        return Report(ledger=str(path), findings=(*findings, found("ledger_lost", [str(path)], what=lost.message)))
     if not _is_there(path):
         return Report(ledger=str(path), findings=(*findings, *_findings_without_ledger(settings)))
     schema, turns = None, 0
     try:
         with Inspection(path) as ledger:
             schema = ledger.version
+            ledger.refuse_other(known)
             if not (ledger.is_new or ledger.is_older):
                 findings.extend(_ledger_findings(settings, ledger, progress))
                 turns = ledger.turns()
@@ -92,6 +99,8 @@ def _code_of(error: LedgerError) -> str:
             return "ledger_foreign"
         case LedgerTooNew():
             return "ledger_too_new"
+        case LedgerLost():
+            return "ledger_lost"
     return "ledger_unreadable"
 
 

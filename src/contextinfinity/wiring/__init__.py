@@ -99,6 +99,16 @@ def open_store(settings: Settings) -> Store:
     return SqliteStore(path)
 
 
+def begin_new(settings: Settings) -> list[Path]:
+    """Let a data_dir that lost its ledger start over; return the remains, which are set aside.
+
+    A ledger that is there is never touched.
+    """
+    from contextinfinity.storage.sqlite import identity
+
+    return [] if settings.ledger_path is None else identity.begin_new(settings.ledger_path)
+
+
 def open_standby(settings: Settings) -> Standby:
     """Open the ledger that the settings name, with a spool that holds what is said while it is away."""
     from contextinfinity.storage.standby.holding import Bounds

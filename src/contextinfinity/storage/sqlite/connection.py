@@ -7,6 +7,7 @@ millisecond, with a little chance in it so that two waiters do not keep meeting.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import time
@@ -83,12 +84,17 @@ def translated(path: str) -> Iterator[None]:
 
 
 def create_private(path: Path) -> None:
-    """Make the file, readable by its user alone, before SQLite does; its journals inherit the mode."""
+    """Create the file, readable by its user alone, before SQLite does; its journals inherit the mode.
+
+    A file that is there is not opened: closing it would drop the locks that SQLite holds on it in this process, and
+    another process could then take itself for the last one and delete the log.
+    """
     try:
         make_private(path.parent)
-        is_new = not path.exists()
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        if is_new:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             sync_folder(path.parent)
     except OSError as error:
         raise LedgerReadOnly(f"The ledger {path} cannot be opened ({error.strerror}).") from error
@@ -110,7 +116,7 @@ def connect(
     waits: Waits | None = None,
 ) -> apsw.Connection:
     """Open a connection with everything set."""
-    connection = open_as_it_is(path, vfs=vfs, patience=patience, waits=waits)
+    connection = open_as_it_is(path, vfs=vfs, patience=patience, waits=waits, create=not read_only)
     try:
         set_up(connection, read_only=read_only)
     except BaseException:
@@ -120,10 +126,16 @@ def connect(
 
 
 def open_as_it_is(
-    path: str, *, vfs: str | None = None, patience: float = BUSY_SECONDS, waits: Waits | None = None
+    path: str,
+    *,
+    vfs: str | None = None,
+    patience: float = BUSY_SECONDS,
+    waits: Waits | None = None,
+    create: bool = True,
 ) -> apsw.Connection:
     """Open a connection that has changed nothing yet: the file may turn out not to be ours."""
-    connection = apsw.Connection(path, vfs=vfs, statementcachesize=256)
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+    connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=256)
     # Without this SQLite plans a join anew whenever a value is bound to it: that costs more than running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.set_busy_handler((waits or Waits()).handler(patience))

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import apsw
 
-from contextinfinity.errors import LedgerBusy
+from contextinfinity.errors import LedgerBusy, LedgerLost, LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import (
     BUSY_SECONDS,
     Waits,
@@ -29,6 +29,7 @@ from contextinfinity.storage.sqlite.connection import (
     set_up,
     translated,
 )
+from contextinfinity.storage.sqlite.identity import Place, refuse_lost, refuse_other, remember, remembered
 from contextinfinity.storage.sqlite.migrate import migrate, version_of
 from contextinfinity.storage.sqlite.readers import Readers
 from contextinfinity.storage.sqlite.writer import Writer
@@ -43,21 +44,28 @@ class Database:
         self.path = path
         self.writing_waits, self.reading_waits = Waits(), Waits()
         name = str(path)
+        known = remembered(path)
+        refuse_lost(path, known)
         create_private(path)
         with translated(name):
             connection = open_as_it_is(name, vfs=vfs, patience=patience, waits=self.writing_waits)
             try:
+                if connection.readonly("main"):
+                    raise LedgerReadOnly(f"The ledger {path} cannot be written.")
                 version_of(connection, name)  # first of all: what is not ours is refused before anything is set
                 refuse_cut_short(path)
+                refuse_other(connection, path, known)
                 set_up(connection)
                 migrate(connection, name)
+                remember(connection, path, known)
             except BaseException:
                 leave_untouched(connection, name)
                 raise
-        self._identity = _identity(path)
-        self._writer = Writer(connection, name, self.writing_waits)
+        self._place = Place(path)
+        self._writer = Writer(connection, name, self.writing_waits, self.refuse_removed)
 
         def for_reading(is_patient: bool) -> apsw.Connection:
+            self.refuse_removed()
             waits = (patience, self.reading_waits) if is_patient else (0.0, None)
             return connect(name, vfs=vfs, read_only=True, patience=waits[0], waits=waits[1])
 
@@ -89,9 +97,14 @@ class Database:
         """``read`` for callers without an event loop."""
         return self._readers.submit(work)
 
-    def is_in_place(self) -> bool:
-        """Tell whether the file that is open here is the one of that name."""
-        return _identity(self.path) == self._identity
+    def refuse_removed(self) -> None:
+        """Raise ``LedgerLost`` when the open file, or its log, is no longer the one of its name."""
+        if not self._place.is_kept():
+            raise LedgerLost(
+                f"The ledger {self.path} was moved, deleted or replaced while it was open.",
+                hint="Put the same file back; or end this process, restore a backup and start again. What is said "
+                "meanwhile is kept in the spool.",
+            )
 
     def still_for(self) -> float:
         """Tell for how many seconds nobody has written to the log."""
@@ -103,10 +116,3 @@ class Database:
         """Finish what was asked for, then close the file."""
         self._readers.close()
         self._writer.close()
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    with suppress(OSError):
-        found = path.stat()
-        return found.st_dev, found.st_ino
-    return None

@@ -27,6 +27,7 @@ from contextinfinity.domain.message import Message, blobs_of
 from contextinfinity.errors import ContextInfinityError, LedgerCorrupt
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, PatientHandler, translated
+from contextinfinity.storage.sqlite.identity import refuse_other
 from contextinfinity.storage.sqlite.migrate import migrations, version_of
 from contextinfinity.storage.sqlite.rows import many, pack_hash, to_message, unpack
 from contextinfinity.storage.sqlite.schema import DERIVED, Objects, objects, objects_of_migrations
@@ -100,6 +101,10 @@ class Inspection:
     def is_older(self) -> bool:
         """Whether the file has yet to be brought to the shape this release knows."""
         return 0 < self.version < migrations()[-1].version
+
+    def refuse_other(self, known: str | None) -> None:
+        """Raise ``LedgerLost`` when this is not the ledger that the data_dir remembers."""
+        refuse_other(self._connection, Path(self._path), known)
 
     def turns(self) -> int:
         """Count the turns; none in a file too damaged to count them."""

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from contextinfinity.domain.health import Health
+from contextinfinity.errors import LedgerLost
 from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
 from contextinfinity.storage.deletions import Deletions
@@ -88,14 +89,12 @@ class SqliteStore:
         return waited if reading or not waited else min(waited, self.database.still_for())
 
     def health(self) -> Health:
-        """Say whether the file is still where it was; what fails here is told to its caller."""
-        if self.database.is_in_place():
-            return Health()
-        return Health(
-            status="degraded",
-            reason=f"{self.database.path} was moved or deleted while it was open. What is said now is written where "
-            "nobody will find it: put the file back, or start again.",
-        )
+        """Say whether the file is still where it was."""
+        try:
+            self.database.refuse_removed()
+        except LedgerLost as lost:
+            return Health(status="degraded", reason=str(lost))
+        return Health()
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from contextinfinity.domain.wire import unicode_only
-from contextinfinity.errors import LedgerClosed
+from contextinfinity.errors import LedgerClosed, LedgerError
 from contextinfinity.storage.sqlite.connection import TRANSLATED, Waits, let_go, translate
 
 T = TypeVar("T")
@@ -57,10 +57,20 @@ _Told = list[tuple["Future[Any] | asyncio.Future[Any]", Any, BaseException | Non
 
 
 class Writer:
-    """Runs pieces of work, grouped into durable commits, in the order they were submitted."""
+    """Runs pieces of work, grouped into durable commits, in the order they were submitted.
 
-    def __init__(self, connection: apsw.Connection, path: str, waits: Waits | None = None) -> None:
+    ``check`` raises when the file is no longer in its place; then nothing of the commit is acknowledged.
+    """
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        path: str,
+        waits: Waits | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self._connection = connection
+        self._check = check
         self._waits = waits or Waits()
         self._path = path
         self._waiting: SimpleQueue[_Piece | None] = SimpleQueue()
@@ -122,10 +132,12 @@ class Writer:
                     group.append(piece)
                     results.append(self._run_piece(piece, alone=len(group) == 1))
                 piece = self._next(len(group))
+            self._check()  # so that a lost ledger keeps nothing that its callers are told has failed
             self._connection.execute("COMMIT")
+            self._check()  # so that nothing is acknowledged that went into a file nobody will find
         except BaseException as error:
             self._undo()
-            failure = translate(error, self._path)
+            failure = error if isinstance(error, LedgerError) else translate(error, self._path)
             if not group and first.begin():  # BEGIN itself failed
                 group = [first]
             results = [(None, failure)] * len(group)

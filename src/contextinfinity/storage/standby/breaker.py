@@ -15,12 +15,12 @@ from datetime import datetime
 from typing import TypeVar
 
 from contextinfinity.domain.ids import now
-from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFailed
+from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFailed, LedgerLost
 
 T = TypeVar("T")
 
-PASSING = (LedgerBusy, LedgerFailed)
-"""What may be over in a moment. A full disk, a damaged or a foreign file stay the errors they are."""
+PASSING = (LedgerBusy, LedgerFailed, LedgerLost)
+"""Failures that may pass. A full disk, a damaged or a foreign file stay the errors they are."""
 
 
 class Breaker:

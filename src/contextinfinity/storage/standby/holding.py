@@ -154,8 +154,8 @@ class Holding:
             held = None if branch_id is None else self._branches.get(branch_id)
             if held is None:
                 try:
-                    if operation in TAKE_MESSAGES and branch_id in await self.replay.run():
-                        raise BranchBusy(f"Branch {branch_id} has spooled turns that wait for a running one.")
+                    if operation in TAKE_MESSAGES:
+                        await self.replay.run(before=branch_id)
                     done = await self.writes.through(direct)
                 except LedgerAway as away:
                     held = await self._go_away(operation, branch_id, away)
@@ -163,7 +163,7 @@ class Holding:
                     count("turn_writes_ok")
                     return done
             if operation in TAKE_MESSAGES:
-                held.show_spooled(self.replay.spooled(held.id, self._is_own))
+                held.show_spooled(self.replay.spooled(held.id, self._spool))
             done = await here(held)
             self._turns.update(dict.fromkeys(held.turn_ids, held))
             level("spool_depth", self.depth)
@@ -204,23 +204,16 @@ class Holding:
         await self.keep(TextHeld(body=body))
 
     def report(self, operation: str, away: LedgerAway, session_id: SessionId | None, user_id: str = "") -> None:
-        """Say what failed and for whom; nothing of what people said stands in the log."""
+        """Log what failed and for whom, without anything that people said."""
         session = self.memory.session(session_id)
-        about = {
-            "operation": operation,
-            "session_id": session_id or "",
-            "user_id": session.owner.user_id if session else user_id,
-            "error": away.message,
-        }
+        user_id = session.owner.user_id if session else user_id
+        about = {"operation": operation, "session_id": session_id or "", "user_id": user_id, "error": away.message}
         told = " ".join(f"{name}={value}" for name, value in about.items())
         log.error("the ledger did not take it: %s", told, extra=about)
 
     def alone_on(self, name: str) -> asyncio.Lock:
-        """Let one write to a branch, or making of a session, end before the next: where each goes is clear."""
-        lock = self._locks.get(name)
-        if lock is None:
-            lock = self._locks[name] = asyncio.Lock()
-        return lock
+        """Return the lock under which a branch is written or a session created, one operation at a time."""
+        return self._locks.setdefault(name, asyncio.Lock())
 
     async def _go_away(self, operation: str, branch_id: BranchId | None, away: LedgerAway) -> HeldBranch:
         """Begin to go on here with a branch, from what can be read or was seen of it."""
@@ -260,9 +253,6 @@ class Holding:
         self._turns.update(dict.fromkeys(held.turn_ids, held))
         self._on_away()
         return held
-
-    def _is_own(self, name: str) -> bool:
-        return self._spool is not None and name == self._spool.path.name
 
     def _at_work(self) -> int:
         """How many of the turns held here have not ended."""

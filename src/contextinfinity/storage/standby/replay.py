@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from heapq import merge
 from pathlib import Path
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
-from contextinfinity.errors import OutOfOrder
+from contextinfinity.errors import BranchBusy, OutOfOrder
 from contextinfinity.storage.standby.landing import Lander, waits_for_its_turn
 from contextinfinity.storage.standby.records import Cargo, Item, branch_of, cargo_of, id_of, in_order
-from contextinfinity.storage.standby.spool import SUFFIX, records_in
+from contextinfinity.storage.standby.spool import SUFFIX, Spool, records_in
 
 
 class Replay:
@@ -34,13 +34,14 @@ class Replay:
         self._texts: set[str] = set()
         self._running = asyncio.Lock()
 
-    async def run(self) -> Collection[BranchId]:
-        """Replay all spools; return the branches on which something still has to wait for a running turn.
+    async def run(self, *, before: BranchId | None = None) -> None:
+        """Replay all spools, before a message is appended to that branch or something is looked up.
 
-        ``LedgerError`` when the ledger cannot be written. Without spools this costs one look at the folder.
+        ``LedgerError`` when the ledger cannot be written; ``BranchBusy`` when a spooled exchange of the branch has to
+        wait for a running turn. Without spools this costs one look at the folder.
         """
         if not self._refresh():
-            return ()
+            return
         async with self._running:
             for cargo in self._cargoes():
                 await self._write_content(cargo)
@@ -49,12 +50,14 @@ class Replay:
                 branch = branch_of(item)
                 if branch not in waiting and not await self._write(item) and branch is not None:
                     waiting.add(branch)
-            return waiting
+        if before in waiting:
+            raise BranchBusy(f"Branch {before} has spooled turns that wait for a running one.")
 
-    def spooled(self, branch_id: BranchId, is_own: Callable[[str], bool]) -> Iterator[Item]:
+    def spooled(self, branch_id: BranchId, own: Spool | None) -> Iterator[Item]:
         """Give what other processes hold for a branch, in the order in which it was accepted."""
         self._refresh()
-        others = [in_order(cargo.turns) for name, (_, cargo) in self._read.items() if not is_own(name)]
+        ours = "" if own is None else own.path.name
+        others = [in_order(cargo.turns) for name, (_, cargo) in self._read.items() if name != ours]
         return (item for item in merge(*others, key=id_of) if branch_of(item) == branch_id)
 
     def _refresh(self) -> bool:

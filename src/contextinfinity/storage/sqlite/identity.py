@@ -1,0 +1,142 @@
+"""A data_dir remembers which ledger it holds, so that a lost one is noticed and never replaced by an empty one.
+
+The mark is a small file beside the ledger, ``ledger.db-identity``. It holds the time at which the ledger's first
+migration was applied, which every backup of that ledger shares. It is written once the schema is committed, and by this
+release for ledgers of earlier ones.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+
+from contextinfinity.domain.ids import now
+from contextinfinity.errors import LedgerLost, LedgerReadOnly
+from contextinfinity.storage.folders import sync_folder
+
+FILES = ("", "-wal", "-shm")
+
+
+def mark_of(path: Path) -> Path:
+    """Give the file that remembers which ledger is at a path."""
+    return path.with_name(f"{path.name}-identity")
+
+
+def remembered(path: Path) -> str | None:
+    """Read which ledger was at a path; None when none was."""
+    try:
+        return mark_of(path).read_text("utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def identity_of(connection: apsw.Connection) -> str:
+    """Read the identity of an open ledger; empty for one without a schema."""
+    if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'schema_version'").get:
+        return ""
+    first: int | None = connection.execute("SELECT applied_at FROM schema_version ORDER BY version LIMIT 1").get
+    return "" if first is None else str(first)
+
+
+def refuse_lost(path: Path, known: str | None) -> None:
+    """Raise ``LedgerLost`` for a missing or empty file where a ledger was.
+
+    This comes before SQLite opens the file, since SQLite deletes the log beside an empty one. A log that holds
+    something proves a ledger, too.
+    """
+    had_log = _size(Path(f"{path}-wal")) > 0  # first: whoever makes a ledger writes to its file before its log
+    if _size(path) > 0 or (known is None and not had_log):
+        return
+    state = "is empty" if path.exists() else "is missing"
+    raise LedgerLost(f"The ledger {path} {state}, and there was one before.")
+
+
+def refuse_other(connection: apsw.Connection, path: Path, known: str | None) -> None:
+    """Raise ``LedgerLost`` for a ledger that is not the one that was here."""
+    if known is None:
+        return
+    found = identity_of(connection)
+    if not found:
+        raise LedgerLost(f"The ledger {path} is empty, and there was one before.")
+    if known and found != known:
+        raise LedgerLost(f"The ledger {path} is not the one that was there before: it was replaced by another.")
+
+
+def remember(connection: apsw.Connection, path: Path, known: str | None) -> None:
+    """Write the mark, if there is none; a disk that does not take it now gets it the next time."""
+    if known:
+        return
+    mark = mark_of(path)
+    partial = mark.with_name(f"{mark.name}.{os.getpid()}.partial")
+    with suppress(OSError):
+        try:
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(descriptor, f"{identity_of(connection)}\n".encode())
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            partial.rename(mark)
+        finally:
+            partial.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def begin_new(path: Path) -> list[Path]:
+    """Let a data_dir that lost its ledger start over; return the remains, which are set aside and never deleted.
+
+    A ledger that is there stays: its own is left as it is, another one is accepted from now on.
+    """
+    try:
+        refuse_lost(path, remembered(path))
+        remains: list[Path] = []
+    except LedgerLost:
+        remains = [there for end in FILES if (there := Path(f"{path}{end}")).exists()]
+    kept = []
+    try:
+        for there in remains:
+            aside = there.with_name(f"{there.name}.lost-{now():%Y%m%dT%H%M%S}")
+            kept.append(there.rename(aside))
+        mark_of(path).unlink(missing_ok=True)
+        if path.parent.is_dir():
+            sync_folder(path.parent)
+    except OSError as error:
+        raise LedgerReadOnly(f"The folder {path.parent} cannot be written ({error.strerror}).") from error
+    return kept
+
+
+class Place:
+    """Where an open ledger is: tells whether its file and its log are still the ones of their names."""
+
+    def __init__(self, path: Path) -> None:
+        self._paths = ((str(path), 1), (f"{path}-wal", 0))
+        self._opened = [_file(name, least) for name, least in self._paths]
+
+    def is_kept(self) -> bool:
+        """Tell whether what is written now will be found by the next process; two calls of ``stat``."""
+        for number, (name, least) in enumerate(self._paths):
+            found, opened = _file(name, least), self._opened[number]
+            if opened is None:
+                self._opened[number] = found
+            elif found != opened:
+                return False
+        return True
+
+
+def _file(name: str, least: int) -> tuple[int, int] | None:
+    """Tell which file has a name; None for none, or one of fewer bytes than ``least``."""
+    try:
+        found = os.stat(name)  # noqa: PTH116 - at every commit: a Path would cost more than the call
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found.st_size >= least else None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,162 @@
+"""A ledger that is removed, emptied or replaced is an error, and never silently begun again (LEDGER-11)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from contextinfinity.errors import LedgerLost
+from contextinfinity.settings import General, Settings
+from contextinfinity.storage.sqlite.backup import back_up
+from contextinfinity.storage.sqlite.identity import begin_new, mark_of
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import new_branch
+from contextinfinity.upkeep.integrity import examine
+from tests.recovery.outages import back, engine_on, said
+
+THREAD = "a conversation"
+
+
+def remove(ledger: Path) -> None:
+    ledger.unlink()
+
+
+def empty(ledger: Path) -> None:
+    ledger.write_bytes(b"")
+
+
+def empty_database(ledger: Path) -> None:
+    ledger.unlink()
+    connection = apsw.Connection(str(ledger))
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+
+
+def replace(ledger: Path) -> None:
+    other = ledger.with_name("other") / "ledger.db"
+    SqliteStore(other).database.close()
+    shutil.copy(other, ledger)
+    shutil.rmtree(other.parent)
+
+
+def content(ledger: Path) -> bytes | None:
+    return ledger.read_bytes() if ledger.exists() else None
+
+
+def restore(backup: Path, ledger: Path) -> None:
+    """Do what the page on restoring says."""
+    for end in ("", "-wal", "-shm"):
+        Path(f"{ledger}{end}").unlink(missing_ok=True)
+    shutil.copy(backup, ledger)
+
+
+LOSSES = [remove, empty, empty_database, replace]
+Loss = Callable[[Path], None]
+
+
+async def made(folder: Path) -> Path:
+    """A data_dir with one conversation."""
+    async with engine_on(folder) as engine:
+        await engine.ask(THREAD, "before")
+    return folder / "ledger.db"
+
+
+@pytest.mark.req("LEDGER-11")
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_a_lost_ledger_is_refused_until_somebody_says_to_begin_a_new_one(tmp_path: Path, lose: Loss) -> None:
+    ledger = await made(tmp_path)
+    lose(ledger)
+    before = content(ledger)
+    for _ in range(2):
+        with pytest.raises(LedgerLost) as lost:
+            SqliteStore(ledger)
+        assert str(ledger) in lost.value.message
+        assert "--begin-new" in lost.value.hint
+        assert "cix doctor" in lost.value.hint
+    report = examine(Settings(general=General(data_dir=str(tmp_path))))
+    assert "ledger_lost" in [finding.code for finding in report.findings]
+    assert content(ledger) == before
+    begin_new(ledger)
+    async with engine_on(tmp_path) as engine:
+        assert (await engine.ask(THREAD, "again")).turn_seq == 1
+    assert begin_new(ledger) == []
+    async with engine_on(tmp_path) as engine:
+        assert len(await said(engine, THREAD)) == 1, "a ledger in its place stays"
+
+
+@pytest.mark.req("LEDGER-11")
+async def test_the_log_of_an_emptied_ledger_is_kept(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "here" / "ledger.db")
+    await new_branch(store)
+    shutil.copytree(tmp_path / "here", tmp_path / "copy")  # with its log, as a killed process leaves it
+    await store.close()
+    copy, log = tmp_path / "copy" / "ledger.db", tmp_path / "copy" / "ledger.db-wal"
+    content = log.read_bytes()
+    assert content
+    empty(copy)
+    mark_of(copy).unlink()  # a log alone proves that there was a ledger
+    with pytest.raises(LedgerLost):
+        SqliteStore(copy)
+    examine(Settings(general=General(data_dir=str(copy.parent))))
+    assert log.read_bytes() == content
+    aside = {path.name.rpartition(".lost-")[0]: path for path in begin_new(copy)}
+    assert aside["ledger.db-wal"].read_bytes() == content
+
+
+@pytest.mark.req("LEDGER-11")
+async def test_a_data_dir_of_the_release_before_opens_and_is_remembered_from_then_on(tmp_path: Path) -> None:
+    ledger = await made(tmp_path)
+    mark_of(ledger).unlink()
+    async with engine_on(tmp_path) as engine:
+        assert len(await said(engine, THREAD)) == 1
+    remove(ledger)
+    with pytest.raises(LedgerLost):
+        SqliteStore(ledger)
+
+
+@pytest.mark.req("LEDGER-11")
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_a_backup_that_is_copied_to_the_place_of_the_ledger_is_opened(tmp_path: Path, lose: Loss) -> None:
+    ledger = await made(tmp_path)
+    backup = back_up(ledger, tmp_path / "backups", lambda part: None)
+    lose(ledger)
+    restore(backup, ledger)
+    async with engine_on(tmp_path) as engine:
+        assert [asked for _, asked, _ in await said(engine, THREAD)] == ["before"]
+
+
+@pytest.mark.req("LEDGER-11")
+@pytest.mark.parametrize("name", ["ledger.db", "ledger.db-wal"])
+async def test_a_ledger_that_is_removed_while_it_is_open_acknowledges_nothing_as_durable(
+    tmp_path: Path, name: str
+) -> None:
+    async with engine_on(tmp_path) as engine:
+        await engine.ask(THREAD, "before")
+        (tmp_path / name).rename(tmp_path / "elsewhere")
+        held = await engine.ask(THREAD, "held")
+        assert (held.durability, held.outcome) == ("local", "completed")
+        health = engine.health()
+        assert (health.status, health.spool_depth) == ("degraded", 1)
+        assert "moved, deleted or replaced" in health.reason
+        assert not (tmp_path / name).exists(), "nothing is begun in its place"
+        (tmp_path / "elsewhere").rename(tmp_path / name)
+        await back(engine)
+        assert [asked for _, asked, _ in await said(engine, THREAD)] == ["before", "held"]
+
+
+@pytest.mark.req("LEDGER-11", "TURN-13")
+async def test_what_was_said_after_a_ledger_was_lost_goes_into_the_backup_that_replaces_it(tmp_path: Path) -> None:
+    ledger = await made(tmp_path)
+    backup = back_up(ledger, tmp_path / "backups", lambda part: None)
+    async with engine_on(tmp_path) as engine:
+        ledger.unlink()
+        assert (await engine.ask(THREAD, "held")).durability == "local"
+        restore(backup, ledger)
+        assert (await engine.ask(THREAD, "held too")).durability == "local", "the open file is still another one"
+    restore(backup, ledger)
+    async with engine_on(tmp_path) as engine:
+        assert [asked for _, asked, _ in await said(engine, THREAD)] == ["before", "held", "held too"]
