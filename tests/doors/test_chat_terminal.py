@@ -225,6 +225,22 @@ def test_questions_are_asked_again_changed_and_taken_back(cix: Cix) -> None:
         assert "Write /rollback 3." in chat.say("/rollback")
 
 
+@pytest.mark.req("TURN-15")
+def test_pins_are_in_the_prompt_after_a_retry_an_edit_and_a_fork(cix: Cix) -> None:
+    cix.script("A.", "B.", "C.", "D.")
+    with talk(cix) as chat:
+        chat.say("one")
+        chat.say("/pin Answer in German.")
+        chat.say("/retry")
+        assert "pins" in chat.say("/context")
+        chat.type("/edit" + ENTER)
+        chat.until("> one")
+        chat.say(" more")
+        assert "pins" in chat.say("/context")
+        chat.say("/fork 0")
+        assert "1  Answer in German." in chat.say("/pins")
+
+
 def test_commands_say_what_is_and_what_cannot_be(cix: Cix) -> None:
     cix.script("Noted.", FAILS)
     with talk(cix) as chat:

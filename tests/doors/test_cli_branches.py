@@ -206,3 +206,13 @@ def test_pins_belong_to_their_branch(cix: Cix, thread: str) -> None:
     cix("pin", thread, "only there", "--branch", fork)
     assert cix.json("pins", thread)["pins"] == []
     assert [one["fact"] for one in cix.json("pins", thread, "--branch", fork)["pins"]] == ["only there"]
+
+
+@pytest.mark.req("TURN-15")
+@pytest.mark.parametrize("command", [["rollback", "--to"], ["fork", "--at"]], ids=" ".join)
+def test_pins_stay_when_one_goes_back_to_a_turn(cix: Cix, thread: str, command: list[str]) -> None:
+    cix("pin", thread, "tea, not coffee")
+    for seq in ("2", "1", "0"):
+        branch = cix.json(command[0], thread, command[1], seq)["branch_id"]
+        pins = cix.json("pins", thread, "--branch", branch)["pins"]
+        assert [one["fact"] for one in pins] == ["tea, not coffee"], seq

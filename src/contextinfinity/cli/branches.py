@@ -48,7 +48,7 @@ def switch(means: Means, thread: Thread, branch: BranchName) -> None:
 
 @command
 def fork(means: Means, thread: Thread, at: At = None, state: AtState = None, branch: Branch = None) -> None:
-    """Start a new branch after a turn or from a state; the active one stays active."""
+    """Start a new branch after a turn (pins go along) or from a state (with its pins); the active one stays active."""
     from contextinfinity.cli.places import place
     from contextinfinity.cli.working import working
 
@@ -62,7 +62,7 @@ def fork(means: Means, thread: Thread, at: At = None, state: AtState = None, bra
 
 @command
 def rollback(means: Means, thread: Thread, to: To = None, state: AtState = None, branch: Branch = None) -> None:
-    """Go back to a turn or a state, on a new branch that becomes the active one."""
+    """Go back to a turn (pins go along) or a state (with its pins), on a new branch that becomes the active one."""
     from contextinfinity.cli.places import place
     from contextinfinity.cli.working import working
 

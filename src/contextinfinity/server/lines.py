@@ -47,7 +47,7 @@ async def switch(
 async def fork(
     request: Request, thread: Found, body: Annotated[ForkPlace, Depends(body_of(ForkPlace, may_be_empty=True))]
 ) -> Response:
-    """Start a new branch; the active one stays as it is."""
+    """Start a new branch; the active one stays as it is. Pins go along, except with `state`: it restores its own."""
     threads = door_of(request).client.threads
     return answer(await threads.fork(thread.thread_id, at=body.at, state=body.state, branch_id=body.branch_id))
 
@@ -58,7 +58,7 @@ async def fork(
 async def roll_back(
     request: Request, thread: Found, body: Annotated[RollbackPlace, Depends(body_of(RollbackPlace))]
 ) -> Response:
-    """Go back on a new branch and make it the active one; the old line stays."""
+    """Go back on a new branch and make it active; the old one stays. Pins go along, except with `state`."""
     threads = door_of(request).client.threads
     return answer(await threads.rollback(thread.thread_id, to=body.to, state=body.state, branch_id=body.branch_id))
 

@@ -93,8 +93,8 @@ class Branches(Protocol):
     ) -> Branch:
         """Start a new branch after turn ``at``, or from the state of number ``state``; neither: at the end.
 
-        Its parent is the branch that owns that turn; its base is the newest state committed for a turn up to
-        ``at`` (or that state itself). ``InvalidInput`` for a place the branch does not have.
+        Its parent is the branch that owns that turn; its base the newest state committed for a turn up to ``at``. With
+        ``state`` it has that state's pins, else those of ``branch_id``. ``InvalidInput`` for an unknown place.
         """
         ...
 

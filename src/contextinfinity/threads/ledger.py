@@ -150,7 +150,7 @@ class LedgerThreads:
     async def _clear(self, thread_id: str) -> None:
         session = await self._find(thread_id)
         if session is not None and await self._store.turns.history(session.active_branch, limit=1):
-            await self._store.branches.rollback(session.active_branch, to=0)
+            await self._store.branches.rollback(session.active_branch, state=0)
 
 
 def logged(turn: LedgerTurn) -> list[Turn]:

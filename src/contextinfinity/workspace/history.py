@@ -90,7 +90,7 @@ class History:
         """Go on with these messages only; whoever reads meanwhile sees the old ones, then the new."""
         async with self._changing:
             session = await self._find_or_create()
-            branch = await self._store.branches.fork(session.active_branch, at=0)
+            branch = await self._store.branches.fork(session.active_branch, state=0)
             await self._store.turns.record(branch.id, exchanges_of(messages))
             await self._store.sessions.activate(session.id, branch.id)
 
@@ -99,7 +99,7 @@ class History:
         async with self._changing:
             session = await self._find()
             if session is not None and await self._store.turns.history(session.active_branch, limit=1):
-                await self._store.branches.rollback(session.active_branch, to=0)
+                await self._store.branches.rollback(session.active_branch, state=0)
 
     async def fold(self, folds: Broadcast) -> folding.Fold | None:
         """Fold what is too long, telling ``folds`` of it; None: nothing can leave, or it would not pay."""

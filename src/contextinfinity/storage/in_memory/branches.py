@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
 from contextinfinity.domain.session import Branch, Lineage
 from contextinfinity.domain.state import State
+from contextinfinity.storage.in_memory.states import append, next_state
 from contextinfinity.storage.in_memory.tables import Tables, check_text
 from contextinfinity.storage.rules import check_place, check_rollback, no_state
 
@@ -38,9 +39,7 @@ class InMemoryBranches:
         """Start a new branch after turn ``at``, or from the state of number ``state``; neither: at the end."""
         check_text(label)
         with self._tables.transaction() as tables:
-            branch = _fork(tables, tables.branch(branch_id), at, state, label)
-            tables.put_branch(branch)
-            return branch
+            return _fork(tables, tables.branch(branch_id), at, state, label)
 
     async def rollback(
         self, branch_id: BranchId, *, to: int | None = None, state: int | None = None, label: str | None = None
@@ -51,16 +50,15 @@ class InMemoryBranches:
             origin = tables.branch(branch_id)
             check_rollback(to, state)
             branch = _fork(tables, origin, to, state, label)
-            tables.put_branch(branch)
             session = tables.sessions[origin.session_id]
             tables.sessions[session.id] = replace(session, active_branch=branch.id, updated_at=now())
             return branch
 
 
 def _fork(tables: Tables, origin: Branch, at: int | None, state_seq: int | None, label: str | None) -> Branch:
-    """Work out the new branch; writes nothing."""
+    """Make the new branch; it gets the pins of its origin unless a state was named."""
     seq, base = _place(tables, origin, at, state_seq)
-    return Branch(
+    branch = Branch(
         id=new_id(),
         session_id=origin.session_id,
         base_state=base.id,
@@ -72,6 +70,11 @@ def _fork(tables: Tables, origin: Branch, at: int | None, state_seq: int | None,
         fork_seq=seq,
         label=label,
     )
+    tables.put_branch(branch)
+    pins = tables.head(origin).pinned_facts
+    if state_seq is None and base.pinned_facts != pins:
+        append(tables, branch, next_state(base, branch, "pin", pinned_facts=pins))
+    return tables.branch(branch.id)
 
 
 def _place(tables: Tables, origin: Branch, at: int | None, state_seq: int | None) -> tuple[int, State]:

@@ -37,7 +37,7 @@ from contextinfinity.storage.sqlite.rows import (
     to_session,
     unpack,
 )
-from contextinfinity.storage.sqlite.states import insert_state, newest_state, numbered_state
+from contextinfinity.storage.sqlite.states import carry_pins, insert_state, newest_state, numbered_state
 
 SQL = sql_files.load(__package__, "sessions.sql")
 
@@ -274,6 +274,8 @@ def _fork(
     lineage = lineage_of(connection, branch_id)
     _insert_branch(connection, forked, branch.session_id, lineage.owner_of(at), at, base, label)
     _begin_end(connection, forked, lineage, at)
+    if state is None:
+        carry_pins(connection, branch_id, forked)
     return existing_branch(connection, forked)
 
 

@@ -166,6 +166,13 @@ def append_state(connection: apsw.Connection, state: State) -> None:
     connection.execute(SQL["move_head"], {**values, "expected": pack(state.parent_id or "")})
 
 
+def carry_pins(connection: apsw.Connection, origin: BranchId, forked: BranchId) -> None:
+    """Give a new branch the pins of the branch it was made from; commits a state only if its base has others."""
+    pins, head = head_of(connection, origin).pinned_facts, head_of(connection, forked)
+    if head.pinned_facts != pins:
+        _advance(connection, head, forked, reason="pin", pinned_facts=pins)
+
+
 def numbered_state(connection: apsw.Connection, branch: Branch, number: int) -> tuple[tuple[bytes, int], int]:
     """Find the state of that number in a branch's chain: ((id, number), turn_seq)."""
     branch_id = pack(branch.id)

@@ -59,6 +59,15 @@ class PinPromises:
         assert await facts(client, thread) == [(1, "of both")]
         assert await facts(client, thread, fork.branch_id) == [(1, "of both"), (2, "of one")]
 
+    @pytest.mark.req("TURN-15")
+    async def test_pins_go_along_to_an_earlier_turn(self, client: Client) -> None:
+        thread = await thread_of(client, "a", "b")
+        await client.pins.add(thread, "late")
+        fork = await client.threads.fork(thread, at=0)
+        back = await client.threads.rollback(thread, to=1)
+        assert await facts(client, thread, fork.branch_id) == [(1, "late")]
+        assert await facts(client, thread, back.branch_id) == [(1, "late")]
+
     async def test_closing_twice_does_nothing(self, client: Client) -> None:
         await thread_of(client, "Hello")
         await client.close()

@@ -166,18 +166,6 @@ class BranchSuite:
         assert await said(store, fork.id) == ["a", "b", "c"]
 
     @pytest.mark.req("LEDGER-8")
-    async def test_a_fork_has_the_pins_as_they_stood_there(self, store: Store) -> None:
-        main = await new_branch(store)
-        await talk(store, main.id, "a")
-        await store.states.pin(main.id, "early")
-        await talk(store, main.id, "b")
-        await store.states.pin(main.id, "late")
-        pins = [
-            (await store.states.head((await store.branches.fork(main.id, at=at)).id)).pinned_facts for at in (0, 1, 2)
-        ]
-        assert pins == [(), ("early",), ("early", "late")]
-
-    @pytest.mark.req("LEDGER-8")
     async def test_a_fork_of_a_fork_may_start_from_a_state_of_the_first_line(self, store: Store) -> None:
         main = await five_turns(store)
         child = await store.branches.fork(main.id, at=3)

@@ -48,14 +48,45 @@ class RollbackSuite:
         assert await store.states.head(back.id) == folded
         assert await said(store, back.id) == list("abcde")
 
-    @pytest.mark.req("LEDGER-8")
-    async def test_a_rollback_forgets_pins_made_later(self, store: Store) -> None:
+    @pytest.mark.req("TURN-15")
+    @pytest.mark.parametrize("place", [0, 1, 2])
+    @pytest.mark.parametrize("verb", ["fork", "rollback"])
+    async def test_the_pins_of_the_branch_go_along_to_any_turn(self, store: Store, verb: str, place: int) -> None:
         main = await new_branch(store)
+        await store.states.pin(main.id, "removed later")
         await store.turns.record(main.id, [exchange("a", "b"), exchange("c", "d")])
+        await store.states.pin(main.id, "added later")
+        head = await store.states.unpin(main.id, 1)
+        if verb == "fork":
+            made = await store.branches.fork(main.id, at=place)
+        else:
+            made = await store.branches.rollback(main.id, to=place)
+        carried = await store.states.head(made.id)
+        assert carried.pinned_facts == ("added later",)
+        assert (made.head_state, made.head_seq) == (carried.id, carried.state_seq)
+        if place < 2:
+            assert (carried.branch_id, carried.parent_id, carried.turn_seq) == (made.id, made.base_state, 0)
+        assert await store.states.head(main.id) == head
+        await talk(store, made.id, "x")
+        assert (await store.states.head(made.id)).pinned_facts == ("added later",)
+        again = await store.branches.fork(made.id, at=place)
+        assert (await store.states.head(again.id)).pinned_facts == ("added later",)
+
+    @pytest.mark.req("TURN-15")
+    async def test_a_fork_commits_no_state_where_the_pins_are_the_same(self, store: Store) -> None:
+        main = await new_branch(store)
+        await store.states.pin(main.id, "early")
+        await talk(store, main.id, "a", "b")
+        fork = await store.branches.fork(main.id, at=1)
+        assert fork.head_state == fork.base_state
+
+    @pytest.mark.req("TURN-15")
+    async def test_a_rollback_to_a_state_restores_the_pins_of_that_state(self, store: Store) -> None:
+        main = await new_branch(store)
+        early = await store.states.pin(main.id, "early")
         await store.states.pin(main.id, "late")
-        back = await store.branches.rollback(main.id, to=1)
-        assert (await store.states.head(back.id)).pinned_facts == ()
-        assert (await store.states.head(main.id)).pinned_facts == ("late",)
+        back = await store.branches.rollback(main.id, state=early.state_seq)
+        assert await store.states.head(back.id) == early
 
     @pytest.mark.parametrize("place", [{}, {"to": 6}, {"to": -1}, {"state": 6}, {"to": 1, "state": 1}], ids=str)
     async def test_a_rollback_to_a_place_the_branch_does_not_have_is_refused(
