@@ -87,7 +87,7 @@ async def test_tools_are_run_until_the_model_answers(desk: Desks) -> None:
     here = desk([asks("look", at="the sky"), asks("look", at="the sea", text=""), "Blue, both."], look)
     async with here.engine as engine:
         events, turn = await said(engine)
-        assert (turn.outcome, turn.text) == ("completed", "One moment.Blue, both.")
+        assert (turn.outcome, turn.text) == ("completed", "One moment.\n\nBlue, both.")
         steps = await engine.store.turns.steps(turn.turn_id)
         assert [step.outcome for step in steps] == [Paused(reason="tool_use"), Paused(reason="tool_use"), Completed()]
         assert [step.inputs for step in steps] == [

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, StepId, TurnId, WorkerId
-from contextinfinity.domain.message import Json, Message, TextBlock, ToolOutputItem, TranscriptItem, blocks_of
+from contextinfinity.domain.message import AssistantItem, Json, Message, TextBlock, ToolOutputItem, TranscriptItem
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Once
 
@@ -94,6 +94,9 @@ class Cancelled(Struct, frozen=True, kw_only=True, tag="cancelled"):
 StepOutcome: TypeAlias = Completed | Incomplete | Paused | Failed | Cancelled
 TurnOutcome: TypeAlias = Literal["completed", "incomplete", "paused", "failed", "cancelled", "clarification"]
 
+
+PARAGRAPH = "\n\n"
+"""Stands between what an answer says before tools ran and after."""
 
 Keeping: TypeAlias = Literal["ledger", "local"]
 """Where the newest of a turn is durable; ``local``: in the spool of its process, until the ledger is there again."""
@@ -248,9 +251,18 @@ class Turn(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """All the model said in words, before its tools and after."""
-        said = (*blocks_of(self.rounds), *(self.answer.blocks if self.answer else ()))
-        return "".join([block.text for block in said if isinstance(block, TextBlock)])
+        """The words of the answer; what was said before tools ran and what was said after are two paragraphs."""
+        answer = "" if self.answer is None else self.answer.rendered_text
+        if not self.rounds:
+            return answer
+        texts = [""]
+        for item in self.rounds:
+            if isinstance(item, ToolOutputItem):
+                texts.append("")
+            elif isinstance(item, AssistantItem):
+                texts[-1] += "".join([block.text for block in item.blocks if isinstance(block, TextBlock)])
+        texts[-1] += answer
+        return PARAGRAPH.join(filter(None, texts))
 
 
 class Step(Struct, frozen=True, kw_only=True):

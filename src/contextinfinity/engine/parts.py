@@ -258,6 +258,8 @@ class Running:
         """How often its model was asked again after tools were run."""
         self.has_spoken = False
         """Whether an earlier step said something in words."""
+        self.tools_ran = False
+        """Whether tools ran since the last words."""
         self.journal: Journal | None = None
         self.cancelled = asyncio.Event()
         self.news = News()

@@ -130,6 +130,7 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
             attempt = await begin(parts, running, material, other)
         elif await run_tools(parts, running, heard):
             attempt.rejections, running.has_spoken = 0, running.has_spoken or bool(heard.pieces)
+            running.tools_ran = bool(heard.outputs) or (running.tools_ran and not heard.pieces)
             closes, inputs = await going_on(running, heard), tuple(heard.outputs)
             attempt.sections = replace(attempt.sections, rounds=(*attempt.sections.rounds, *told(heard)))
         else:

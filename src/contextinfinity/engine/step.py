@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id
-from contextinfinity.domain.message import ToolOutputItem
+from contextinfinity.domain.message import Json, ToolOutputItem
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, Retry, TextDelta, Wishes
 from contextinfinity.domain.turn import NewStep, Problem, StepEnd, Turn
@@ -46,6 +46,8 @@ class Heard:
     """What has come back from a call so far, and what was done about it."""
 
     step: NewStep
+    new_paragraph: bool = False
+    """Its words follow others of the turn, and tools ran in between."""
     pieces: list[str] = field(default_factory=list)
     finished: Finished | None = None
     problem: Problem | None = None
@@ -82,7 +84,7 @@ async def ask(
         inputs=inputs,
         closes=closes,
     )
-    heard = Heard(step=step)
+    heard = Heard(step=step, new_paragraph=running.has_spoken and running.tools_ran)
     opened = asyncio.create_task(_open(parts, running, step))
 
     async def show() -> Journal:
@@ -180,7 +182,10 @@ def take(event: ProviderEvent, heard: Heard, journal: Journal) -> None:
         case TextDelta(text=""):
             pass
         case TextDelta(text=text):
-            journal.append("text", {"text": text}, shown=len(text.encode()))
+            said: dict[str, Json] = {"text": text}
+            if heard.new_paragraph and not heard.pieces:
+                said["new_paragraph"] = True
+            journal.append("text", said, shown=len(text.encode()))
             heard.pieces.append(text)
         case Retry():
             count("provider_retries")

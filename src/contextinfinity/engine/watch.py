@@ -27,7 +27,7 @@ from contextinfinity.domain.events import (
     TurnFailed,
 )
 from contextinfinity.domain.ids import StepId, TurnId
-from contextinfinity.domain.turn import OPEN_PHASES, UNFINISHED, NewStep, Phase, Step, Turn
+from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.journal import END, Entry, event_id
@@ -175,7 +175,7 @@ def _event(entry: Entry) -> Event | None:
     said = entry.payload
     match entry.event_type:
         case "text":
-            return Delta(text=said["text"])
+            return Delta(text=PARAGRAPH + said["text"] if said.get("new_paragraph") else said["text"])
         case "call":
             return ToolCalled(call_id=said["call_id"], name=said["name"], arguments=said["arguments"])
         case "output":

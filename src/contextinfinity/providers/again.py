@@ -57,7 +57,7 @@ def _messages(settings: dict[str, Json]) -> Wire:
 def _chat(settings: dict[str, Json]) -> Wire:
     from contextinfinity.providers.openai_chat import ChatWire
 
-    return ChatWire(**settings)
+    return ChatWire(**{"text_separator": "", **settings})
 
 
 WIRES: dict[str, Callable[[dict[str, Json]], Wire]] = {

@@ -64,6 +64,14 @@ def test_an_answer_comes_whole(desk: Desk, client: OpenAI, model: str) -> None:
 
 
 @wires
+def test_messages_of_one_role_in_a_row_are_not_glued(desk: Desk, client: OpenAI, model: str) -> None:
+    desk.say("Yes.")
+    client.chat.completions.create(model=model, messages=[*hi("first"), *hi("second")], user=somebody())
+    assert "firstsecond" not in desk.shown
+    assert desk.shown.index("first") < desk.shown.index("second")
+
+
+@wires
 def test_an_answer_comes_in_pieces(desk: Desk, client: OpenAI, model: str) -> None:
     desk.say(Answer(text="One, two, three — four."))
     streamed = client.chat.completions.create(

@@ -21,6 +21,7 @@ from contextinfinity.domain.message import (
     ImageBlock,
     Message,
     ReasoningBlock,
+    Role,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -30,6 +31,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
+from contextinfinity.providers.again import write, written_again
 from contextinfinity.providers.contract import Wire
 from contextinfinity.providers.forms import ERROR_MARK, IMAGE_NOTE, UNKNOWN_NOTE
 from contextinfinity.providers.openai_chat import ChatWire
@@ -96,6 +98,30 @@ def said(written: dict[str, Any]) -> list[tuple[str, str]]:
     return [(message["role"], message["content"]) for message in written["messages"]]
 
 
+def texts(role: Role, *each: str) -> Message:
+    return Message(role=role, blocks=tuple(TextBlock(text=text) for text in each))
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_texts_of_one_side_are_not_glued(role: Role) -> None:
+    assert said(body(texts(role, "first", "second", " third")))[-1] == (role, "first\n\nsecond third")
+
+
+def test_cited_pieces_of_an_answer_stay_one_text() -> None:
+    cited = TextBlock(text="42", annotations=({"type": "citation"},))
+    answer = assistant(TextBlock(text="It is"), cited, TextBlock(text="."), TextBlock(text="Well?"))
+    assert said(body(answer)) == [("assistant", "It is42.\n\nWell?")]
+
+
+def test_a_request_of_an_older_release_is_rebuilt_as_it_was_sent() -> None:
+    asked = request(texts("user", "first", "second"))
+    now = write("openai_chat", WIRE, ABLE, asked)
+    old_settings = {name: value for name, value in now.form["wire"].items() if name != "text_separator"}
+    old = written_again({**now.form, "wire": old_settings}, asked)
+    assert written_again(now.form, asked).body == now.body
+    assert msgspec.json.decode(old.body)["messages"] == [{"role": "user", "content": "firstsecond"}]
+
+
 TALK = (
     say("user", "the summary"),
     say("assistant", "I know."),
@@ -148,7 +174,7 @@ def test_perplexity_hears_user_and_assistant_in_turns_and_no_tools() -> None:
         ("user", "the summary"),
         ("assistant", "I know."),
         ("user", "weather?"),
-        ("assistant", 'I look.[called weather with {"city":"Rome"}]'),
+        ("assistant", 'I look.\n\n[called weather with {"city":"Rome"}]'),
         ("user", "[weather gave back] sunny"),
         ("assistant", "Sunny."),
         ("user", "be short\n\nand tomorrow?"),

@@ -20,6 +20,7 @@ class ChatWire:
     ``vendor`` is ``openai_chat``, ``perplexity`` or ``local``. ``provider_tools`` are tools that the server runs
     itself, in its own form; none is asked for unless it is named here. ``max_tokens_name``: OpenAI's own models want
     ``max_completion_tokens``, most others know only ``max_tokens``. ``stream_usage``: ask for a count of tokens.
+    ``text_separator`` stands between the texts of one message; requests of older releases had none.
     """
 
     vendor: str = "openai_chat"
@@ -27,6 +28,7 @@ class ChatWire:
     provider_tools: tuple[Json, ...] = ()
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     stream_usage: bool = True
+    text_separator: str = request.BETWEEN
 
     path = "/chat/completions"
 
@@ -38,6 +40,7 @@ class ChatWire:
             provider_tools=self.provider_tools,
             max_tokens_name=self.max_tokens_name,
             stream_usage=self.stream_usage,
+            text_separator=self.text_separator,
         )
         return request.body(asked, abilities, how)
 

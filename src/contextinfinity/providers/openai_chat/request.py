@@ -7,7 +7,8 @@ joined. One that knows no tools gets earlier calls and results as words, so that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -66,12 +67,13 @@ class How(Struct, frozen=True, kw_only=True):
     provider_tools: tuple[Json, ...]
     max_tokens_name: str
     stream_usage: bool
+    text_separator: str
 
 
 def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, Json]:
     """Write the body of a request."""
     prompt = request.prompt
-    writer = _Writer(request.model_id, abilities, how.vendor)
+    writer = _Writer(request.model_id, abilities, how)
     tools = ([_tool(tool) for tool in prompt.tools] if writer.tools else []) + list(how.provider_tools)
     written: dict[str, Json] = {
         "model": request.model_id,
@@ -101,11 +103,12 @@ def _format(schema: Json) -> Json:
 
 
 class _Writer:
-    def __init__(self, model_id: str, abilities: Abilities, vendor: str) -> None:
+    def __init__(self, model_id: str, abilities: Abilities, how: How) -> None:
         self._model_id = model_id.lower()
         self._abilities = abilities
-        self._vendor = vendor
-        self._alternate = vendor == PERPLEXITY
+        self._vendor = how.vendor
+        self._separator = how.text_separator
+        self._alternate = how.vendor == PERPLEXITY
         self._late_system = "user" if abilities.one_system or self._alternate else "system"
         self._names: dict[str, str] = {}
         self.tools = abilities.tools and not self._alternate
@@ -133,12 +136,12 @@ class _Writer:
         else:
             parts = list(self._parts(message.blocks))
             if parts:
-                yield _say("user", _plain(parts))
+                yield _say("user", self._plain(parts))
 
     def _answer(self, message: Message, *, running: bool) -> Iterator[dict[str, Json]]:
         calls = list(self._calls(message, running=running))
-        texts = [text for text in map(self._words, message.blocks) if text]
-        written = _say("assistant", "".join(texts) or None)
+        texts = list(self._texts(message.blocks))
+        written = _say("assistant", self._joined(texts) or None)
         if calls and self.tools:
             written["tool_calls"] = calls
         if not texts and "tool_calls" not in written:
@@ -159,6 +162,34 @@ class _Writer:
                 yield _call(block, extra)
                 extra = {}
 
+    def _texts(self, blocks: Iterable[ContentBlock]) -> Iterator[str]:
+        """Give the separate texts of an answer: annotated blocks are pieces of the text around them."""
+        written, is_piece = "", False
+        for block in blocks:
+            words = self._words(block)
+            if not words:
+                continue
+            annotated = isinstance(block, TextBlock) and bool(block.annotations)
+            if written and not (annotated or is_piece):
+                yield written
+                written = ""
+            written, is_piece = written + words, annotated
+        if written:
+            yield written
+
+    def _joined(self, texts: Sequence[str]) -> str:
+        """Join separate texts; where white space is between two of them already, nothing is added."""
+        pieces = list(texts[:1])
+        for before, text in pairwise(texts):
+            pieces += ("", text) if before[-1].isspace() or text[0].isspace() else (self._separator, text)
+        return "".join(pieces)
+
+    def _plain(self, parts: list[dict[str, Json]]) -> Json:
+        """Give mere text as such: many a server knows nothing else."""
+        if all(part["type"] == "text" for part in parts):
+            return self._joined([part["text"] for part in parts])
+        return parts
+
     def _words(self, block: ContentBlock) -> str:
         if isinstance(block, TextBlock):
             return block.text
@@ -167,7 +198,7 @@ class _Writer:
         return forms.IMAGE_NOTE if isinstance(block, ImageBlock) else ""
 
     def _result(self, result: ToolResultBlock) -> dict[str, Json]:
-        text = (forms.ERROR_MARK if result.is_error else "") + "".join(_texts(result.content))
+        text = (forms.ERROR_MARK if result.is_error else "") + self._joined(list(filter(None, _texts(result.content))))
         if self.tools:
             return {"role": "tool", "tool_call_id": result.tool_use_id, "content": text}
         return _say("user", f"[{self._names.get(result.tool_use_id, 'the tool')} gave back] {text}")
@@ -191,13 +222,6 @@ class _Writer:
 
 def _say(role: str, content: Json) -> dict[str, Json]:
     return {"role": role, "content": content}
-
-
-def _plain(parts: list[dict[str, Json]]) -> Json:
-    """Give mere text as such: many a server knows nothing else."""
-    if all(part["type"] == "text" for part in parts):
-        return "".join([part["text"] for part in parts])
-    return parts
 
 
 def _call(call: ToolUseBlock, extra: dict[str, Json]) -> Json:
