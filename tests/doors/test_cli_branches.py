@@ -68,8 +68,15 @@ def test_a_conversation_is_shown_in_the_agreed_shape(cix: Cix, thread: str) -> N
         (3, "c", "C"),
     ]
     finished = cix.ask("d", "--session", thread)
-    assert shown["turns"][0].keys() == finished.keys() | {"user", "assistant"}
+    assert shown["turns"][0].keys() == finished.keys() | {"user", "assistant", "latency_ms"}
     assert [one["user"] for one in cix.turns("--limit", "2")] == ["c", "d"]
+
+
+@pytest.mark.req("METRICS-1")
+def test_a_shown_turn_says_how_long_its_stages_took(cix: Cix) -> None:
+    cix.ask("a")
+    (turn,) = cix.turns()
+    assert {"assemble", "first_token", "stream", "summarise", "index"} <= turn["latency_ms"].keys()
 
 
 @pytest.mark.req("CLI-1")

@@ -22,6 +22,7 @@ TIGHT = """\
 provider = "scripted"
 path = "tight.json"
 """
+STAGES = ("embed", "search", "assemble", "first_token", "stream", "summarise", "index")
 FIRST = "My heron is called Zebediah and lives by the river."
 
 
@@ -91,6 +92,8 @@ def test_steps_that_fail_and_prompts_that_are_sent_again_are_told(counting: Serv
         'steps_total{error="",outcome="completed",provider="scripted"}': 2,
     }
     assert told['happened_total{what="provider_retries"}'] == 1
+    (shrunk,) = [line for line in counting.log() if "the prompt was shrunk" in line["message"]]
+    assert (shrunk["level"], "Hello" in shrunk["message"]) == ("info", False)
     assert told['turns_total{model="fails",outcome="failed"}'] == 1
 
 
@@ -104,7 +107,8 @@ def test_what_was_brought_back_is_told_as_its_plan_tells_it(counting: Server) ->
     before = until(counting, 'happened_total{what="turns_indexed"}', 7)
     assert before['happened_total{what="summaries_made"}'] == 1
     assert before['happened_total{what="summaries_refused"}'] == 0
-    _, plan = account(counting, counting.ask("What is my heron called, Zebediah?", thread))
+    turn = counting.ask("What is my heron called, Zebediah?", thread)
+    _, plan = account(counting, turn)
     now = figures(counting)
     grown = {name: value - before.get(name, 0) for name, value in now.items()}
     assert plan["retrieved"]
@@ -115,9 +119,14 @@ def test_what_was_brought_back_is_told_as_its_plan_tells_it(counting: Server) ->
     similarities = [similarity for _, similarity, *_ in plan["retrieved"]]
     assert grown['retrieval_similarity_sum{which="lowest"}'] == pytest.approx(min(similarities), abs=1e-3)
     assert grown['retrieval_similarity_sum{which="highest"}'] == pytest.approx(max(similarities), abs=1e-3)
-    for stage in ("embed", "search", "assemble", "stream", "summarise", "index"):
+    for stage in STAGES:
         assert stage in get_args(Stage)
         assert now[f'stage_seconds_count{{stage="{stage}"}}'] >= 1
+    while "index" not in (took := account(counting, turn)[0]["latency_ms"]):
+        assert counting.process.poll() is None
+    assert set(STAGES) <= took.keys()
+    assert all(milliseconds > 0 for milliseconds in took.values())
+    assert (took["embed"] <= took["search"], took["first_token"] <= took["stream"]) == (True, True)
 
 
 @pytest.mark.req("METRICS-3")

@@ -11,7 +11,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import LedgerForeign, LedgerTooNew
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.connection import connect
@@ -62,8 +63,26 @@ def test_the_schema_files_equal_the_migrations() -> None:
 
 
 @pytest.mark.req("LEDGER-7")
-def test_migrations_are_numbered_without_a_gap() -> None:
-    assert [step.version for step in migrations()] == list(range(1, len(migrations()) + 1))
+def test_migrations_are_numbered_in_order() -> None:
+    numbers = [step.version for step in migrations()]
+    assert numbers == sorted(set(numbers))
+
+
+@pytest.mark.req("METRICS-1")
+async def test_turns_of_the_release_before_have_no_latencies_and_new_ones_do(ledger_path: Path) -> None:
+    older = connect(str(ledger_path))
+    migrate(older, str(ledger_path), migrations()[: [step.name for step in migrations()].index("turn_latencies")])
+    older.execute(
+        "INSERT INTO conversation_turns (session_id, user_id, query_text, response_text) VALUES (?, 'local', 'q', 'a')",
+        (new_id(),),
+    )
+    older.close()
+    store = SqliteStore(ledger_path)
+    (session,) = await store.sessions.list(Owner())
+    (turn,) = await store.turns.history(session.active_branch)
+    assert (turn.text, turn.latency_ms) == ("a", {})
+    await answer_turn(store, session.active_branch, "more")
+    await store.close()
 
 
 @pytest.mark.req("LEDGER-7")
@@ -191,11 +210,11 @@ def test_a_migration_that_fails_leaves_the_old_shape(ledger_path: Path) -> None:
     connection = connect(str(ledger_path))
     migrate(connection, str(ledger_path))
     before = schema(connection)
-    broken = Migration(len(migrations()) + 1, "broken", "CREATE TABLE half (done); SELECT no_such_function();")
+    broken = Migration(migrations()[-1].version + 1, "broken", "CREATE TABLE half (done); SELECT no_such_function();")
     with pytest.raises(apsw.SQLError):
         migrate(connection, str(ledger_path), (*migrations(), broken))
     assert schema(connection) == before
-    assert version_of(connection, str(ledger_path)) == len(migrations())
+    assert version_of(connection, str(ledger_path)) == migrations()[-1].version
 
 
 @pytest.mark.req("LEDGER-7")

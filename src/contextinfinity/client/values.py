@@ -37,6 +37,8 @@ class ShownTurn(Struct, frozen=True, kw_only=True):
     error: Problem | None
     user: str
     assistant: str
+    latency_ms: dict[str, float] = {}
+    """How long its stages took so far; ``search`` includes ``embed``."""
 
 
 class ShownStep(Struct, frozen=True, kw_only=True):
@@ -232,6 +234,7 @@ def shown_turn(turn: Turn) -> ShownTurn:
         error=turn.error,
         user=turn.user_message.rendered_text,
         assistant=answer,
+        latency_ms=turn.latency_ms,
     )
 
 

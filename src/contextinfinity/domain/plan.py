@@ -157,6 +157,12 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_sha256: str | None = None
 
     @property
+    def artifacts_shown(self) -> int:
+        """How many retrieved pieces stood in the prompt."""
+        most = None if self.shrunk is None else self.shrunk.artifacts
+        return len(self.retrieved) if most is None else min(most, len(self.retrieved))
+
+    @property
     def tokens(self) -> int:
         """What was counted in all."""
         return sum(section.tokens for section in self.sections)

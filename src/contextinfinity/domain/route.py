@@ -39,7 +39,9 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
     home: str
     """The model that the branch stays with: what a rule or a failure chooses holds for one request."""
     intent: Intent = "other"
-    """What the message is for; nobody looks at that where there are no rules."""
+    """What the message is for; determined where a rule may ask for it, and in chats."""
+    confidence: float = 0.0
+    """How often a label found like this one was right, from 0 to 1; 0 where none was looked for."""
     window: int = 0
     """The size of the model's window."""
     fallbacks: tuple[Fallback, ...] = ()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -192,7 +192,8 @@ class StepEnd(Struct, frozen=True, kw_only=True):
 class TurnEnd(Struct, frozen=True, kw_only=True):
     """How a turn ended: the answer or what was shown of it, the last step, the reason if it failed.
 
-    A question asked back has no step: its candidates stand in ``plan``.
+    A question asked back has no step: its candidates stand in ``plan``. ``metadata`` is added to the turn's own;
+    ``latency_ms`` says how long each stage took.
     """
 
     outcome: TurnOutcome
@@ -200,6 +201,13 @@ class TurnEnd(Struct, frozen=True, kw_only=True):
     step: StepEnd | None = None
     error: Problem | None = None
     plan: Plan | None = None
+    metadata: dict[str, Json] = {}
+    latency_ms: dict[str, float] = {}
+
+    def notes(self, turn: Turn) -> dict[str, Any]:
+        """Give the fields of the turn besides its answer: its metadata with what is added, and the latencies."""
+        metadata = {**(turn.metadata or {}), **self.metadata} if self.metadata else turn.metadata
+        return {"metadata": metadata, "latency_ms": self.latency_ms}
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
@@ -245,6 +253,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     degraded: bool = False
     cancel_requested: bool = False
     metadata: Json = None
+    latency_ms: dict[str, float] = {}
+    """How long the stages took, in milliseconds; those that run after the answer are added as they end."""
     durability: Keeping = "ledger"
     has_place: bool = True
     """False: the ledger does not know it yet, and ``turn_seq`` is the place it takes if nobody else speaks first."""

@@ -7,6 +7,7 @@ beside the others. A worker is one process; it owns the turns it answers until i
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Literal, TypeAlias, get_args
 
@@ -15,7 +16,10 @@ from msgspec import Struct
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId
 
 JobType: TypeAlias = Literal["summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream"]
+JobTypes: TypeAlias = Collection[JobType]
 JobState: TypeAlias = Literal["queued", "running", "failed"]
+Took: TypeAlias = tuple[str, float] | None
+"""A stage of a turn, and how many milliseconds it took."""
 
 FOLDING: frozenset[JobType] = frozenset({"fold_branch"})
 """What may take long, since a model is asked: at most one a branch runs, beside at most one of the others."""

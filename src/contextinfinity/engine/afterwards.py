@@ -15,12 +15,13 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from time import perf_counter
 from typing import Any
 
 from msgspec import Struct
 
 from contextinfinity.domain.ids import WorkerId
-from contextinfinity.domain.work import FOLDING, PROMPT, Job, JobType
+from contextinfinity.domain.work import FOLDING, PROMPT, Job, JobType, Took
 from contextinfinity.errors import JobLost, LedgerClosed, LedgerError, WorkerLost
 from contextinfinity.storage.contract import Jobs
 from contextinfinity.telemetry.stages import Stage, timed
@@ -188,8 +189,9 @@ class Afterwards:
 
     async def _see_through(self, job: Job, lane: Lane) -> Job | None:
         """Run a job's handler and record how it went; gives the next one, which was taken with that."""
+        stage, began = STAGES[job.job_type], perf_counter()
         try:
-            with timed(STAGES[job.job_type]):
+            with timed(stage):
                 await self._handlers[job.job_type](job)
         except asyncio.CancelledError:
             await asyncio.shield(self._record(job, self._given_back(job)))
@@ -198,7 +200,8 @@ class Afterwards:
             log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=True)
             await self._record(job, self._failed(job, f"{type(error).__name__}: {error}"))
             return None
-        return await self._taken(self._record(job, self._completed(job, lane)))
+        took = (stage, round(1000 * (perf_counter() - began), 3))
+        return await self._taken(self._record(job, self._completed(job, lane, took)))
 
     async def _taken(self, taking: Coroutine[Any, Any, Job | None]) -> Job | None:
         """Take a job; one that was taken while we were being stopped is given back."""
@@ -211,8 +214,8 @@ class Afterwards:
                     await self._record(job, self._given_back(job))
             raise
 
-    def _completed(self, job: Job, lane: Lane) -> Callable[[], Awaitable[Job | None]]:
-        return lambda: self._jobs.complete(job.id, self._worker, then=() if self._stopping else lane.kinds)
+    def _completed(self, job: Job, lane: Lane, took: Took) -> Callable[[], Awaitable[Job | None]]:
+        return lambda: self._jobs.complete(job.id, self._worker, then=() if self._stopping else lane.kinds, took=took)
 
     def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[Job | None]]:
         if job.attempts >= self._patience.attempts and job.job_type not in NEVER_GIVEN_UP:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.message import ContentBlock, ImageBlock, ToolResultBlock
+from contextinfinity.domain.message import ContentBlock, ImageBlock, Json, ToolResultBlock
 from contextinfinity.domain.route import Route
 from contextinfinity.domain.session import Owner
 from contextinfinity.prompt.measure import Measure
@@ -21,9 +21,11 @@ from contextinfinity.providers.failures import KINDS
 from contextinfinity.telemetry.counters import count
 
 if TYPE_CHECKING:
+    from contextinfinity.domain.session import Session
     from contextinfinity.domain.turn import Problem, Turn
     from contextinfinity.engine.parts import Asked, Model, Parts
     from contextinfinity.engine.preparing import Material
+    from contextinfinity.engine.recall import Recalled
     from contextinfinity.routing.values import ModelFacts, RouteQuery
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,27 @@ def choose(parts: Parts, turn: Turn, asked: Asked, material: Material) -> Route:
         chosen = replace(chosen, model=home.name, reason=f"{chosen.reason} {home.name} is asked all the same.")
     log.info("turn %s: %s", turn.id, chosen.reason)
     return chosen
+
+
+def asked_back(turn: Turn, recalled: Recalled) -> Route:
+    """Give the route of a message that is answered by a question; in a chat it has a label all the same."""
+    from contextinfinity.routing.intent import UNKNOWN, intent_of
+    from contextinfinity.routing.route import labels
+
+    is_chat, text = recalled.session.kind == "chat", turn.user_message.rendered_text
+    purpose = intent_of(text, _said_before(recalled)) if is_chat else UNKNOWN
+    return Route(model=None, reason="It was asked back.", home=recalled.home.name, **labels(purpose))
+
+
+def chat_notes(session: Session, route: Route, artifacts: int) -> dict[str, Json]:
+    """Give what a turn of a chat keeps in its metadata: the label of its question, and how much was retrieved."""
+    if session.kind != "chat":
+        return {}
+    return {"intent": route.intent, "confidence": route.confidence, "result_count": artifacts}
+
+
+def _said_before(recalled: Recalled) -> tuple[str, ...]:
+    return tuple(one.user_message.rendered_text for one in recalled.earlier[-EARLIER:])
 
 
 def instead(parts: Parts, route: Route, failed: Model, problem: Problem) -> Route | None:
@@ -94,10 +117,11 @@ def _described(parts: Parts, turn: Turn, asked: Asked, material: Material) -> Ro
         recalled.branch_model,
         text=message.rendered_text,
         contextualised=material.explicit,
-        earlier=tuple(one.user_message.rendered_text for one in recalled.earlier[-EARLIER:]),
+        earlier=_said_before(recalled),
         message_tokens=alone,
         front_tokens=front,
         context_tokens=shown,
+        labelled=recalled.session.kind == "chat",
         images=_has(message.blocks, ImageBlock),
         tools=_has(message.blocks, ToolResultBlock) or _has_to_call(asked),
     )

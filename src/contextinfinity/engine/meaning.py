@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import ChunkId, now
 from contextinfinity.domain.message import ImageBlock, TextBlock, say
 from contextinfinity.domain.plan import AskedBack, Plan
-from contextinfinity.domain.route import Route
 from contextinfinity.domain.turn import Turn, TurnEnd
+from contextinfinity.engine.choosing import asked_back, chat_notes
 from contextinfinity.engine.parts import Parts, Rewriting, Running
 from contextinfinity.engine.recall import Recalled, wanted
 from contextinfinity.engine.respond import insist
@@ -78,13 +78,15 @@ async def understand(parts: Parts, running: Running, recalled: Recalled) -> Mean
 async def ask_back(parts: Parts, running: Running, asking: Asking) -> None:
     """Answer a message by asking which of several it speaks of: no model is asked (TX-A)."""
     recalled, doubt = asking.recalled, asking.doubt
+    route = asked_back(running.turn, recalled)
+    running.notes |= chat_notes(recalled.session, route, 0)
     plan = Plan(
         candidates=doubt.candidates,
         asked_back=AskedBack(reference=doubt.reference, at=now(), attached=running.asked.attach),
-        route=Route(model=None, reason="It was asked back.", home=recalled.home.name),
+        route=route,
         left_out=tuple(recalled.missing),
     )
-    end = TurnEnd(outcome="clarification", answer=say("assistant", doubt.question), plan=plan)
+    end = running.noted(TurnEnd(outcome="clarification", answer=say("assistant", doubt.question), plan=plan))
     running.move(await insist(lambda: parts.store.turns.finalise(running.turn.id, parts.worker, end)))
 
 

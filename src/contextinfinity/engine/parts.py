@@ -1,15 +1,10 @@
-"""What answering a turn needs, put together once: the ledger, the journals, the models, and who we are.
-
-``News`` is how tasks of this process hear of each other: whoever waits takes the present one first, looks,
-and then waits for it, so that nothing that happens in between is missed.
-"""
+"""What answering a turn needs, put together once: the ledger, the journals, the models, and who we are."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
@@ -18,13 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import ChunkId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
-from contextinfinity.domain.turn import NewStep, Step, Turn
+from contextinfinity.domain.turn import NewStep, Step, Turn, TurnEnd
 from contextinfinity.embedders.choice import Embedders
+from contextinfinity.engine.news import Broadcast, News
 from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
 from contextinfinity.librarian.contract import Librarian
@@ -48,8 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_UNHEARD = 100
-"""How many events are kept for one who follows and is slow."""
 AWAY_SECONDS = 60.0
 """How long a model that failed is passed over, where another may answer."""
 LASTING = frozenset({"rate_limit", "overloaded", "server", "time_out", "connection", "authentication", "quota"})
@@ -202,49 +195,6 @@ class Helpers:
     """Gives what is known of the user, at most 2,000 characters."""
 
 
-class News:
-    """Something others wait for, again and again."""
-
-    def __init__(self) -> None:
-        self._next = asyncio.Event()
-
-    def listen(self) -> asyncio.Event:
-        """Take the event that the next ``tell`` will set."""
-        return self._next
-
-    def tell(self) -> None:
-        """Wake everybody who listens."""
-        self._next.set()
-        self._next = asyncio.Event()
-
-
-class Broadcast:
-    """Tells whoever follows what happens with folds; who does not keep up misses the oldest."""
-
-    def __init__(self) -> None:
-        self._followers: list[deque[CompactionEvent]] = []
-        self._news = News()
-
-    def tell(self, event: CompactionEvent) -> None:
-        """Tell all who follow."""
-        for follower in self._followers:
-            follower.append(event)
-        self._news.tell()
-
-    async def follow(self) -> AsyncIterator[CompactionEvent]:
-        """Give what happens from now on."""
-        heard = deque[CompactionEvent](maxlen=MOST_UNHEARD)
-        self._followers.append(heard)
-        try:
-            while True:
-                news = self._news.listen()
-                while heard:
-                    yield heard.popleft()
-                await news.wait()
-        finally:
-            self._followers.remove(heard)
-
-
 class Running:
     """A turn that is being answered in this process, as its watchers see it."""
 
@@ -260,6 +210,9 @@ class Running:
         """Whether an earlier step said something in words."""
         self.tools_ran = False
         """Whether tools ran since the last words."""
+        self.notes: dict[str, Json] = {}
+        """What is added to the turn's metadata when it ends."""
+        self.latency_ms: dict[str, float] = {}
         self.journal: Journal | None = None
         self.cancelled = asyncio.Event()
         self.news = News()
@@ -271,6 +224,10 @@ class Running:
             note_turn(turn)
         self.turn = turn
         self.news.tell()
+
+    def noted(self, end: TurnEnd) -> TurnEnd:
+        """Add what was noted and measured here to the end of the turn."""
+        return replace(end, metadata=self.notes, latency_ms=dict(self.latency_ms))
 
     def end(self) -> None:
         """Say that nothing more will come."""

@@ -35,7 +35,7 @@ from contextinfinity.domain.turn import (
     TurnOutcome,
 )
 from contextinfinity.domain.work import Job
-from contextinfinity.engine.choosing import instead
+from contextinfinity.engine.choosing import chat_notes, instead
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.preparing import Material, Prepared, prepare
 from contextinfinity.engine.rounds import run_tools
@@ -112,6 +112,8 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
             if not running.steps and await in_emergency(parts, running, assembled):
                 attempt.prepared = with_fewer_turns(attempt.prepared)
                 assembled = attempt.put_together()
+            if assembled.plan.shrink_steps:
+                log.info("turn %s: the prompt was shrunk: %s", running.turn.id, "; ".join(assembled.plan.shrink_steps))
             heard = await ask(parts, running, attempt.model, assembled, closes, inputs)
         except ProviderError as error:  # before anything was sent
             other = somebody_else(parts, running, attempt, problem_of(error))
@@ -135,6 +137,7 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
             attempt.sections = replace(attempt.sections, rounds=(*attempt.sections.rounds, *told(heard)))
         else:
             break
+    running.notes |= chat_notes(material.recalled.session, route, assembled.plan.artifacts_shown)
     await end(parts, running, heard)
     await fold_if_due(parts, running, material, attempt, assembled)
     if heard.interrupted:
@@ -237,7 +240,7 @@ async def going_on(running: Running, heard: Heard) -> StepEnd:
 
 async def end(parts: Parts, running: Running, heard: Heard) -> None:
     """End the journal, then make the turn final or failed."""
-    ended = await end_journal(running, how_it_ended(running, heard))
+    ended = running.noted(await end_journal(running, how_it_ended(running, heard)))
     note_step(heard.step, ended.step)
     settle = parts.store.turns.finalise if final(ended) else parts.store.turns.fail
     running.move(await insist(lambda: settle(running.turn.id, parts.worker, ended)))

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from contextinfinity.prompt.assemble import Assembled
 from contextinfinity.providers.contract import Written
 from contextinfinity.storage.journal import Journal
 from contextinfinity.telemetry.counters import count
-from contextinfinity.telemetry.stages import timed
+from contextinfinity.telemetry.stages import note_latency, timed
 
 log = logging.getLogger(__name__)
 
@@ -162,9 +163,12 @@ async def settled(writing: asyncio.Task[Turn]) -> Turn:
 async def listen(model: Model, written: Written, heard: Heard, show: Callable[[], Awaitable[Journal]]) -> None:
     """Take what the provider says into the journal."""
     journal: Journal | None = None
+    began = perf_counter()
     try:
         with timed("stream"):
             async for event in model.provider.stream(written):
+                if isinstance(event, TextDelta) and not heard.pieces:
+                    note_latency("first_token", perf_counter() - began)
                 journal = journal or await show()
                 take(event, heard, journal)
     except ContextInfinityError as error:

@@ -23,13 +23,14 @@ from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
-from contextinfinity.telemetry.stages import timed
+from contextinfinity.telemetry.stages import collect, timed
 
 log = logging.getLogger(__name__)
 
 
 async def answer(parts: Parts, running: Running) -> None:
     """Carry an accepted turn to its end."""
+    collect(running.latency_ms)
     try:
         if await take_place(parts, running):
             await reply(parts, running)
@@ -103,7 +104,7 @@ async def take_place(parts: Parts, running: Running) -> bool:
 async def stop(parts: Parts, running: Running) -> None:
     """End a turn that a person stopped before anything was answered: while it waited, or was being understood."""
     if running.turn.phase is Phase.CONTEXT_PREPARED:
-        end = TurnEnd(outcome="cancelled")
+        end = running.noted(TurnEnd(outcome="cancelled"))
         running.move(await insist(lambda: parts.store.turns.finalise(running.turn.id, parts.worker, end)))
         return
     end = TurnEnd(outcome="cancelled", error=Problem(code="cancelled", message="Stopped before it was answered."))
@@ -120,7 +121,7 @@ async def fail(parts: Parts, running: Running, problem: Problem) -> None:
         turn = await parts.store.turns.get(running.turn.id) or running.turn
         ended, is_final = await reconstruct(parts, turn, problem)
         settle = parts.store.turns.finalise if is_final else parts.store.turns.fail
-        return await settle(turn.id, parts.worker, ended)
+        return await settle(turn.id, parts.worker, running.noted(ended))
 
     let_go_of_journal(running)
     with suppress(TurnLost, WrongPhase):

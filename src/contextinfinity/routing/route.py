@@ -12,13 +12,14 @@ to somebody else and costs the prompt cache, so somebody has to have said that i
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from contextinfinity.domain.route import Considered, Fallback, Route
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.failures import KINDS
-from contextinfinity.routing.intent import OTHER, Purpose, intent_of
+from contextinfinity.routing.intent import UNKNOWN, Purpose, intent_of
 from contextinfinity.routing.rules import against, in_words
 from contextinfinity.routing.values import ModelFacts, RouteQuery, cannot, is_away
 from contextinfinity.settings import Router
@@ -31,30 +32,41 @@ FINAL = frozenset({"filter"})
 def route(query: RouteQuery, models: Sequence[ModelFacts], router: Router) -> Route:
     """Choose the model that answers a request; no message is touched."""
     there = {model.name: model for model in models}
-    purpose = intent_of(query.contextualised or query.text, query.earlier) if router.rules else OTHER
+    purpose = _purpose(query, router)
     if query.asked_for is not None:
         return _as_asked(query, query.asked_for, there, purpose)
     named, home = tuple(_named(query, router)), home_of(query, there, router)
     if not router.enabled:
-        return Route(model=home, reason="The router is switched off.", home=home, intent=purpose.intent)
+        return Route(model=home, reason="The router is switched off.", home=home, **labels(purpose))
     considered: list[Considered] = []
     chosen = _by_rule(query, there, router, purpose, there.get(home), considered)
     others = (*named, *_fallbacks(router))
     chosen = chosen or _by_name(others, query, there, considered) or _in_spite_of(others, query, there, considered)
     if chosen is None:
         reason = f"No model can take this request. {_what_stood_against(considered)}".strip()
-        return Route(model=None, reason=reason, home=home, intent=purpose.intent, considered=tuple(considered))
+        return Route(model=None, reason=reason, home=home, **labels(purpose), considered=tuple(considered))
     model, reason = chosen
     stand_ins = [name for name in dict.fromkeys((home, *router.fallbacks)) if name != model]
     return Route(
         model=model,
         reason=reason,
         home=home,
-        intent=purpose.intent,
+        **labels(purpose),
         window=there[model].abilities.context_limit,
         fallbacks=tuple(_able(stand_ins, query, there)),
         considered=tuple(considered),
     )
+
+
+def labels(purpose: Purpose) -> dict[str, Any]:
+    """Give the fields of a route that say what its message is for."""
+    return {"intent": purpose.intent, "confidence": purpose.confidence}
+
+
+def _purpose(query: RouteQuery, router: Router) -> Purpose:
+    """Label the question as it was resolved, where somebody looks at the label."""
+    wanted = query.labelled or router.rules
+    return intent_of(query.contextualised or query.text, query.earlier) if wanted else UNKNOWN
 
 
 def home_of(query: RouteQuery, there: Container[str], router: Router) -> str:
@@ -95,7 +107,7 @@ def _as_asked(query: RouteQuery, name: str, there: Mapping[str, ModelFacts], pur
     reason = f"{name} was asked for by name" + (f", though {wrong}." if wrong else ".")
     considered = Considered(model=name, by="asked for by name", against=wrong)
     window = there[name].abilities.context_limit
-    return Route(model=name, reason=reason, home=name, intent=purpose.intent, window=window, considered=(considered,))
+    return Route(model=name, reason=reason, home=name, **labels(purpose), window=window, considered=(considered,))
 
 
 def _named(query: RouteQuery, router: Router) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,8 @@ class RouteQuery(Struct, frozen=True, kw_only=True):
     org: str = ""
     asked_for: str | None = None
     """The model that the caller names."""
+    labelled: bool = False
+    """Whether its intent is wanted even where no rule asks for it."""
     branch_model: str | None = None
     """The ``home`` of the last turn's route; None where the branch has no turn yet."""
 

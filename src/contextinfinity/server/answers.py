@@ -60,6 +60,7 @@ class ShownMessage(Struct, frozen=True, kw_only=True):
     model: str | None = None
     usage: Usage | None = None
     error: Problem | None = None
+    latency_ms: dict[str, float] | None = None
 
 
 class MessagePage(Struct, frozen=True, kw_only=True):

@@ -199,6 +199,12 @@ def _sides(turn: ShownTurn) -> tuple[ShownMessage, ShownMessage]:
         outcome=turn.outcome,
     )
     told = replace(
-        asked, role="assistant", content=turn.assistant, model=turn.model, usage=turn.usage, error=turn.error
+        asked,
+        role="assistant",
+        content=turn.assistant,
+        model=turn.model,
+        usage=turn.usage,
+        error=turn.error,
+        latency_ms=turn.latency_ms,
     )
     return asked, told

@@ -30,7 +30,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
-from contextinfinity.domain.work import Backlog, Job, JobType, TakenOver, Worker
+from contextinfinity.domain.work import Backlog, Job, JobType, JobTypes, TakenOver, Took, Worker
 from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.index import Index
@@ -300,10 +300,10 @@ class Jobs(Protocol):
         """
         ...
 
-    async def complete(self, job_id: int, worker: WorkerId, *, then: Collection[JobType] = ()) -> Job | None:
+    async def complete(self, job_id: int, worker: WorkerId, *, then: JobTypes = (), took: Took = None) -> Job | None:
         """The job is done and gone. The last of a turn's index_turn and remember_turn makes the turn Done.
 
-        ``then``: the next of these kinds is claimed. ``JobLost``: the worker has it no more; so with the verbs below.
+        ``then``: claim the next of these. ``took`` is kept with the turn. ``JobLost``, here and below: not its job.
         """
         ...
 

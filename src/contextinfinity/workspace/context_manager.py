@@ -28,7 +28,7 @@ from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.message import Message, say
 from contextinfinity.domain.session import NewSession
 from contextinfinity.engine.folding import Fold
-from contextinfinity.engine.parts import Broadcast
+from contextinfinity.engine.news import Broadcast
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError, Refused
 from contextinfinity.prompt.budget import report
 from contextinfinity.settings import Settings, load_settings

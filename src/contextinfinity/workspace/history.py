@@ -21,7 +21,7 @@ from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.state import FoldCandidate, State
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
-from contextinfinity.engine.parts import Broadcast
+from contextinfinity.engine.news import Broadcast
 from contextinfinity.engine.recall import read_back
 from contextinfinity.engine.weighing import said
 from contextinfinity.errors import AlreadyExists, OutOfOrder

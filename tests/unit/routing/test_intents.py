@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,22 @@ def test_messages_that_nobody_looked_at_are_told_apart_or_left_alone() -> None:
     taken_wrongly = sum(count for (label, found), count in counts.items() if found not in ("other", label))
     assert called >= 0.4 * counts.total()
     assert taken_wrongly <= 0.05 * called
+
+
+def test_the_confidence_of_a_label_is_how_often_it_was_right() -> None:
+    lines = (SAMPLES / "kept_apart.jsonl").read_text(encoding="utf-8").splitlines()
+    right_of: defaultdict[tuple[str, float], list[bool]] = defaultdict(list)
+    for row in map(json.loads, lines):
+        found = intent_of(whole(row["text"], row.get("pasted", 0)))
+        right_of[found.reason, found.confidence].append(found.intent == row["intent"])
+    for (reason, confidence), each in right_of.items():
+        assert confidence == pytest.approx((sum(each) + 1) / (len(each) + 2), abs=0.006), reason
+
+
+def test_a_label_taken_from_the_message_before_is_less_sure() -> None:
+    alone = intent_of("Who was Ottilie Farnsworth?")
+    follows = intent_of("and her husband?", ["Who was Ottilie Farnsworth?"])
+    assert (follows.intent, 0 < follows.confidence < alone.confidence) == ("factual", True)
 
 
 def test_a_third_is_kept_apart_and_no_message_is_in_both() -> None:

@@ -41,6 +41,7 @@ class _Side(Struct, frozen=True, kw_only=True):
     model: str | None = None
     usage: Usage | None = None
     error: Problem | None = None
+    latency_ms: dict[str, float] | None = None
 
 
 class _Page(Struct, frozen=True, kw_only=True):
@@ -210,4 +211,5 @@ def _turn(thread_id: SessionId, asked: _Side, told: _Side) -> ShownTurn:
         error=told.error,
         user=asked.content,
         assistant=told.content,
+        latency_ms=told.latency_ms or {},
     )

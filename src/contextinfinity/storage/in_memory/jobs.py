@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, now
 from contextinfinity.domain.turn import Phase
-from contextinfinity.domain.work import FOLDING, Backlog, Job, JobType
+from contextinfinity.domain.work import FOLDING, Backlog, Job, JobType, JobTypes, Took
 from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage.in_memory.tables import Tables, check_text
 from contextinfinity.storage.rules import check_wait, row_limit
@@ -43,10 +43,10 @@ class InMemoryJobs:
             refuse_dead(tables, worker)
             return _take(tables, worker, kinds)
 
-    async def complete(self, job_id: int, worker: WorkerId, *, then: Collection[JobType] = ()) -> Job | None:
+    async def complete(self, job_id: int, worker: WorkerId, *, then: JobTypes = (), took: Took = None) -> Job | None:
         """The job is done and gone; the next may be taken."""
         with self._tables.transaction() as tables:
-            _complete(tables, job_id, worker)
+            _complete(tables, job_id, worker, took)
             return _take(tables, worker, then) if then and worker not in tables.dead_workers else None
 
     async def release(self, job_id: int, worker: WorkerId) -> None:
@@ -115,7 +115,7 @@ def _take(tables: Tables, worker: WorkerId, kinds: Collection[JobType] | None) -
     return job
 
 
-def _complete(tables: Tables, job_id: int, worker: WorkerId) -> None:
+def _complete(tables: Tables, job_id: int, worker: WorkerId, took: Took) -> None:
     job, moment = _run_by(tables, job_id, worker), now()
     if job_id in tables.jobs_again:
         tables.jobs_again.discard(job_id)
@@ -125,6 +125,9 @@ def _complete(tables: Tables, job_id: int, worker: WorkerId) -> None:
         return
     del tables.jobs[job_id]
     del tables.job_of[job.job_type, job.branch_id, job.turn_id]
+    if took is not None and job.turn_id is not None:
+        turn = tables.turns[job.turn_id]
+        tables.put_turn(replace(turn, latency_ms={**turn.latency_ms, took[0]: took[1]}))
     _mark_done(tables, job.turn_id)
 
 

@@ -391,6 +391,7 @@ def end_turn(tables: Tables, turn: Turn, phase: Phase, end: TurnEnd) -> Turn:
         error=end.error,
         rounds=rounds_of([(step.inputs, step.items) for step in steps]),
         usage=usage,
+        **end.notes(turn),
         updated_at=now(),
     )
     tables.blobs_shown |= shown

@@ -11,7 +11,7 @@ import apsw
 import msgspec
 
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, now, to_millis
-from contextinfinity.domain.work import Backlog, Job, JobType
+from contextinfinity.domain.work import Backlog, Job, JobType, JobTypes, Took
 from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.rules import check_wait, row_limit
@@ -62,13 +62,15 @@ class SqliteJobs:
 
         return await self._database.write(write)
 
-    async def complete(self, job_id: int, worker: WorkerId, *, then: Collection[JobType] = ()) -> Job | None:
+    async def complete(self, job_id: int, worker: WorkerId, *, then: JobTypes = (), took: Took = None) -> Job | None:
         """The job is done and gone; the next may be taken."""
 
         def write(connection: apsw.Connection) -> Job | None:
             moment = to_millis(now())
             if one(connection, SQL["run_again"], {"id": job_id, "worker": worker, "now": moment}) is None:
                 turn_id, _ = _end(connection, "delete_job", job_id, worker)
+                if took is not None:
+                    connection.execute(SQL["add_latency"], {"turn_id": turn_id, "stage": took[0], "took": took[1]})
                 connection.execute(SQL["mark_done"], {"turn_id": turn_id, "now": moment})
             if not then or one(connection, SQL["select_dead_worker"], (worker,)) is not None:
                 return None

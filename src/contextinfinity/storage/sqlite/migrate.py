@@ -42,7 +42,8 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] |
         return  # the ordinary start: one read, no lock
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for step in steps[version_of(connection, path) :]:
+        seen = version_of(connection, path)
+        for step in (step for step in steps if step.version > seen):
             _run(connection, step.sql)
             connection.execute("INSERT INTO schema_version VALUES (?, ?, ?)", (*step[:2], to_millis(now())))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

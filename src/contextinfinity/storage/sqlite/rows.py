@@ -263,8 +263,9 @@ def to_turn(row: Row) -> Turn:
         created_at=from_millis(row[19]),
         updated_at=from_millis(row[20]),
         cancel_requested=bool(row[21]),
-        user_message=to_message(*row[23:26]),
-        answer=None if row[26] is None else to_message(*row[26:29]),
+        latency_ms={} if row[23] is None else msgspec.json.decode(row[23]),
+        user_message=to_message(*row[24:27]),
+        answer=None if row[27] is None else to_message(*row[27:30]),
     )
 
 

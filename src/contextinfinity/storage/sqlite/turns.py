@@ -342,8 +342,10 @@ def end_turn(
         key = insert_message(connection, session_id, end.answer, answer)
     moment = now()
     values = {"id": pack(turn.id), "phase": phase.value, "outcome": end.outcome, "answer": key}
-    error = None if end.error is None else wire.dumps(end.error).decode()
-    ended = one(connection, SQL["end_turn"], {**values, "error": error, "now": to_millis(moment)})
+    values["error"] = None if end.error is None else wire.dumps(end.error).decode()
+    notes = end.notes(turn)
+    values |= {name: metadata_column(note or None) for name, note in notes.items()}
+    ended = one(connection, SQL["end_turn"], {**values, "now": to_millis(moment)})
     steps, *usage = must(ended, "turn", turn.id)
     note_answered(connection, turn, phase, end.answer)
     return replace(
@@ -355,6 +357,7 @@ def end_turn(
         rounds=_rounds(connection, turn.id) if steps > 1 else (),
         usage=to_usage(*usage),
         updated_at=moment,
+        **notes,
     )
 
 

@@ -48,7 +48,8 @@ ORDER BY phase = 'Accepted', turn_seq LIMIT 1
 -- One turn with its messages.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
-  t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, u.role, u.text, u.blocks, a.role, a.text, a.blocks
+  t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, t.latency_ms,
+  u.role, u.text, u.blocks, a.role, a.text, a.blocks
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 WHERE t.id = ?
 
@@ -56,7 +57,8 @@ WHERE t.id = ?
 -- The newest turns of one branch between two places, said since a moment, newest first, with their messages.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
-  t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, u.role, u.text, u.blocks, a.role, a.text, a.blocks
+  t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, t.latency_ms,
+  u.role, u.text, u.blocks, a.role, a.text, a.blocks
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last AND t.created_at >= :since
 ORDER BY t.turn_seq DESC LIMIT :limit
@@ -86,6 +88,7 @@ UPDATE turn SET phase = 'Responding', provider = :provider, model = :model_id, u
 -- name: end_turn
 -- TX-A, or the end of a turn that failed.
 UPDATE turn SET phase = :phase, outcome = :outcome, answer = :answer, error = :error, updated_at = :now,
+  metadata = coalesce(:metadata, metadata), latency_ms = :latency_ms,
   (steps, input_tokens, output_tokens, cached_tokens, cost) = (
     SELECT count(*), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cached_tokens), 0),
       sum(cost)

@@ -75,6 +75,10 @@ UPDATE turn SET degraded = 1, updated_at = :now WHERE id = :turn_id
 -- Indexing was given up: the turn goes on without.
 UPDATE turn SET phase = 'Indexed', degraded = 1, updated_at = :now WHERE id = :turn_id AND phase = 'StateCommitted'
 
+-- name: add_latency
+-- How long a stage behind the answer took, in milliseconds.
+UPDATE turn SET latency_ms = json_set(coalesce(latency_ms, '{}'), '$.' || :stage, :took) WHERE id = :turn_id
+
 -- name: mark_done
 -- Nothing is left to do for the turn.
 UPDATE turn SET phase = 'Done', updated_at = :now WHERE id = :turn_id AND phase = 'Indexed'

@@ -13,6 +13,7 @@ from contextinfinity.domain.turn import (
     Completed,
     Failed,
     Incomplete,
+    NewTurn,
     Paused,
     Phase,
     Problem,
@@ -57,6 +58,23 @@ async def responding(store: Store) -> tuple[Turn, Step]:
 
 class EndingSuite:
     """How turns end."""
+
+    @pytest.mark.req("METRICS-1")
+    async def test_what_the_end_notes_and_later_work_measures_is_kept_with_the_turn(self, store: Store) -> None:
+        branch = await new_branch(store)
+        new = NewTurn(branch_id=branch.id, message=say("user", "a"), owner=WORKER, metadata={"role": "editor"})
+        turn = await store.turns.accept(replace(new, begin=True))
+        step = new_step()
+        await store.turns.open_step(turn.id, WORKER, step)
+        end = replace(turn_end(step), metadata={"intent": "code"}, latency_ms={"stream": 12.5})
+        ended = await store.turns.finalise(turn.id, WORKER, end)
+        assert (ended.metadata, ended.latency_ms) == ({"role": "editor", "intent": "code"}, {"stream": 12.5})
+        assert await current(store, ended) == ended
+        job = await store.jobs.claim(WORKER)
+        assert job is not None
+        await store.jobs.complete(job.id, WORKER, took=("summarise", 0.25))
+        later = await current(store, ended)
+        assert (later.metadata, later.latency_ms) == (ended.metadata, {"stream": 12.5, "summarise": 0.25})
 
     # --- TX-A ---
 

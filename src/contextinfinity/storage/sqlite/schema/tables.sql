@@ -293,7 +293,7 @@ CREATE TABLE turn (
   error TEXT,
   metadata TEXT,
   created_at INTEGER NOT NULL,
-  updated_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL, latency_ms TEXT,
   PRIMARY KEY (branch_id, turn_seq)
 ) STRICT, WITHOUT ROWID;
 
