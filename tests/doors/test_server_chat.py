@@ -178,7 +178,7 @@ def test_a_session_whose_turns_are_all_past_their_time_goes_on_without_them(own:
 def test_with_the_ledger_away_answers_go_on_and_are_written_once_when_it_is_back(own: Server) -> None:
     known, unknown = chat(own, "before")["session_id"], str(uuid4())
     with locked(own):
-        first = chat(own, "first", known, user_id="ann")
+        first = chat(own, "first", known)
         second = chat(own, "second", known)
         others = [chat(own, "third", unknown), chat(own, "fourth")]
         assert own.http.get("/healthz").json()["status"] == "degraded"
@@ -231,7 +231,46 @@ def test_what_a_query_is_for_is_kept_with_its_turn(own: Server) -> None:
         *("Who is the president of France?", told["message"], "ann"),
         1,
     )
-    assert turn.metadata == {"intent": "factual", "confidence": told["confidence"], "role": "editor"}
+    assert turn.metadata == {
+        "intent": "factual",
+        "confidence": told["confidence"],
+        "result_count": 0,
+        "role": "editor",
+    }
+
+
+@pytest.mark.req("API-4", "CHATMEM-2")
+def test_a_follow_up_is_labelled_by_the_question_it_stands_for(server: Server) -> None:
+    first = chat(server, "Who is Donald Trump?")
+    mine = first["session_id"]
+    told = chat(server, "who are his children", mine)
+    assert (told["intent"], told["metadata"]["intent"]) == ("factual", "factual")
+    assert told["confidence"] == told["metadata"]["confidence"] != chat(server, "The wall is blue.")["confidence"]
+    with ConversationMemory(server.folder, patience=60) as memory:
+        kept = memory.get_session_history(mine)[-1].metadata
+    assert kept == {"intent": "factual", "confidence": told["confidence"], "result_count": 0}
+
+
+@pytest.mark.req("API-4")
+def test_a_question_asked_back_has_a_label_too(server: Server) -> None:
+    mine = chat(server, "Google was founded by Larry Page and Sergey Brin.")["session_id"]
+    asked = chat(server, "Where was he born?", mine)
+    assert asked["metadata"]["outcome"] == "clarification"
+    with ConversationMemory(server.folder, patience=60) as memory:
+        kept = memory.get_session_history(mine)[-1].metadata
+    assert kept == {"intent": asked["intent"], "confidence": asked["confidence"], "result_count": 0}
+
+
+@pytest.mark.req("API-5")
+def test_a_session_of_somebody_else_is_replaced_by_a_new_one(server: Server) -> None:
+    theirs = chat(server, "My bird is a heron.", user_id="ann")["session_id"]
+    told = chat(server, "Which bird do I have?", theirs, user_id="bob")
+    assert (told["session_id"] != theirs, told["metadata"]["turns_loaded"], told["error"]) == (True, 0, None)
+    assert server.said(theirs) == ["My bird is a heron."]
+    assert server.http.delete(f"/threads/{theirs}").status_code < 300
+    gone = chat(server, "And now?", theirs, user_id="bob")
+    assert (gone["session_id"] != theirs, is_id(gone["session_id"]), gone["error"]) == (True, True, None)
+    assert chat(server, "I am back.", theirs, user_id="ann")["session_id"] == theirs
 
 
 @pytest.mark.req("API-4")
@@ -243,7 +282,9 @@ def test_what_was_brought_back_of_the_past_is_told(small: Server) -> None:
     small.post(f"/threads/{mine}/fold")
     told = chat(small, "What is the name of my sister's boat?", mine)
     assert any("Petrichor" in piece["text"] and piece["turn_seq"] == 1 for piece in told["data"])
-    assert told["metadata"]["result_count"] == len(told["data"])
+    assert told["metadata"]["result_count"] == len(told["data"]) > 0
+    with ConversationMemory(small.folder, patience=60) as memory:
+        assert memory.get_session_history(mine)[-1].metadata["result_count"] == len(told["data"])
 
 
 @pytest.mark.req("API-3", "CHATMEM-11")

@@ -21,9 +21,18 @@ from contextinfinity.conversation_memory.values import known_session
 from contextinfinity.domain.events import FinishedTurn
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.memory import ANONYMOUS
+from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.route import Intent
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.errors import AlreadyExists, ContextInfinityError, InvalidInput, LedgerError, NotFound, TooLarge
+from contextinfinity.errors import (
+    AccessDenied,
+    AlreadyExists,
+    ContextInfinityError,
+    InvalidInput,
+    LedgerError,
+    NotFound,
+    TooLarge,
+)
 from contextinfinity.server.answers import WITH_BODY, ChatAnswer, ChatFacts, answer, gives, takes
 from contextinfinity.server.bodies import ChatQuery, body_of
 from contextinfinity.server.callers import Asking, Caller
@@ -36,9 +45,6 @@ log = logging.getLogger(__name__)
 
 routes = APIRouter(tags=["chat"], default_response_class=Response)
 
-SURE, UNSURE = 0.98, 0.48
-"""How often a label is right, measured: one of the four that say something, and ``other``."""
-
 
 class Place(NamedTuple):
     """Where a query goes, and the newest turns there, oldest first."""
@@ -47,11 +53,13 @@ class Place(NamedTuple):
     earlier: Sequence[ShownTurn] = ()
 
 
-class Meaning(NamedTuple):
-    """What a query is for, and how sure that is."""
+class Behind(NamedTuple):
+    """What the plan says of an answer: the label of the question, what was offered to choose from, what was quoted."""
 
     intent: Intent
     confidence: float
+    candidates: tuple[str, ...] = ()
+    quoted: tuple[Quoted, ...] = ()
 
 
 @routes.post("/chat", responses=gives(ChatAnswer, *WITH_BODY, 409), openapi_extra=takes(ChatQuery))
@@ -83,11 +91,12 @@ def _check(query: str, most: int) -> None:
 
 
 async def _place(door: Door, caller: Caller, owner: Owner, wanted: str | None, key: str | None) -> Place:
-    """Find the session that is meant, or make one. What is somebody else's is left alone."""
+    """Find the session that is meant, or make one: somebody else's is replaced by a new one."""
     if wanted is None:
         return await _made(door, owner, None, key)
     try:
-        if caller.token is not None and not caller.may_open(await door.client.threads.get(wanted, owner)):
+        thread = await door.client.threads.get(wanted, owner)
+        if Owner(user_id=thread.user_id, org_id=thread.org_id) != owner:
             return await _made(door, owner, None, key)
         shown = await door.client.conversations.show(wanted, limit=door.retention.history_limit)
         return Place(wanted, shown.turns)
@@ -99,14 +108,14 @@ async def _place(door: Door, caller: Caller, owner: Owner, wanted: str | None, k
 
 
 async def _made(door: Door, owner: Owner, session_id: str | None, key: str | None) -> Place:
-    """Make a session: under an id, or under a new one where that is taken."""
+    """Make a session: under an id, or under a new one where that is, or was, somebody else's."""
     new = NewSession(id=session_id, owner=owner, kind="chat", ttl_hours=door.retention.conversation_ttl_hours)
     threads = door.client.threads
     if session_id is None:
         return Place((await threads.create(new, key=key)).thread_id)
     try:
         return Place((await threads.create(new)).thread_id)
-    except AlreadyExists:
+    except (AlreadyExists, AccessDenied):
         return Place((await threads.create(replace(new, id=None), key=key)).thread_id)
 
 
@@ -133,8 +142,6 @@ async def _answered(
     *,
     is_alone: bool = False,
 ) -> ChatAnswer:
-    meaning = _meaning(body.query, place.earlier)
-    about = {**meaning._asdict(), **({} if body.role is None else {"role": body.role})}
     events = door.client.conversations.send(
         place.session_id,
         body.query,
@@ -143,60 +150,49 @@ async def _answered(
         org_id=owner.org_id,
         use_memory=not is_alone,
         key=key,
-        metadata=about,
+        metadata=None if body.role is None else {"role": body.role},
     )
     note_start(request, await anext(events))
     turn = await last(door, events)
-    candidates, quoted = await _behind(door, turn)
-    return _told(body, turn, meaning, place, candidates, quoted)
+    return _told(body, turn, place, await _behind(door, turn, body.query, place.earlier))
 
 
-def _meaning(query: str, earlier: Sequence[ShownTurn]) -> Meaning:
-    """Say what a query is for, by the router's own rule."""
-    from contextinfinity.routing.intent import intent_of  # what it knows of words takes time to load
-
-    intent = intent_of(query, [turn.user for turn in earlier]).intent
-    return Meaning(intent, UNSURE if intent == "other" else SURE)
-
-
-async def _behind(door: Door, turn: FinishedTurn) -> tuple[tuple[str, ...], tuple[Quoted, ...]]:
-    """Read what was offered to choose from, and what of the past was shown to the model; the answer goes without."""
+async def _behind(door: Door, turn: FinishedTurn, query: str, earlier: Sequence[ShownTurn]) -> Behind:
+    """Read the plan of an answer; without one the words of the query alone are labelled."""
+    plan, quoted = Plan(), tuple[Quoted, ...]()
     with suppress(NotFound, LedgerError):
         plan = await door.client.conversations.context(turn.turn_id)
         quoted = (await door.client.conversations.explain(turn.turn_id)).quoted if plan.retrieved else ()
-        return plan.candidates, quoted
-    return (), ()
+    if plan.route is not None and plan.route.confidence:
+        return Behind(plan.route.intent, plan.route.confidence, plan.candidates, quoted)
+    from contextinfinity.routing.intent import intent_of  # what it knows of words takes time to load
+
+    purpose = intent_of(query, [turn.user for turn in earlier])
+    return Behind(purpose.intent, purpose.confidence, plan.candidates, quoted)
 
 
-def _told(
-    body: ChatQuery,
-    turn: FinishedTurn,
-    meaning: Meaning,
-    place: Place,
-    candidates: tuple[str, ...],
-    quoted: tuple[Quoted, ...],
-) -> ChatAnswer:
+def _told(body: ChatQuery, turn: FinishedTurn, place: Place, behind: Behind) -> ChatAnswer:
     facts = ChatFacts(
         message_type="error" if turn.error else "clarification" if turn.outcome == "clarification" else "answer",
         outcome=turn.outcome,
-        intent=meaning.intent,
-        confidence=meaning.confidence,
-        result_count=len(quoted),
+        intent=behind.intent,
+        confidence=behind.confidence,
+        result_count=len(behind.quoted),
         turns_loaded=len(place.earlier),
         turn_id=turn.turn_id,
         turn_number=turn.turn_seq,
         model=turn.model,
         created_at=turn.created_at,
-        candidates=candidates,
+        candidates=behind.candidates,
         role=body.role,
         degraded=turn.durability == "local",
     )
     return ChatAnswer(
         query=body.query,
         message=turn.text,
-        data=quoted,
-        intent=meaning.intent,
-        confidence=meaning.confidence,
+        data=behind.quoted,
+        intent=behind.intent,
+        confidence=behind.confidence,
         session_id=place.session_id,
         metadata=facts,
         error=None if turn.error is None else turn.error.message,

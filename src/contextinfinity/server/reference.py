@@ -60,8 +60,10 @@ anew. Any number may listen, in any worker, up to an hour after the end; later t
 `POST /chat` answers one query in a session whose turns live for `retention.conversation_ttl_hours`. Without a
 `session_id` a session begins, and its id is in the answer; a UUID that is not known yet is used as it is; anything
 else, and a session of somebody else, is replaced by a new one. `intent` is the [router's](routing.md) label of the
-query, and `confidence` how often such a label was right when that was measured. `data` are the pieces of the past it
-was answered with. `metadata.message_type` is `answer`, `clarification` (the message asks which of
+question as it was resolved ("who are his children" is labelled as the question about that person's children), and
+`confidence` how often labels given for that reason were right when that was measured. `data` are the pieces of the past
+it was answered with. Intent, confidence and the number of those pieces (`result_count`) are kept with the turn.
+`metadata.message_type` is `answer`, `clarification` (the message asks which of
 `metadata.candidates` is meant; the next query may say so for five minutes) or `error` (`error` says what went wrong;
 the status is 200). While the ledger is away, answers go on and are `degraded`. Without tokens and `user_id` the user
 is `anonymous`, of whom nothing is known outside the session. With `retention.stateless` nothing is loaded and nothing
