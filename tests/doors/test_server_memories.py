@@ -10,6 +10,21 @@ import pytest
 from tests.doors.server import Server, problem
 
 
+@pytest.mark.req("MEMORY-1")
+def test_a_tag_may_name_a_thread_by_the_clients_own_id(server: Server) -> None:
+    user, name = f"user-{uuid4().hex}", f"topic-{uuid4().hex[:8]}"
+    ours = server.ask("Hello", name, user_id=user)["thread_id"]
+    made = server.post("/memories", {"content": "The boat is blue.", "tags": [f"user:{user}", f"thread:{name}"]})
+    assert (made.status_code, made.json()["tags"]) == (200, [f"user:{user}", f"thread:{ours}"])
+    for tag in (f"thread:{name}", f"thread:{ours}"):
+        for more in ({}, {"q": "Which colour is the boat?"}):
+            listed = server.http.get("/memories", params={"user_id": user, "tag": tag, **more}).json()["memories"]
+            assert [each["content"] for each in listed] == ["The boat is blue."], (tag, more)
+    for params in ({"user_id": user, "tag": "thread:nowhere"}, {"user_id": "stranger", "tag": f"thread:{ours}"}):
+        problem(server.http.get("/memories", params=params), 404)
+        problem(server.http.get("/memories", params={**params, "q": "boat"}), 404)
+
+
 @pytest.fixture
 def user() -> str:
     """Somebody of whom nothing is remembered yet."""

@@ -24,7 +24,10 @@ HINT = "`cix memories list` shows those there are."
 
 
 class KeptMemories:
-    """The memories of a ledger. Whatever is not the owner's is not there."""
+    """The memories of a ledger, each found by its owner only.
+
+    ``thread`` is one of our ids or the id its owner gave a thread; ``NotFound`` for one the owner does not have.
+    """
 
     def __init__(self, store: Store, remembering: Remembering | None) -> None:
         self._store = store
@@ -34,7 +37,7 @@ class KeptMemories:
         self,
         owner: Owner,
         *,
-        thread: SessionId | None = None,
+        thread: str | None = None,
         superseded: bool = False,
         limit: int = 50,
         after: Position | None = None,
@@ -46,6 +49,8 @@ class KeptMemories:
         """
         if owner.user_id == ANONYMOUS and not thread:
             return ()
+        if thread:
+            thread = (await self._own(owner, thread)).id
         return await self._store.memories.list(owner, thread=thread, superseded=superseded, limit=limit, after=after)
 
     async def everything(self, owner: Owner, *, superseded: bool = True) -> tuple[Memory, ...]:
@@ -58,21 +63,20 @@ class KeptMemories:
         return tuple(found)
 
     async def find(
-        self, owner: Owner, question: str, *, thread: SessionId | None = None, limit: int = 50
+        self, owner: Owner, question: str, *, thread: str | None = None, limit: int = 50
     ) -> tuple[Memory, ...]:
         """Find memories by what they are about, the best first; ``thread``: among that thread's alone."""
         session = await self._own(owner, thread) if thread else nobodys(owner)
         recalled = await recall(self._store.memories, self._remembering, session, session.active_branch, question)
         known = await known_from(recalled, question, self._remembering.most)
         found = await self._store.memories.read(owner, [line.id for line in known.asked])
-        shelf = container_tags(owner.user_id, thread or None)
+        shelf = container_tags(owner.user_id, session.id if thread else None)
         return tuple(memory for memory in found if memory.tags == shelf)[:limit]
 
-    async def add(self, owner: Owner, content: str, *, thread: SessionId | None = None) -> Memory:
+    async def add(self, owner: Owner, content: str, *, thread: str | None = None) -> Memory:
         """Keep a fact that a person writes down; with ``thread`` for that thread alone."""
-        if thread:
-            await self._own(owner, thread)
-        return await self._store.memories.add(await _written(owner, content, thread or None))
+        session_id = (await self._own(owner, thread)).id if thread else None
+        return await self._store.memories.add(await _written(owner, content, session_id))
 
     async def edit(self, owner: Owner, memory_id: MemoryId, content: str) -> Memory:
         """Put other words in a memory's place; the old ones are gone."""
@@ -99,8 +103,9 @@ class KeptMemories:
         start, end = memory.source_span or (0, 0)
         return None if turn is None else turn.user_message.rendered_text[start:end]
 
-    async def _own(self, owner: Owner, thread: SessionId) -> Session:
+    async def _own(self, owner: Owner, thread: str) -> Session:
         session = await self._store.sessions.get(thread) if is_id(thread) else None
+        session = session or await self._store.sessions.find(owner, thread)
         if session is None or session.owner != owner:
             raise NotFound(f"There is no thread {thread}.", hint="`cix sessions` lists those there are.")
         return session
@@ -138,9 +143,9 @@ async def _told(text: str) -> Told:
     return drawn.told[0] if len(drawn.told) == 1 else Told(content=text, start=0, end=len(text))
 
 
-def shelf_of(owner: Owner, tags: Sequence[str]) -> SessionId | None:
-    """Read the tags of a memory: of which thread alone it is, or (empty) of the user; ``InvalidInput`` for others."""
-    thread: SessionId | None = None
+def shelf_of(owner: Owner, tags: Sequence[str]) -> str | None:
+    """Read the thread that tags name, by our id or its owner's; empty: they name the user. ``InvalidInput`` else."""
+    thread: str | None = None
     for tag in tags:
         kind, _, name = tag.partition(":")
         if kind == "thread" and name:

@@ -28,7 +28,12 @@ async def list_memories(
     request: Request,
     caller: Asking,
     user_id: ForUser = None,
-    tag: Annotated[str | None, Query(max_length=200, description="`thread:ID`: of that thread alone.")] = None,
+    tag: Annotated[
+        str | None,
+        Query(
+            max_length=200, description="`thread:ID`: of that thread alone; ID is ours, or the one its owner gave it."
+        ),
+    ] = None,
     q: Annotated[str | None, Query(max_length=10_000, description="Those that matter for a question, best first.")] = (
         None
     ),
