@@ -21,6 +21,7 @@ IN_FRONT = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 SECONDS = 30.0
 PROMPT = "> "
 ENTER = "\r"
+BRACKETED_PASTE = 2004 << 5  # as pyte numbers private modes
 CTRL_C, CTRL_D, CTRL_R, TAB, UP = "\x03", "\x04", "\x12", "\t", "\x1b[A"
 
 
@@ -88,8 +89,9 @@ class Terminal:
         os.write(self._keys, text.encode())
 
     def paste(self, text: str) -> None:
-        """Paste text, as terminals do it."""
-        self.type(f"\x1b[200~{text}\x1b[201~")
+        """Paste text as terminals do: in brackets only if the program has asked for them."""
+        keys = text.replace("\n", ENTER)
+        self.type(f"\x1b[200~{keys}\x1b[201~" if BRACKETED_PASTE in self.screen.mode else keys)
 
     def text(self) -> str:
         """Give all that stands there, what was scrolled away first."""

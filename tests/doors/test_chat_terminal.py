@@ -154,6 +154,54 @@ def test_what_is_typed_during_an_answer_waits_for_the_prompt(cix: Cix) -> None:
     assert [user for user, _ in cix.said()] == ["first", "second"]
 
 
+@pytest.mark.parametrize("arguments", [[], ["--plain"]])
+def test_a_paste_during_an_answer_is_one_message_and_runs_nothing(cix: Cix, arguments: list[str]) -> None:
+    cix.script({"when": "first", "text": "a b c d e f", "delay": 0.1}, "Second.", "Third.")
+    pasted = "look at\n/quit\n/help\nthis"
+    with talk(cix, *arguments) as chat:
+        chat.type("first" + ENTER)
+        chat.until("a b")
+        chat.paste(pasted)
+        chat.until("this")
+        assert "a b c d e f\n" in chat.text()
+        chat.type(" and that" + ENTER)
+        chat.until("Second.")
+        assert "list the commands" not in chat.text()
+        chat.until(chat.waits)
+        chat.type(CTRL_D)
+        assert chat.end() == 0
+    assert [user for user, _ in cix.said()] == ["first", f"{pasted} and that"]
+
+
+def test_a_line_sent_during_an_answer_waits_for_its_end(cix: Cix) -> None:
+    cix.script({"when": "first", "text": "a b c d e f", "delay": 0.1}, "Second.", "Third.")
+    with talk(cix) as chat:
+        chat.type("first" + ENTER)
+        chat.until("a b")
+        chat.type("second" + ENTER + "third" + ENTER)
+        chat.until("Third.")
+        assert chat.printed.index("✓".encode()) < chat.printed.index(b"second")
+    assert [(turn["user"], turn["outcome"]) for turn in cix.turns()][:2] == [
+        ("first", "completed"),
+        ("second", "completed"),
+    ]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--plain"]])
+def test_ctrl_c_after_typing_clears_the_line_and_does_not_leave(cix: Cix, arguments: list[str]) -> None:
+    with talk(cix, *arguments) as chat:
+        chat.type(CTRL_C)
+        chat.until("Ctrl-C again leaves")
+        chat.until(chat.waits)
+        chat.type("a question")
+        chat.until("> a question")
+        chat.type(CTRL_C)
+        chat.until(lambda: chat.text().count("Ctrl-C again leaves") == 2)
+        chat.until(chat.waits)
+        chat.type(CTRL_C)
+        assert chat.end() == 1
+
+
 def test_messages_of_several_lines_history_and_completion(cix: Cix) -> None:
     cix.script("Yes.")
     with talk(cix) as chat:

@@ -22,16 +22,21 @@ def chat(
     from contextinfinity.cli.working import working
 
     prepare(means, model, greet=not means.as_json)
+    if sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json:
+        from contextinfinity.cli.chat.keyboard import keyboard_held
+        from contextinfinity.cli.chat.talk import Talk
+
+        with keyboard_held() as release, working(means) as work:
+            try:
+                Talk(work, means, *way(work, means, session, branch, model), plain=plain).go_on()
+            finally:
+                release()  # before the engine closes: a Ctrl-C then ends the process at once
+        return
+    from contextinfinity.cli.chat.pipe import Lines
+
     with working(means) as work:
         thread, how = way(work, means, session, branch, model)
-        if sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json:
-            from contextinfinity.cli.chat.talk import Talk
-
-            return Talk(work, means, thread, how, plain=plain).go_on()
-        from contextinfinity.cli.chat.pipe import Lines
-
         lines = Lines(work, thread, how, as_json=means.as_json)
         lines.go_on()
     if lines.failures:
         raise typer.Exit(1)
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from io import TextIOBase
@@ -35,6 +34,11 @@ class DrawnFace:
         self._input = keys
         self._console = Console(highlight=False, markup=False, emoji=False)
 
+    @property
+    def typed(self) -> bool:
+        """Whether anything was typed at the last prompt."""
+        return self._input.typed
+
     def read(self, words: str = "") -> str | None:
         """Read a message."""
         self._console.print()
@@ -44,7 +48,7 @@ class DrawnFace:
     def answering(self) -> Iterator[Hear]:
         """Draw an answer as it comes; what others print meanwhile goes above its tail."""
         drawing = Drawing(self._console)
-        with _keys_wait(), redirect_stderr(_Above(drawing.live)):
+        with redirect_stderr(_Above(drawing.live)):
             try:
                 yield drawing.hear
             finally:
@@ -132,20 +136,3 @@ class _Above(TextIOBase):
         for line in lines:
             self._live.above(tame(line))
         return len(text)
-
-
-@contextmanager
-def _keys_wait() -> Iterator[None]:
-    """Leave what is typed for the prompt, unseen until then; Ctrl-C works all the same."""
-    import termios
-
-    keyboard = sys.stdin.fileno()
-    before = termios.tcgetattr(keyboard)
-    quiet = termios.tcgetattr(keyboard)
-    quiet[0] &= ~termios.ICRNL
-    quiet[3] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(keyboard, termios.TCSANOW, quiet)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(keyboard, termios.TCSANOW, before)

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from contextinfinity.cli.chat.keyboard import is_dumb
+
 if TYPE_CHECKING:
     from contextinfinity.cli.answering import Hear
 
@@ -22,6 +24,11 @@ Offers: TypeAlias = Callable[[str], Iterable[tuple[str, str]]]
 
 class Face(Protocol):
     """One side of a conversation with a person."""
+
+    @property
+    def typed(self) -> bool:
+        """Whether anything was typed at the last prompt; to be asked when Ctrl-C ended it."""
+        ...
 
     def read(self, words: str = "") -> str | None:
         """Read a message that begins with these words; None when there are no more."""
@@ -57,10 +64,10 @@ def choose(*, plain: bool, history: Path, offers: Offers) -> Face:
 
 
 def _can_draw() -> bool:
-    """Tell whether the terminal moves its cursor, knows the signs we draw with, and has room for them."""
+    """Return whether the terminal moves its cursor, can show the characters we draw with, and has room for them."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns or NARROW
     except OSError:
         columns = NARROW
-    return os.environ.get("TERM", "") not in ("", "dumb", "unknown") and encoding == "utf8" and columns >= NARROW
+    return not is_dumb() and encoding == "utf8" and columns >= NARROW

@@ -7,7 +7,9 @@ What other threads print meanwhile appears above the line being typed.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
@@ -30,10 +34,19 @@ from contextinfinity.cli.working import ENDING
 _LOOKS = Style.from_dict({"": "bold", "prompt": "nobold ansicyan"})
 
 
+class _Output(Vt100_Output):
+    """Leaves bracketed paste on between two prompts: a paste while an answer streams is one message too."""
+
+    def disable_bracketed_paste(self) -> None:
+        pass
+
+
 class Input:
     """A prompt with its keys."""
 
     def __init__(self, history: Path, offers: Offers) -> None:
+        self.typed = False
+        """Whether anything was typed at the last prompt."""
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", PROMPT)],
             multiline=True,
@@ -46,19 +59,28 @@ class Input:
             reserve_space_for_menu=0,
             enable_suspend=True,
             style=_LOOKS,
+            output=_Output.from_pty(sys.stdout, os.environ.get("TERM"), ColorDepth.from_env()),
         )
+        self._session.default_buffer.on_text_changed += lambda _: self._set_typed(True)
 
     def read(self, words: str = "") -> str | None:
         """Read a message, beginning with these words; None at its end (Ctrl-D), ``KeyboardInterrupt`` at Ctrl-C."""
         handlers = {number: signal.getsignal(number) for number in ENDING}
         try:
             with patch_stdout(raw=True):
-                return self._session.prompt(default=words, pre_run=_leave_when_told)
+                return self._session.prompt(default=words, pre_run=self._begin)
         except EOFError:
             return None
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+
+    def _begin(self) -> None:
+        self._set_typed(False)
+        _leave_when_told()
+
+    def _set_typed(self, typed: bool) -> None:
+        self.typed = typed
 
 
 def _leave_when_told() -> None:

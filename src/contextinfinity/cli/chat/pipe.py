@@ -1,6 +1,7 @@
 """Lines from a pipe: every line is a question, and stdout gets the answers and nothing else.
 
-Ctrl-C stops a running answer, which is kept as far as it came; a second one before the next question leaves.
+Ctrl-C stops a running answer, which is kept as far as it came; a second one within two seconds, before the next
+question, leaves.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from contextinfinity.cli.answering import Answer, Plainly, has_failed, remark_on
+from contextinfinity.cli.chat.keyboard import LeavingByCtrlC
 from contextinfinity.cli.printing import print_json, remark, say
 from contextinfinity.errors import ContextInfinityError, InvalidInput
 
@@ -26,7 +28,7 @@ class Lines:
         self._thread = thread
         self._how = how
         self._as_json = as_json
-        self._interrupts = 0
+        self._leaving = LeavingByCtrlC()
         self.failures = 0
 
     def go_on(self) -> None:
@@ -43,7 +45,7 @@ class Lines:
             if line is None:
                 return
             if line.strip():
-                self._interrupts = 0
+                self._leaving.forget()
                 self._answer(line)
 
     def _answer(self, line: str) -> None:
@@ -52,7 +54,8 @@ class Lines:
             turn = answer.wait(None if self._as_json else Plainly().hear)
         except ContextInfinityError as error:  # the next line may do better
             return self._failed(error)
-        self._interrupts = int(answer.stopped)
+        if answer.stopped:
+            self._leaving.pressed()
         self._thread = turn.thread_id
         self._finish(turn)
         self.failures += has_failed(turn)
@@ -67,9 +70,8 @@ class Lines:
             say("" if turn.text.endswith("\n") else "\n")
 
     def _interrupted(self) -> None:
-        """Leave at the second Ctrl-C in a row; a slip of the hand costs nothing."""
-        self._interrupts += 1
-        if self._interrupts > 1:
+        """Leave at the second Ctrl-C in a row."""
+        if self._leaving.pressed():
             raise KeyboardInterrupt
         remark("\nCtrl-C again leaves.")
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from contextinfinity.cli.chat.faces import PROMPT
+from contextinfinity.cli.chat.keyboard import keyboard_of_readline
 from contextinfinity.cli.printing import remark, say
 
 if TYPE_CHECKING:
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
 class PlainFace:
     """``Face`` of lines, one after the other."""
 
+    def __init__(self) -> None:
+        self.typed = False
+
     def read(self, words: str = "") -> str | None:
         """Read a message; a backslash at the end of a line goes on with the next."""
         remark("")
-        lines = [_line(PROMPT, words)]
+        lines = [self._line(PROMPT, words)]
         while lines[-1] is not None and lines[-1].endswith("\\"):
-            lines.append(_line(" " * len(PROMPT)))
+            lines.append(self._line(" " * len(PROMPT)))
         return None if lines[0] is None else "\n".join(line.removesuffix("\\") for line in lines if line is not None)
 
     @contextmanager
@@ -51,16 +55,19 @@ class PlainFace:
         more = [f"… {len(lines) - most} more lines"] if len(lines) > most else []
         remark("\n".join(["", f"{PROMPT}{question}", *lines[:most], *more]))
 
+    def _line(self, prompt: str, words: str = "") -> str | None:
+        import readline  # gives input() arrow keys and a history
 
-def _line(prompt: str, words: str = "") -> str | None:
-    import readline  # makes input() know arrows and what was typed before
-
-    readline.parse_and_bind("set enable-bracketed-paste on")  # what was pasted stays one message
-    readline.set_startup_hook(lambda: readline.insert_text(words))
-    try:
-        return input(prompt)
-    except EOFError:
-        return None
-    finally:
-        readline.set_startup_hook(None)
-        sys.stdout.flush()
+        readline.parse_and_bind("set enable-bracketed-paste on")
+        readline.set_startup_hook(lambda: readline.insert_text(words))
+        try:
+            with keyboard_of_readline():
+                return input(prompt)
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            self.typed = bool(readline.get_line_buffer())
+            raise
+        finally:
+            readline.set_startup_hook(None)
+            sys.stdout.flush()

@@ -1,6 +1,7 @@
 """A conversation with a person at a terminal: where it is, and the way of each line that is typed.
 
-Ctrl-C stops an answer, which is kept as far as it came; at the prompt it clears the line, and twice in a row it leaves.
+Ctrl-C stops an answer, which is kept as far as it came; at the prompt it clears the line, and leaves when it is pressed
+again within two seconds with nothing typed in between.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from contextinfinity.cli.answering import NEW, Answer
 from contextinfinity.cli.chat import commands
 from contextinfinity.cli.chat.faces import choose
+from contextinfinity.cli.chat.keyboard import LeavingByCtrlC
 from contextinfinity.cli.chat.told import account, offer, tell_of_folds
 from contextinfinity.cli.options import settings_for
 from contextinfinity.cli.printing import one_line
@@ -61,17 +63,17 @@ class Talk:
             self._part()
 
     def _hear_lines(self) -> None:
-        interrupts = 0
+        leaving = LeavingByCtrlC()
         while not self.left:
             try:
                 line = self.face.read(_as_typed(self._changing.user) if self._changing else "")
                 if line is None:
                     return
-                interrupts = 0
+                leaving.forget()
                 self._follow(line)
             except KeyboardInterrupt:  # at the prompt, or a moment after an answer it was meant for
-                self._changing, interrupts = None, interrupts + 1
-                if interrupts > 1:
+                self._changing = None
+                if leaving.pressed(typed=self.face.typed):
                     raise
                 self.face.note("Ctrl-C again leaves, so do Ctrl-D and /quit.")
             except ContextInfinityError as error:
