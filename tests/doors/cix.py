@@ -73,14 +73,17 @@ class Cix:
         turns: list[dict[str, Any]] = self.json("show", session, *options)["turns"]
         return turns
 
-    def start(self, *arguments: str, terminal: bool = False, disk: int | None = None) -> Process:
-        """Start a real process, at a terminal or on a disk that takes files of that many blocks only."""
+    def start(self, *arguments: str, terminal: bool = False, disk: int | None = None, piped: bool = True) -> Process:
+        """Start a real process, at a terminal or on a disk that takes files of that many blocks only.
+
+        ``piped``: its standard input is a pipe that stays open.
+        """
         command = [sys.executable, "-m", "contextinfinity", *arguments, "--data-dir", str(self.folder)]
         if terminal:
             command = [sys.executable, "-c", IN_A_TERMINAL, *command]
         if disk is not None:
             command = ["sh", "-c", f'ulimit -f {disk}; exec "$@"', "sh", *command]
-        return Process(command)
+        return Process(command, piped=piped)
 
 
 IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
@@ -89,12 +92,12 @@ IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spa
 class Process:
     """A process one talks with through pipes."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], *, piped: bool = True) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
         self._process = subprocess.Popen(
             command,
             env=inherited | {"TERM": "dumb"},
-            stdin=subprocess.PIPE,
+            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )

@@ -110,7 +110,6 @@ def test_the_model_and_the_user_can_be_chosen(cix: Cix) -> None:
     [
         (["ask", ""], 2, "The question is empty."),
         (["ask", " \n"], 2, "The question is empty."),
-        (["ask"], 2, "Missing argument"),
         (["ask", "x", "--model", "nope"], 2, "There is no model 'nope'; there are: echo, built-in."),
         (["chat", "--model", "nope"], 2, "There is no model 'nope'; there are: echo, built-in."),
         (["ask", "x", "--session", "last"], 1, "There is no thread yet. Begin one with"),
@@ -128,6 +127,47 @@ def test_what_is_wrong_is_said_in_words_and_nothing_is_made(
     assert (done.exit_code, done.stdout) == (code, "")
     assert words in done.stderr
     assert cix.json("sessions") == {"sessions": []}
+
+
+@pytest.mark.req("CLI-2")
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "asked"),
+    [
+        (["-"], "What is this?\n", "What is this?"),
+        ([], "What\nis this?\n", "What\nis this?"),
+        (["Sum it up."], "one\n  two\n", "Sum it up.\n\none\n  two"),
+        (["Sum it up."], "", "Sum it up."),
+        (["Sum it up."], " \n", "Sum it up."),
+    ],
+)
+def test_what_is_piped_in_is_added_to_the_question(cix: Cix, arguments: list[str], stdin: str, asked: str) -> None:
+    assert cix("ask", *arguments, stdin=stdin).exit_code == 0
+    assert [user for user, _ in cix.said()] == [asked]
+
+
+@pytest.mark.req("CLI-2")
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "words"),
+    [
+        ([], "", 'There is no question. Write it in quotes, cix ask "…", or pipe it in.'),
+        (["-"], " \n", "There is no question."),
+        (["Sum it up."], b"caf\xe9\n", "Standard input is not UTF-8 text (byte 3)."),
+    ],
+)
+def test_standard_input_that_is_no_question_is_refused(
+    cix: Cix, arguments: list[str], stdin: str | bytes, words: str
+) -> None:
+    done = cix("ask", *arguments, stdin=stdin)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert cix.json("sessions") == {"sessions": []}
+
+
+@pytest.mark.req("CLI-2")
+def test_a_question_without_input_at_a_terminal_does_not_wait(cix: Cix) -> None:
+    with cix.start("ask", terminal=True) as ask:
+        ask.until("There is no question.")
+        assert ask.wait() == 2
 
 
 @pytest.mark.req("CLI-1")
@@ -173,7 +213,7 @@ def test_a_ledger_that_another_process_holds_is_said_in_words(cix: Cix) -> None:
 @pytest.mark.parametrize("blocks", [0, 8])
 def test_a_disk_that_takes_nothing_is_said_in_words(cix: Cix, blocks: int) -> None:
     cix.ask("Hello")
-    with cix.start("ask", "Hello again", "--session", "last", disk=blocks) as ask:
+    with cix.start("ask", "Hello again", "--session", "last", disk=blocks, piped=False) as ask:
         code, output, errors = ask.end()
     assert (code, output) == (1, "")
     assert str(cix.folder / "ledger.db") in errors
@@ -304,7 +344,7 @@ def test_ctrl_c_twice_leaves(cix: Cix) -> None:
 @pytest.mark.req("TURN-11", "CLI-1")
 def test_ctrl_c_stops_a_single_question_too(cix: Cix) -> None:
     cix.script(HANGS)
-    with cix.start("ask", "go on and on") as ask:
+    with cix.start("ask", "go on and on", piped=False) as ask:
         ask.until("three")
         ask.signal(signal.SIGINT)
         code, output, errors = ask.end()
@@ -329,7 +369,7 @@ def test_a_process_that_is_told_to_end_finishes_an_answer_that_is_nearly_done(ci
 @pytest.mark.req("CLI-1")
 def test_a_process_that_is_told_to_end_marks_an_answer_that_is_not(cix: Cix) -> None:
     cix.script({"text": " ".join(map(str, range(1000))), "delay": 0.1})
-    with cix.start("ask", "Count") as ask:
+    with cix.start("ask", "Count", piped=False) as ask:
         ask.until(" 3")
         ask.signal(signal.SIGTERM)
         code, _, errors = ask.end()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from typing import Annotated
 
 import typer
 
 from contextinfinity.cli.options import Branch, Means, Model, Session, command
+from contextinfinity.cli.printing import remark
 from contextinfinity.errors import InvalidInput
 
-Question = Annotated[str, typer.Argument(metavar="QUESTION", help="What to ask.", show_default=False)]
+STANDARD_INPUT = "-"
+HOW_TO_ASK = 'Write it in quotes, cix ask "…", or pipe it in.'
 
+QUESTION_HELP = "What to ask; what is piped in is added to it. - or nothing: only what is piped in."
+Question = Annotated[str | None, typer.Argument(metavar="[QUESTION|-]", help=QUESTION_HELP, show_default=False)]
+NOTICE_SECONDS = 3.0
+"""How long standard input may give nothing before we say that we wait for its end."""
 
 Attach = Annotated[
     list[str] | None,
@@ -21,7 +29,7 @@ Attach = Annotated[
 @command
 def ask(
     means: Means,
-    question: Question,
+    question: Question = None,
     session: Session = "new",
     branch: Branch = None,
     model: Model = None,
@@ -29,17 +37,16 @@ def ask(
 ) -> None:
     """Ask one question and print the answer."""
     from contextinfinity.cli.answering import NEW, Answer, Plainly, has_failed, remark_on, way
-    from contextinfinity.cli.printing import print_json, remark, say
+    from contextinfinity.cli.printing import print_json, say
     from contextinfinity.cli.weights import prepare
     from contextinfinity.cli.working import working
 
-    if not question.strip():
-        raise InvalidInput("The question is empty.", hint='Write it in quotes: cix ask "…"')
+    asked = _with_standard_input(question)
     prepare(means, model)
     with working(means) as work:
         thread, how = way(work, means, session, branch, model)
         how["attach"] = tuple(attach or ())
-        turn = Answer(work, thread, question, how).wait(None if means.as_json else Plainly().hear)
+        turn = Answer(work, thread, asked, how).wait(None if means.as_json else Plainly().hear)
         if means.as_json:
             print_json(turn)
         elif turn.text:
@@ -50,3 +57,32 @@ def ask(
                 remark(f"session {turn.thread_id}; continue with --session last")
     if has_failed(turn) or turn.outcome == "cancelled":
         raise typer.Exit(1)
+
+
+def _with_standard_input(question: str | None) -> str:
+    """Return the question with what is piped in below it; without one, or for ``-``, what is piped in."""
+    alone = question in (None, STANDARD_INPUT)
+    if not alone and not (question or "").strip():
+        raise InvalidInput("The question is empty.", hint=HOW_TO_ASK)
+    is_keyboard = sys.stdin is None or sys.stdin.isatty()
+    piped = "" if is_keyboard and question != STANDARD_INPUT else _standard_input()
+    asked = piped if alone else f"{question}\n\n{piped}" if piped.strip() else question or ""
+    if not asked.strip():
+        raise InvalidInput("There is no question.", hint=HOW_TO_ASK)
+    return asked
+
+
+def _standard_input() -> str:
+    """Read standard input to its end, and say so when that takes long: a pipe that nobody closes never ends."""
+    waiting = "Reading standard input until it ends; `< /dev/null` gives none, Ctrl-D ends it at a terminal."
+    notice = threading.Timer(NOTICE_SECONDS, remark, [waiting])
+    notice.daemon = True
+    notice.start()
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"Standard input is not UTF-8 text (byte {error.start}).", hint="Convert it, for example with iconv."
+        ) from error
+    finally:
+        notice.cancel()
