@@ -69,7 +69,7 @@ def codes(report: Report) -> set[str]:
 
 def rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """Everything in a ledger."""
-    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:  # leaves no log behind
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         found: dict[str, list[tuple[object, ...]]] = {
             name: sorted(connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in tables
@@ -101,7 +101,7 @@ def test_every_break_is_found_and_named(case: Break, home: Path) -> None:
     assert finding.count >= 1
     assert finding.where
     assert finding.advice or finding.repair
-    assert not report.ok
+    assert report.ok == (finding.severity == "info")
 
 
 @pytest.mark.req("LEDGER-6")
@@ -111,7 +111,7 @@ def test_every_finding_there_is_has_been_provoked() -> None:
 
 @pytest.mark.req("LEDGER-6")
 def test_the_manual_lists_exactly_the_findings_there_are() -> None:
-    listed = re.findall(r"^\| `(\w+)` \| (broken|warning) \| .+ \| (.+) \|$", PAGE.read_text("utf-8"), re.M)
+    listed = re.findall(r"^\| `(\w+)` \| (broken|warning|info) \| .+ \| (.+) \|$", PAGE.read_text("utf-8"), re.M)
     ours = [(code, kind.severity, kind.repair or "–") for code, kind in KINDS.items()]
     assert listed == ours
 

@@ -67,6 +67,21 @@ def test_what_is_amiss_ends_with_1_and_a_table_of_what_to_do(home: Path) -> None
 
 
 @pytest.mark.req("LEDGER-6", "CLI-1")
+def test_what_a_crash_left_for_the_next_start_is_information(home: Path) -> None:
+    sql("INSERT INTO worker (id, host, pid, started_at) VALUES ('gone', 'here', 1, 0)")(home)
+    sql("UPDATE job SET state = 'running', owner = 'gone' WHERE id = 1")(home)
+    done = doctor("--data-dir", home)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Nothing: the next start of an engine removes it and finishes its turns." in done.stdout
+    report = json.loads(doctor("--json", "--data-dir", home).stdout)
+    assert report["ok"]
+    assert {finding["code"]: finding["severity"] for finding in report["findings"]} == {
+        "worker_dead": "info",
+        "job_stuck": "info",
+    }
+
+
+@pytest.mark.req("LEDGER-6", "CLI-1")
 def test_a_repair_says_what_it_did_and_where_the_backup_is(home: Path) -> None:
     sql(FAILED_JOB)(home)
     done = doctor("--repair", "--data-dir", home)

@@ -102,18 +102,21 @@ def _print_findings(console: Console, report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    if report.ok:
+    if not report.findings:
         console.print("All is well.")
         return
     table = Table("", "finding", "what", "where", "what to do", box=None, pad_edge=False)
     for column in table.columns:
         column.overflow = "fold"
     for finding in report.findings:
-        style = "red" if finding.severity == "broken" else "yellow"
-        todo = f"cix doctor --repair: {finding.repair}" if finding.repair else finding.advice
+        style = {"broken": "red", "warning": "yellow"}.get(finding.severity, "dim")
+        repairs = finding.repair and finding.severity != "info"
+        todo = f"cix doctor --repair: {finding.repair}" if repairs else finding.advice
         cells = (finding.code, finding.what, finding.where, todo)
         table.add_row(Text(finding.severity, style=style), *map(Text, cells))
     console.print(table)
+    if report.ok:
+        console.print("All is well: the next start of an engine clears this up by itself.")
 
 
 @contextmanager

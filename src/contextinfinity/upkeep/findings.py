@@ -11,12 +11,13 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Severity: TypeAlias = Literal["broken", "warning"]
+Severity: TypeAlias = Literal["broken", "warning", "info"]
+"""``info``: a crash left it, it harms nothing, and the next start of an engine clears it up by itself."""
 
 PLACES = 5
 """How many places of one finding are named."""
 
-_RESTORE = "Restore the newest backup that is well, or export what can still be read; see `cix export`."
+_RESTORE = "Restore the newest backup that is well; `cix show ID --json` saves what can still be read."
 _DERIVED = "Nothing that was said is affected: `cix reindex` makes it anew."
 
 
@@ -267,10 +268,10 @@ KINDS: dict[str, Kind] = {
         "Queues jobs that were given up again.",
     ),
     "job_stuck": Kind(
-        "warning",
+        "info",
         "A job is run by nobody.",
         "{} jobs are run by nobody.",
-        "The next start of an engine takes it over, too.",
+        "Nothing: the next start of an engine takes it over.",
         "Queues jobs of dead workers again.",
     ),
     "job_missing": Kind(
@@ -288,10 +289,10 @@ KINDS: dict[str, Kind] = {
         "Removes jobs that turns have no use for.",
     ),
     "worker_dead": Kind(
-        "warning",
+        "info",
         "A worker is registered and dead.",
         "{} workers are registered and dead.",
-        "The next start of an engine takes it over, too; its unfinished turns are left to that.",
+        "Nothing: the next start of an engine removes it and finishes its turns.",
         "Removes dead workers; their unfinished turns are left to recovery.",
     ),
     "lock_stray": Kind(

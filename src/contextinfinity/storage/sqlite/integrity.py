@@ -69,16 +69,27 @@ class Offence(Struct, frozen=True):
     places: tuple[str, ...]
 
 
+def _flags(path: Path) -> int:
+    """Return how to open a file to look at it: it and the files beside it must be the same afterwards.
+
+    A read-only connection never writes a left-over log into the file, but leaves a log of its own behind; one that
+    may write removes its log when it closes.
+    """
+    is_left = any(path.with_name(path.name + ending).exists() for ending in ("-wal", "-journal"))
+    return apsw.SQLITE_OPEN_READONLY if is_left or not path.is_file() else apsw.SQLITE_OPEN_READWRITE
+
+
 class Inspection:
     """A ledger that is being looked at. Raises what opening a ledger raises; closes with the ``with`` block."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         with translated(self._path):
-            self._connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY)
+            self._connection = apsw.Connection(self._path, flags=_flags(path))
             try:
                 self._connection.set_busy_handler(PatientHandler(BUSY_SECONDS))
                 self._connection.execute("PRAGMA temp_store = MEMORY")
+                self._connection.execute("PRAGMA query_only = ON")
                 self._connection.create_scalar_function("named", _named, 1, deterministic=True)
                 self._connection.create_scalar_function("is_text", _is_text, 1, deterministic=True)
                 self.version = self._version()
