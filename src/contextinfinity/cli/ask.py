@@ -42,8 +42,8 @@ def ask(
     from contextinfinity.cli.working import working
 
     asked = _with_standard_input(question)
-    prepare(means, model)
-    with working(means) as work:
+    prepare(means, model, creates=session == NEW)
+    with working(means, creates=session == NEW) as work:
         thread, how = way(work, means, session, branch, model)
         how["attach"] = tuple(attach or ())
         turn = Answer(work, thread, asked, how).wait(None if means.as_json else Plainly().hear)
@@ -74,6 +74,8 @@ def _with_standard_input(question: str | None) -> str:
 
 def _standard_input() -> str:
     """Read standard input to its end, and say so when that takes long: a pipe that nobody closes never ends."""
+    if sys.stdin is None:  # it is closed
+        return ""
     waiting = "Reading standard input until it ends; `< /dev/null` gives none, Ctrl-D ends it at a terminal."
     notice = threading.Timer(NOTICE_SECONDS, remark, [waiting])
     notice.daemon = True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json, NoServer, settings_for
+from contextinfinity.cli.options import Config, DataDir, Json, NoServer, settings_for, told_in_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def config(config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None) -> None:
     """Show every setting, its value and where it came from."""
-    loaded = settings_for(config, data_dir)
+    with told_in_words():
+        loaded = settings_for(config, data_dir, creates=False)
     if as_json:
         typer.echo(json.dumps(_for_programs(loaded), indent=2))
     else:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 LAST = "last"
 
-TurnRef = Annotated[str, typer.Argument(metavar="TURN_ID", help="A turn's id, or last.", show_default=False)]
+TurnRef = Annotated[str, typer.Argument(metavar="[TURN_ID]", help="A turn's id; `cix show` prints them.")]
 Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Compare with this turn's request.")]
 Step = Annotated[int | None, typer.Option("--step", metavar="N", min=0, help="Of several requests, this one.")]
 Whole = Annotated[bool, typer.Option("--body", help="Print the whole request as it was sent.")]
 
 
 @command
-def context(means: Means, turn: TurnRef, compare: Other = None, step: Step = None, body: Whole = False) -> None:
+def context(means: Means, turn: TurnRef = LAST, compare: Other = None, step: Step = None, body: Whole = False) -> None:
     """Show what the model saw in a turn, part by part, and whether that is what was sent."""
     from contextinfinity.cli.printing import print_json
     from contextinfinity.cli.working import working

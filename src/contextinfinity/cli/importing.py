@@ -44,7 +44,7 @@ def import_(means: Means, file: File, form: Form = "auto", session: Home = None)
     from contextinfinity.cli.working import working
 
     known = _known(form)
-    with working(means) as work:
+    with working(means, creates=True) as work:
         home = None if session is None else _home(work, means, session)
         with _bar(file) as progress:
             loading = work.client.imports.load(file, form=known, thread_id=home, owner=means.owner, progress=progress)

@@ -89,7 +89,7 @@ def remember(means: Means, fact: Fact, tag: Tag = None) -> None:
     """Have a fact remembered in every conversation, or in one thread."""
     from contextinfinity.cli.working import working
 
-    with working(means) as work:
+    with working(means, creates=True) as work:
         kept = work.do(work.client.memories.add(fact, tags=tag or (), owner=_owner(means, tag or ())))
     _print(means, [kept])
 

@@ -52,7 +52,7 @@ def list_models(
     from contextinfinity.settings import BUILT_IN
 
     with told_in_words():
-        settings = settings_for(config, data_dir).settings
+        settings = settings_for(config, data_dir, creates=False).settings
         rows = [_built_in(settings), *(_named(name, said) for name, said in settings.models.items()), _minilm(settings)]
     default = settings.general.default_model
     rows.sort(key=lambda row: row["name"] != default)

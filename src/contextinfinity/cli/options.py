@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_ty
 
 import typer
 
-from contextinfinity.errors import ContextInfinityError, InvalidInput
+from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from contextinfinity.domain.session import Owner
@@ -173,10 +173,15 @@ def _for_each(group: Any, said: dict[str, object]) -> dict[str, Any]:
     }
 
 
-def settings_for(config: Path | None, data_dir: Path | None) -> LoadedSettings:
-    """Read the settings a command runs with."""
+def settings_for(config: Path | None, data_dir: Path | None, *, creates: bool = True) -> LoadedSettings:
+    """Read the settings a command runs with; one that ``creates`` nothing needs the folder that --data-dir names."""
     from contextinfinity.settings import load_settings
 
+    if data_dir is not None and not creates and not data_dir.expanduser().is_dir():
+        raise NotFound(
+            f"There is no folder {data_dir}, which --data-dir names.",
+            hint="Check its name, or create it by asking something: `cix ask` with the same --data-dir.",
+        )
     return load_settings(config=config, data_dir=data_dir)
 
 

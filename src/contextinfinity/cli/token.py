@@ -38,7 +38,7 @@ def create(
 
         if scope not in ("user", "app"):
             raise InvalidInput(f"--scope is {scope!r}; it may be user or app.")
-        with working(Means(user=user, config=config, data_dir=data_dir, as_json=as_json)) as work:
+        with working(Means(user=user, config=config, data_dir=data_dir, as_json=as_json), creates=True) as work:
             owner = Owner(user_id=user, org_id=org)
             made = work.do(work.client.tokens.create(owner, scope="app" if scope == "app" else "user"))
         if as_json:

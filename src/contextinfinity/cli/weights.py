@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from contextinfinity.providers.local.weights import Progress, Weights
 
 
-def prepare(means: Means, model: str | None, *, greet: bool = False) -> None:
-    """See to it that the built-in model can answer, if it is the one that will; and say what to expect of it.
+def prepare(means: Means, model: str | None, *, greet: bool = False, creates: bool = False) -> None:
+    """Fetch and load the built-in model if it is the one that answers, and say what to expect of it.
 
     It is loaded while everything else is opened; the process has one of it, so the engine finds it there. A server has
     its own.
@@ -28,7 +28,7 @@ def prepare(means: Means, model: str | None, *, greet: bool = False) -> None:
     from contextinfinity.providers.local.weights import SMOLLM2, are_there
     from contextinfinity.settings import BUILT_IN
 
-    settings = settings_for(means.config, means.data_dir).settings
+    settings = settings_for(means.config, means.data_dir, creates=creates).settings
     if (model or settings.general.default_model) != BUILT_IN:
         return
     check_runtime()

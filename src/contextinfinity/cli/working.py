@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 from contextinfinity.cli.options import Means, Terminated, settings_for
 from contextinfinity.cli.printing import remark
 from contextinfinity.client.contract import Client
-from contextinfinity.wiring import open_client
+from contextinfinity.wiring import holds_ledger, open_client
 
 T = TypeVar("T")
 
@@ -39,9 +39,9 @@ LOOK_SECONDS = 0.2
 
 
 @contextmanager
-def working(means: Means) -> Iterator[Work]:
-    """Have an engine at work for the length of a ``with``."""
-    make = _maker(means)
+def working(means: Means, *, creates: bool = False) -> Iterator[Work]:
+    """Have an engine at work for the length of a ``with``; only a command that ``creates`` begins a ledger."""
+    make = _maker(means, creates=creates)
     with _warning_in_words(), _ending_raises(), Loop() as loop:
         work = Work(loop, loop.do(_opened(make)))
         patience = ANSWER_SECONDS
@@ -54,13 +54,20 @@ def working(means: Means) -> Iterator[Work]:
             _close(work, patience)
 
 
-def _maker(means: Means) -> Callable[[], Client]:
-    """Give what makes the client: of a server if one is named, else of an engine in this process."""
+def _maker(means: Means, *, creates: bool) -> Callable[[], Client]:
+    """Return what makes the client: of a server if one is named, else of an engine in this process.
+
+    Where there is no ledger and none is to be created, the engine works on an empty one in memory.
+    """
     if means.server is not None:
         from contextinfinity.client.remote import RemoteClient
 
         return partial(RemoteClient, means.server, token=os.environ.get(TOKEN) or None)
-    return partial(open_client, settings_for(means.config, means.data_dir).settings)
+    settings = settings_for(means.config, means.data_dir, creates=creates).settings
+    if creates or holds_ledger(settings):
+        return partial(open_client, settings)
+    remark(f"There is no ledger in {settings.data_dir} yet. `cix ask` creates one; --data-dir names another folder.")
+    return partial(open_client, settings, in_memory=True)
 
 
 class Loop:

@@ -36,16 +36,21 @@ if TYPE_CHECKING:
 
 
 def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None = None) -> Engine:
-    """Put an engine together, to be used with ``async with``; without settings those of the machine count.
+    """Return an engine, to be used with ``async with``; without settings those of the machine are used.
 
     This is ``contextinfinity.open``.
     """
-    from contextinfinity.engine.engine import Engine
     from contextinfinity.settings import load_settings
-    from contextinfinity.storage.journal import JournalFolder
 
     if settings is None:
         settings = load_settings(data_dir=None if data_dir is None else Path(data_dir)).settings
+    return _engine(settings, open_standby(settings))
+
+
+def _engine(settings: Settings, store: Store) -> Engine:
+    from contextinfinity.engine.engine import Engine
+    from contextinfinity.storage.journal import JournalFolder
+
     stream = settings.stream
     models = models_of(settings)
     journals = JournalFolder(
@@ -54,7 +59,7 @@ def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None
         flush_bytes=stream.flush_bytes,
         fsync_ms=stream.fsync_ms,
     )
-    return Engine(open_standby(settings), journals, models, setup_of(settings, models))
+    return Engine(store, journals, models, setup_of(settings, models))
 
 
 def setup_of(settings: Settings, models: Models) -> Setup:
@@ -79,11 +84,17 @@ def setup_of(settings: Settings, models: Models) -> Setup:
     )
 
 
-def open_client(settings: Settings) -> LocalClient:
-    """Put together what a door talks to: a client of an engine of its own, to be used with ``async with``."""
+def open_client(settings: Settings, *, in_memory: bool = False) -> LocalClient:
+    """Return a client with an engine of its own, to be used with ``async with``; ``in_memory``: on an empty ledger."""
     from contextinfinity.client.local import LocalClient
 
-    return LocalClient(open_engine(settings))
+    return LocalClient(_engine(settings, store_in_memory()) if in_memory else open_engine(settings))
+
+
+def holds_ledger(settings: Settings) -> bool:
+    """Return whether a ledger is or was where the settings say; one that was lost is for the store to report."""
+    path = settings.ledger_path
+    return path is None or path.exists() or (path.parent / "workers").exists()
 
 
 def open_store(settings: Settings) -> Store:
