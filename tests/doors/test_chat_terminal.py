@@ -374,3 +374,18 @@ def test_a_process_told_to_end_leaves_the_terminal_as_it_was(cix: Cix) -> None:
         os.kill(chat.pid, signal.SIGTERM)
         assert chat.end() == 1
         assert chat.modes() == before
+
+
+@pytest.mark.req("CLI-1", "CLI-2")
+@pytest.mark.parametrize("columns", [30, 80])
+def test_tables_show_ids_that_can_be_used_on_any_screen(cix: Cix, columns: int) -> None:
+    thread = cix.ask("What is the height of the lighthouse in the north?")["thread_id"]
+    memory = cix.json("remember", "The lighthouse is 40 metres high.")["memories"][0]["id"]
+    branch = cix.json("branches", "last")["branches"][0]["branch_id"]
+    for arguments, whole in ((["sessions"], thread), (["branches", "last"], branch), (["memories", "list"], memory)):
+        with Terminal(cix.folder, *arguments, columns=columns) as table:
+            assert table.end() == 0
+            assert whole[-8:] in table.text()
+            assert all(len(line) < columns + 1 for line in table.text().splitlines())
+            assert "lighthouse" in " ".join(table.text().split()) or arguments[0] == "branches"
+    assert cix.json("show", thread[-8:])["thread_id"] == thread

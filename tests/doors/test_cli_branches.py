@@ -44,8 +44,8 @@ def test_conversations_are_listed_for_programs(cix: Cix, thread: str) -> None:
 def test_conversations_are_listed_for_people(cix: Cix, thread: str) -> None:
     done = cix("sessions")
     head, row = done.stdout.splitlines()
-    assert head.split() == ["id", "last", "turns", "about"]
-    assert (row.split()[0], row.split()[-2:]) == (thread, ["3", "c"])
+    assert head.split() == ["id", "last", "turns", "title"]
+    assert (row.split()[0], row.split()[-2:]) == (thread, ["3", "a"]), "the first message is the title"
     cix.ask("x")
     assert cix("sessions", "--limit", "1").stderr == "There are more; --limit 2 shows them.\n"
 

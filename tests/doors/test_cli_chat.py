@@ -113,7 +113,11 @@ def test_the_model_and_the_user_can_be_chosen(cix: Cix) -> None:
         (["ask", "x", "--model", "nope"], 2, "There is no model 'nope'; there are: echo, built-in."),
         (["chat", "--model", "nope"], 2, "There is no model 'nope'; there are: echo, built-in."),
         (["ask", "x", "--session", "last"], 1, "There is no thread yet. Begin one with"),
-        (["ask", "x", "--session", "nope"], 1, "There is no thread nope (at least 6 signs"),
+        (
+            ["ask", "x", "--session", "nope"],
+            1,
+            "There is no thread nope. Use at least 6 characters of the id; `cix sessions`",
+        ),
         (["ask", "x", "--session", "nothing-like-it"], 1, "There is no thread nothing-like-it. `cix sessions`"),
         (["ask", "x", "--session", new_id()], 1, "`cix sessions` lists those there are."),
         (["ask", "x", "--branch", "main"], 2, "A new session has no branches to choose from."),
@@ -177,6 +181,39 @@ def test_a_part_of_an_id_that_fits_several_names_them(cix: Cix) -> None:
     done = cix("ask", "x", "--session", part)
     assert (done.exit_code, done.stdout) == (2, "")
     assert all(thread in done.stderr for thread in threads if thread.startswith(part))
+
+
+@pytest.mark.req("CLI-1")
+def test_an_answer_that_is_incomplete_says_why(cix: Cix) -> None:
+    cix.script({"text": "one two", "outcome": {"type": "incomplete", "reason": "length"}})
+    done = cix("ask", "Count")
+    assert (done.exit_code, done.stdout) == (0, "one two\n")
+    assert "[The answer is incomplete: it reached the most tokens the model may write" in done.stderr
+
+
+@pytest.mark.req("CLI-1")
+def test_another_users_conversation_is_named_by_a_part_of_its_id(cix: Cix) -> None:
+    thread = cix.ask("Hello", "--user", "anna")["thread_id"]
+    assert cix.json("show", thread[-8:], "--user", "anna")["thread_id"] == thread
+
+
+@pytest.mark.req("CLI-1")
+def test_a_token_is_revoked_by_a_part_of_its_id(cix: Cix) -> None:
+    made = cix.json("token", "create", "--user", "anna")
+    assert cix.json("token", "revoke", made["id"][-8:])["id"] == made["id"]
+
+
+@pytest.mark.req("CLI-1")
+@pytest.mark.parametrize(
+    ("turns", "words"),
+    [(0, "has no turn 9; it has no turns yet."), (1, "has no turn 9; its only turn is 1.")],
+)
+def test_numbers_agree_with_their_nouns(cix: Cix, turns: int, words: str) -> None:
+    cix.ask("Hello")
+    cix("rollback", "last", "--to", str(turns))
+    assert words in cix("fork", "last", "--at", "9").stderr
+    if turns:
+        assert cix("delete", "last", "--yes").stderr.endswith(": 1 turn.\n")
 
 
 @pytest.mark.req("CLI-1")

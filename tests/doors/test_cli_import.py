@@ -30,11 +30,11 @@ def lines(path: Path, records: list[Any]) -> str:
 @pytest.mark.req("CLI-1", "LEDGER-6")
 def test_an_import_prints_what_became_of_the_file_and_twice_adds_nothing(cix: Cix, tmp_path: Path) -> None:
     file = lines(tmp_path / "talk.jsonl", [*talk(4), "{broken", {"role": "robot", "content": "x"}])
-    (done,) = cix.json("import", file)["sessions"]
+    (done,) = cix.json("import", file, code=1)["sessions"]
     assert set(done) == {"thread_id", "messages", "added", "skipped", "bad"}
     assert (done["messages"], done["added"], done["skipped"]) == (4, 4, 0)
     assert [(bad["line"], set(bad)) for bad in done["bad"]] == [(5, {"line", "reason"}), (6, {"line", "reason"})]
-    (again,) = cix.json("import", file, "--format", "jsonl")["sessions"]
+    (again,) = cix.json("import", file, "--format", "jsonl", code=1)["sessions"]
     assert (again["thread_id"], again["added"], again["skipped"]) == (done["thread_id"], 0, 4)
     turns = cix.turns(session=done["thread_id"])
     assert [(turn["user"], turn["assistant"]) for turn in turns] == [
@@ -47,7 +47,7 @@ def test_an_import_prints_what_became_of_the_file_and_twice_adds_nothing(cix: Ci
 @pytest.mark.req("CLI-1")
 def test_people_see_a_table_and_the_lines_that_were_left_out(cix: Cix, tmp_path: Path) -> None:
     done = cix("import", lines(tmp_path / "file", [*talk(2), "{broken"]))
-    assert done.exit_code == 0
+    assert done.exit_code == 1, "lines were left out"
     assert done.stdout.splitlines()[0].split() == ["conversation", "messages", "added", "there", "before", "bad"]
     assert done.stdout.splitlines()[1].split()[1:] == ["2", "2", "0", "1"]
     assert "line 3: left out, it is no JSON" in done.stderr

@@ -43,8 +43,8 @@ def test_a_search_prints_hits_in_the_agreed_shape(cix: Cix, tmp_path: Path) -> N
     shown = cix("search", "boat")
     assert shown.exit_code == 0
     assert SAID[0]["content"] in shown.stdout
-    assert "Ann, 2023-05-01" in shown.stderr
-    assert first["chunk_id"] in shown.stderr, "what `cix ask --attach` takes"
+    assert "Ann, 2023-05-01" in shown.stdout
+    assert f"turn 1 of {thread}, chunk {first['chunk_id']}" in shown.stdout, "what `cix ask --attach` takes"
 
 
 @pytest.mark.req("RETRIEVE-5", "CLI-1")
@@ -106,3 +106,14 @@ def test_the_index_is_completed_and_made_anew(cix: Cix, tmp_path: Path) -> None:
     assert cix.json("rebuild")["turns"] == 2
     assert cix.json("search", "boat") == before
     assert cix.json("doctor")["ok"]
+
+
+@pytest.mark.req("CLI-2")
+def test_an_earlier_question_does_not_outrank_the_text_that_answers_it(cix: Cix) -> None:
+    cix.script("I do not know.")
+    cix.ask("My sister has a sailing boat, it is called Albatross, and lies in Kiel.")
+    for _ in range(2):
+        cix.ask("What is my sister's boat called?")
+    found = [hit["text"] for hit in cix.json("search", "What is my sister's boat called?")["hits"]]
+    assert "Albatross" in found[0]
+    assert "What is my sister's boat called?" in found, "it is still found"

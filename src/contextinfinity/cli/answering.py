@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from contextinfinity.domain.ids import TurnId
 
 NEW = "new"
+REASONS = {
+    "length": 'it reached the most tokens the model may write; ask it to "go on"',
+    "filter": "the provider's content filter stopped it",
+}
+"""Why an answer is incomplete, by the reason a step keeps."""
 
 Hear: TypeAlias = Callable[["Event", bool], None]
 """Takes what happens, and whether more has come already."""
@@ -121,14 +126,21 @@ def has_failed(turn: FinishedTurn) -> bool:
     return turn.outcome == "failed" or turn.error is not None
 
 
-def remark_on(turn: FinishedTurn) -> None:
+def why_incomplete(work: Work, turn_id: TurnId) -> str:
+    """Say why an answer is incomplete, as the provider said it of the last request."""
+    steps = work.do(work.client.conversations.turn(turn_id)).steps
+    reason = getattr(steps[-1].outcome, "reason", "") if steps else ""
+    return f"The answer is incomplete: {REASONS.get(reason, reason or 'the provider gave no reason')}."
+
+
+def remark_on(work: Work, turn: FinishedTurn) -> None:
     """Say how a turn ended, where its text does not show it."""
     if turn.error is not None:
         remark(f"{turn.error.message} {turn.error.hint}".rstrip())
     elif turn.outcome == "cancelled":
         remark("[stopped]")
     elif turn.outcome == "incomplete":
-        remark("[the answer is incomplete]")
+        remark(f"[{why_incomplete(work, turn.turn_id)}]")
     elif turn.outcome == "paused":
         remark("[the model waits for its tools]")
 

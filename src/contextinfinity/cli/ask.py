@@ -52,7 +52,7 @@ def ask(
         elif turn.text:
             say("" if turn.text.endswith("\n") else "\n")
         if not means.as_json:
-            remark_on(turn)
+            remark_on(work, turn)
             if thread == NEW:
                 remark(f"session {turn.thread_id}; continue with --session last")
     if has_failed(turn) or turn.outcome == "cancelled":

@@ -12,7 +12,7 @@ from contextinfinity.errors import InvalidInput
 if TYPE_CHECKING:
     from contextinfinity.client.values import ShownBranch
 
-BRANCH_HELP = "A label, an id, or the first or last 6 or more signs of one."
+BRANCH_HELP = "A label, an id, or the first or last 6 or more characters of one."
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help=BRANCH_HELP, show_default=False)]
 At = Annotated[int | None, typer.Option("--at", metavar="SEQ", min=0, help="After this turn; 0 is before the first.")]
 To = Annotated[int | None, typer.Option("--to", metavar="SEQ", min=0, help="Back to this turn; 0: before the first.")]
@@ -84,12 +84,12 @@ def _print_branch(means: Means, branch: ShownBranch, what: str) -> None:
 
 
 def _print_branches(branches: tuple[ShownBranch, ...]) -> None:
-    from contextinfinity.cli.printing import moment, print_table
+    from contextinfinity.cli.printing import moment, print_table, shown_id
 
     rows = (
         (
             "*" if branch.active else "",
-            branch.branch_id,
+            shown_id(branch.branch_id),
             str(branch.last_turn_seq),
             str(branch.state),
             moment(branch.created_at),
@@ -101,4 +101,6 @@ def _print_branches(branches: tuple[ShownBranch, ...]) -> None:
 
 
 def _origin(branch: ShownBranch) -> str:
-    return f"from …{branch.parent_id[-6:]} after turn {branch.fork_seq}" if branch.parent_id else ""
+    from contextinfinity.cli.printing import shown_id
+
+    return f"from {shown_id(branch.parent_id)} after turn {branch.fork_seq}" if branch.parent_id else ""

@@ -75,7 +75,7 @@ def print_explained(told: Explained, *, compared: bool = False) -> None:
 
 def _source(source: object) -> str:
     if isinstance(source, list | tuple):
-        return f"turns {source[0]}–{source[-1]}"
+        return f"turn {source[0]}" if source[0] == source[-1] else f"turns {source[0]}–{source[-1]}"
     return "" if source is None else f"turn {source}"
 
 

@@ -8,6 +8,7 @@ import typer
 
 from contextinfinity.cli.options import Means, Thread, command, command_here
 from contextinfinity.errors import InvalidInput
+from contextinfinity.text.plurals import counted
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is deleted.")]
 
@@ -27,7 +28,7 @@ def delete(means: Means, thread: Thread, yes: Yes = False) -> None:
     if means.as_json:
         print_json(deleted)
     else:
-        remark(f"Deleted {deleted.thread_id}: {deleted.turns} turns.")
+        remark(f"Deleted {deleted.thread_id}: {counted(deleted.turns, 'turn')}.")
 
 
 @command_here
@@ -41,8 +42,8 @@ def cleanup(means: Means) -> None:
     if means.as_json:
         print_json(result)
     else:
-        deleted = f"{result.sessions_deleted} conversations and {result.turns_deleted} turns"
-        remark(f"Deleted {deleted} in {result.execution_time:.1f} s.")
+        sessions, turns = counted(result.sessions_deleted, "conversation"), counted(result.turns_deleted, "turn")
+        remark(f"Deleted {sessions} and {turns} in {result.execution_time:.1f} s.")
         for error in result.errors:
             remark(f"Not done: {error}")
     if result.errors:

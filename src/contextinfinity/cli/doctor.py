@@ -12,6 +12,7 @@ import typer
 
 from contextinfinity.cli.options import Config, DataDir, Json, Means, Server, told_in_words
 from contextinfinity.errors import InvalidInput
+from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +86,7 @@ def _print_for_people(report: Report) -> None:
     # A pipe has no width that lines would have to be folded to.
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
     if report.schema:
-        turns = "1 turn" if report.turns == 1 else f"{report.turns:,} turns"
+        turns = counted(report.turns, "turn")
         console.print(f"ledger: {report.ledger} (schema {report.schema}, {turns})", soft_wrap=True)
     elif not any(finding.severity == "broken" for finding in report.findings):
         console.print(f"ledger: {report.ledger} (there is none yet; it is made when it is needed)", soft_wrap=True)

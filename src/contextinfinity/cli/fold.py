@@ -8,6 +8,7 @@ import typer
 
 from contextinfinity.cli.options import Branch, Means, Thread, command
 from contextinfinity.errors import InvalidInput
+from contextinfinity.text.plurals import span
 
 if TYPE_CHECKING:
     from contextinfinity.client.values import ShownFold
@@ -45,7 +46,7 @@ def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix 
     from contextinfinity.cli.printing import remark, tame
 
     if shown.case == "none":
-        stands = f"the summary stands for turns 1 to {shown.covers_turn_seq}; " if shown.covers_turn_seq else ""
+        stands = f"the summary covers {span(1, shown.covers_turn_seq)}; " if shown.covers_turn_seq else ""
         return remark(f"Nothing to fold: {stands}the other turns are to stay word for word.")
     for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays), *_difference(shown)):
         typer.echo(tame(line))
@@ -66,14 +67,15 @@ def _difference(shown: ShownFold) -> list[str]:
 
 def _told(shown: ShownFold, by: str, undone_by: str) -> str:
     if shown.case == "unfold":
+        verb = "stands" if shown.covers_turn_seq + 1 == shown.covered else "stand"
         return (
-            f"Undone: turns {shown.covers_turn_seq + 1} to {shown.covered} stand word for word again. "
+            f"Undone: {span(shown.covers_turn_seq + 1, shown.covered)} {verb} word for word again. "
             "The next fold waits until as much again was said."
         )
-    verb = "stands" if shown.committed else "would stand"
+    verb = "covers" if shown.committed else "would cover"
     why = f", because a new topic begins there ({shown.boundary_reason})" if shown.case == "truncate" else ""
     after = f"`{undone_by}` undoes it." if shown.committed else f"`{by}` does just this."
     return (
-        f"The summary {verb} for turns 1 to {shown.covers_turn_seq}{why}: {shown.tokens_before} → "
+        f"The summary {verb} {span(1, shown.covers_turn_seq)}{why}: {shown.tokens_before} → "
         f"{shown.tokens_after} tokens, written {'offline' if shown.by == 'offline' else 'by ' + shown.by}. {after}"
     )

@@ -39,7 +39,7 @@ Home = Annotated[str | None, typer.Option("--session", metavar="ID|last", help=S
 
 @command_here
 def import_(means: Means, file: File, form: Form = "auto", session: Home = None) -> None:
-    """Import conversations from a file; importing it again adds only what is new in it."""
+    """Import conversations from a file; importing it again adds only what is new in it. Lines left out: exit 1."""
     from contextinfinity.cli.printing import print_json
     from contextinfinity.cli.working import working
 
@@ -54,6 +54,8 @@ def import_(means: Means, file: File, form: Form = "auto", session: Home = None)
         print_json(imported)
     else:
         _print(imported)
+    if any(one.bad_count for one in imported.sessions):
+        raise typer.Exit(1)
 
 
 def _index(work: Work, imported: Imported) -> None:

@@ -19,7 +19,7 @@ memories = typer.Typer(name="memories", help="Look at what is remembered, edit i
 
 LOCAL = "local"
 Reference = Annotated[
-    str, typer.Argument(metavar="MEMORY_ID", help="An id, or the first or last 6 or more signs of one.")
+    str, typer.Argument(metavar="MEMORY_ID", help="An id, or the first or last 6 or more characters of one.")
 ]
 Fact = Annotated[str, typer.Argument(metavar="FACT", help="What is to be known, in a sentence.", show_default=False)]
 Tag = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="user:ID or thread:ID; none: the user's.")]
@@ -71,7 +71,7 @@ def export(means: Means) -> None:
 @command
 def audit(means: Means) -> None:
     """Find memories that their turn does not say, that say the same, or that are over."""
-    from contextinfinity.cli.printing import print_json, print_table, remark
+    from contextinfinity.cli.printing import print_json, print_table, remark, shown_id
     from contextinfinity.cli.working import working
 
     with working(means) as work:
@@ -79,7 +79,9 @@ def audit(means: Means) -> None:
     if means.as_json:
         print_json({"findings": found})
     elif found:
-        print_table(("memory", "trouble", "why"), ((one.memory_id, one.trouble, one.why) for one in found), whole=True)
+        print_table(
+            ("memory", "trouble", "why"), ((shown_id(one.memory_id), one.trouble, one.why) for one in found), whole=True
+        )
     else:
         remark("Every memory rests on its turn, says something once, and holds.")
 
@@ -118,12 +120,12 @@ def _owner(means: Means, tags: Sequence[str]) -> Owner:
 
 
 def _print(means: Means, found: Sequence[ShownMemory]) -> None:
-    from contextinfinity.cli.printing import moment, print_json, print_table, remark
+    from contextinfinity.cli.printing import moment, print_json, print_table, remark, shown_id
 
     if means.as_json:
         print_json({"memories": found})
     elif found:
-        rows = ((one.id, moment(one.created_at), _shelf(one), one.content) for one in found)
+        rows = ((shown_id(one.id), moment(one.created_at), _shelf(one), one.content) for one in found)
         print_table(("memory", "since", "of", "fact"), rows, whole=True)
     else:
         remark("Nothing is remembered.")

@@ -50,7 +50,7 @@ NoServer = Annotated[str | None, typer.Option("--server", metavar="URL", hidden=
 """For commands that are about this machine: they say so, in the place of not knowing the option."""
 User = Annotated[str, typer.Option("--user", metavar="ID", help="Whose conversations.")]
 
-ID_HELP = "An id, the first or last 6 or more signs of one, or last."
+ID_HELP = "An id, the first or last 6 or more characters of one, or last."
 Thread = Annotated[str, typer.Argument(metavar="ID", help=ID_HELP, show_default=False)]
 Session = Annotated[str, typer.Option("--session", metavar="ID|last|new", help="Which conversation.")]
 Branch = Annotated[str | None, typer.Option("--branch", metavar="B", help="A branch other than the active one.")]

@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 # Signs that steer a terminal, C0 and C1, and those that turn the direction of writing or hide; line ends and tabs stay,
 # and so do the joiners that emoji need. A model may say anything.
@@ -45,12 +46,16 @@ def say(text: str) -> None:
 def remark(text: str) -> None:
     """Tell a person something beside the answers."""
     lines = tame(text).split("\n")
-    sys.stderr.write("\n".join(map(_folded, lines) if sys.stderr.isatty() else lines) + "\n")
+    sys.stderr.write("\n".join(map(_broken, lines) if sys.stderr.isatty() else lines) + "\n")
     sys.stderr.flush()
 
 
-def _folded(line: str) -> str:
-    """Break a line between words where the screen ends."""
+def folded(line: str) -> str:
+    """Break a line for stdout between words where the screen ends; a pipe gets it whole."""
+    return _broken(line) if sys.stdout.isatty() else line
+
+
+def _broken(line: str) -> str:
     import shutil
     import textwrap
 
@@ -65,21 +70,45 @@ def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
 
 
+def shown_id(identifier: str) -> str:
+    """Return an id as a table shows it: its end at a terminal, all of it in a pipe."""
+    from contextinfinity.client.references import short
+
+    return short(identifier) if sys.stdout.isatty() else identifier
+
+
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, whole: bool = False) -> None:
-    """Print rows under their heads; on a narrow screen the last column is cut short, or folded to stay ``whole``."""
+    """Print rows under their heads; on a narrow screen the last column is cut short, or folded to stay ``whole``.
+
+    Where the other columns alone are too wide, each row is printed as lines of their own.
+    """
     from rich.table import Table
     from rich.text import Text
 
     screen, table, heads = console(), Table(box=None, pad_edge=False), list(columns)
     cells = [[Text(tame(cell)) for cell in row] for row in rows]
     widths = [max([len(head), *(row[place].cell_len for row in cells)]) for place, head in enumerate(heads)]
-    left = max(NARROWEST, screen.width - sum(widths[:-1]) - 2 * (len(heads) - 1))
+    left = screen.width - sum(widths[:-1]) - 2 * (len(heads) - 1)
+    if left < min(NARROWEST, widths[-1]):
+        return _print_records(screen, heads, cells)
     for head in heads[:-1]:
         table.add_column(head, no_wrap=True, overflow="ignore")
     table.add_column(heads[-1], no_wrap=not whole, overflow="ellipsis", width=min(widths[-1], left))
     for row in cells:
         table.add_row(*row)
-    screen.print(table)
+    return screen.print(table)
+
+
+def _print_records(screen: Console, heads: list[str], rows: list[list[Text]]) -> None:
+    """Print each row as lines "head: cell"."""
+    from rich.text import Text
+
+    for number, row in enumerate(rows):
+        if number:
+            screen.print()
+        for head, cell in zip(heads, row, strict=True):
+            if cell.plain:
+                screen.print(Text.assemble(f"{head}: " if head else "", cell), overflow="fold")
 
 
 def one_line(text: str, longest: int = 200) -> str:

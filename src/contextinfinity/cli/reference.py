@@ -32,9 +32,10 @@ Some commands work on the ledger's own machine only, beside a running server too
   cleans up every few hours and completes its index by itself.
 - `serve`, `config`, `model`, `doctor --repair`: they are about this machine, its processes, settings and files.
 
-A conversation is named by its id, by the id your program gave it, by the first or last six or more signs of its id,
-or by `last`: the one spoken in last. A branch is named by its label, its id, or the first or last six or more signs
-of its id. What fits several is refused, with all of them.
+A conversation is named by its id, by the id your program gave it, by the first or last six or more characters of its
+id, or by `last`: the one spoken in last. A branch is named by its label, its id, or the first or last six or more
+characters of its id. What fits several is refused, with all of them. Tables show the last eight characters of an id at
+a terminal, and all of it in a pipe.
 
 `--data-dir`, `--config`, `--json` and `--server` may stand before the command as well; what stands behind it counts
 more. `cix --version` prints the version; `cix --verbose COMMAND` tells on stderr what happens.

@@ -11,6 +11,7 @@ import typer
 from contextinfinity.cli.options import Branch, Means, command, command_here
 from contextinfinity.cli.progress import bar
 from contextinfinity.errors import InvalidInput
+from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
     from contextinfinity.cli.working import Work
@@ -109,7 +110,8 @@ def _bring(means: Means, *, anew: bool) -> None:
     elif not brought.turns and not brought.vectors:
         remark("Nothing is missing.")
     else:
-        remark(f"{brought.turns} turns indexed, {brought.vectors} further vectors made.")
+        turns, vectors = counted(brought.turns, "turn"), counted(brought.vectors, "further vector")
+        remark(f"{turns} indexed, {vectors} made.")
 
 
 def _each(option: str, given: list[str] | None, known: tuple[Known, ...]) -> tuple[Known, ...]:
@@ -134,14 +136,19 @@ def _time(option: str, given: str | None) -> datetime | None:
 
 
 def print_hits(hits: Hits, *, numbered: bool = False) -> None:
-    """Print for people what was found: the words, and below them who said them, when and where."""
-    from contextinfinity.cli.printing import moment, one_line, remark, say
+    """Print what was found: the text, and below it its score, who said it, when, and the ids that other commands take.
+
+    In a ``numbered`` list hits are named by their numbers, so the ids are short.
+    """
+    from contextinfinity.cli.printing import folded, moment, one_line, remark, say
+    from contextinfinity.client.references import short
 
     for number, hit in enumerate(hits.hits, start=1):
         front = f"{number}. " if numbered else ""
         say(f"{front}{one_line(hit.text, SHOWN)}\n")
-        who, where = hit.speaker or hit.role, f"turn {hit.turn_seq} of {hit.thread_id}"
-        remark(f"   {hit.score:.2f}, {who}, {moment(hit.created_at)}, {where}, chunk {hit.chunk_id}")
+        thread, chunk = (short(hit.thread_id), "") if numbered else (hit.thread_id, f", chunk {hit.chunk_id}")
+        said = f"{hit.score:.2f}, {hit.speaker or hit.role}, {moment(hit.created_at)}"
+        say(folded(f"   {said}, turn {hit.turn_seq} of {thread}{chunk}") + "\n")
     for what in hits.missing:
         remark(f"There may be more: {what}")
-    remark(f"{len(hits.hits)} found, {hits.tokens} tokens" if hits.hits else "Nothing was found.")
+    remark(f"{len(hits.hits)} found, {counted(hits.tokens, 'token')}" if hits.hits else "Nothing was found.")

@@ -72,13 +72,13 @@ def _whole(work: Work, thread_id: str, branch_id: str | None, limit: int | None)
 
 
 def _print_threads(threads: tuple[ShownThread, ...]) -> None:
-    from contextinfinity.cli.printing import moment, one_line, print_table
+    from contextinfinity.cli.printing import moment, one_line, print_table, shown_id
 
     rows = (
-        (thread.thread_id, moment(thread.updated_at), str(thread.turns), one_line(thread.title or thread.said))
+        (shown_id(thread.thread_id), moment(thread.updated_at), str(thread.turns), one_line(thread.about))
         for thread in threads
     )
-    print_table(("id", "last", "turns", "about"), rows)
+    print_table(("id", "last", "turns", "title"), rows)
 
 
 def _print_conversation(conversation: Conversation) -> None:
@@ -96,7 +96,7 @@ def _print_turn(turn: ShownTurn) -> None:
     from contextinfinity.cli.printing import console, moment, tame
 
     screen = console()
-    head = [f"#{turn.turn_seq}", moment(turn.created_at), turn.model, turn.outcome or turn.phase]
+    head = [f"#{turn.turn_seq}", moment(turn.created_at), turn.model, turn.outcome or turn.phase, turn.turn_id]
     screen.print(Text("\n" + " · ".join(part for part in head if part), style="dim"), soft_wrap=True)
     screen.print(Text(f"> {tame(turn.user)}", style="bold"), soft_wrap=True)
     if turn.assistant:

@@ -17,7 +17,10 @@ token = typer.Typer(name="token", help="Make, list and revoke the tokens that a 
 ForUser = Annotated[str, typer.Option("--user", metavar="U", help="Whom it stands for.", show_default=False)]
 Org = Annotated[str, typer.Option("--org", metavar="O", help="That user's organisation.")]
 Scope = Annotated[str, typer.Option("--scope", metavar="user|app", help="app: for any user of the organisation.")]
-TokenIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Its id in `cix token list`.", show_default=False)]
+TokenIdArgument = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="Its id in `cix token list`, or the end of it.", show_default=False),
+]
 
 
 @token.command("create")
@@ -54,7 +57,7 @@ def list_tokens(
 ) -> None:
     """List the tokens there ever were."""
     with told_in_words():
-        from contextinfinity.cli.printing import moment, print_json, print_table, remark
+        from contextinfinity.cli.printing import moment, print_json, print_table, remark, shown_id
         from contextinfinity.cli.working import working
 
         with working(Means(user="local", config=config, data_dir=data_dir, as_json=as_json)) as work:
@@ -65,7 +68,7 @@ def list_tokens(
             remark("There are no tokens: a server on this machine lets everybody in.")
         else:
             rows = [
-                (one.id, one.owner.user_id, one.owner.org_id, one.scope, moment(one.created_at), _state(one))
+                (shown_id(one.id), one.owner.user_id, one.owner.org_id, one.scope, moment(one.created_at), _state(one))
                 for one in tokens
             ]
             print_table(("id", "user", "org", "scope", "made", "state"), rows)
@@ -79,17 +82,22 @@ def revoke(
     as_json: Json = False,
     server: NoServer = None,
 ) -> None:
-    """Let a token count no more, at once and in every running server."""
+    """Revoke a token, at once and in every running server."""
     with told_in_words():
         from contextinfinity.cli.printing import print_json
         from contextinfinity.cli.working import working
+        from contextinfinity.client.references import fits, the_one
 
         with working(Means(user="local", config=config, data_dir=data_dir, as_json=as_json)) as work:
-            revoked = work.do(work.client.tokens.revoke(token_id))
+            fitting = [
+                one.id for one in work.do(work.client.tokens.list()) if token_id == one.id or fits(one.id, token_id)
+            ]
+            known = the_one("token", token_id, fitting, hint="`cix token list` lists those there are.")
+            revoked = work.do(work.client.tokens.revoke(known))
         if as_json:
             print_json(revoked)
         else:
-            typer.echo(f"Token {revoked.id} of {revoked.owner.user_id} counts no more.")
+            typer.echo(f"Token {revoked.id} of {revoked.owner.user_id} is revoked.")
 
 
 def _state(token: Token) -> str:

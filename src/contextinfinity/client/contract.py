@@ -135,7 +135,7 @@ class Threads(Protocol):
         ...
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownThread:
-        """Read the one a person means: by an id, by ``last``, or by the first or last 6 or more signs of its id.
+        """Read the one a person means: by an id, by ``last``, or by the first or last 6 or more characters of its id.
 
         ``InvalidInput`` names them all when several fit.
         """
@@ -161,7 +161,7 @@ class Threads(Protocol):
         ...
 
     async def find_branch(self, thread_id: str, reference: str) -> ShownBranch:
-        """Read the branch a person means: by its id, its label, or the first or last 6 or more signs of its id."""
+        """Read the branch a person means: by its id, its label, or the first or last 6 or more characters of its id."""
         ...
 
     async def switch(self, thread_id: str, branch_id: BranchId) -> ShownBranch:
@@ -251,7 +251,7 @@ class Memories(Protocol):
         ...
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownMemory:
-        """Read the one a person means: by its id, or the first or last 6 or more signs of it."""
+        """Read the one a person means: by its id, or the first or last 6 or more characters of it."""
         ...
 
     async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:

@@ -202,7 +202,9 @@ class LocalThreads:
             if is_id(reference):
                 raise
         fitting = [session.id async for session in self._all(owner) if fits(session.id, reference)]
-        return await self.get(the_one("thread", reference, fitting, hint="`cix sessions` lists those there are."))
+        return await self.get(
+            the_one("thread", reference, fitting, hint="`cix sessions` lists those there are."), owner
+        )
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
         """Give it another title."""
@@ -261,8 +263,10 @@ class LocalThreads:
         )
 
     async def _shown(self, session: Session) -> ShownThread:
-        newest = await self._store.turns.history(session.active_branch, limit=1)
-        return shown_thread(session, await self._branch(session.active_branch), newest)
+        branch, turns = session.active_branch, self._store.turns
+        newest = await turns.history(branch, limit=1)
+        first = await turns.history(branch, limit=1, before=2) if newest and newest[0].turn_seq > 1 else newest
+        return shown_thread(session, await self._branch(branch), first, newest)
 
     async def _still_there(self, session: Session) -> ShownThread | None:
         """Show one of a list; None if it was deleted since."""

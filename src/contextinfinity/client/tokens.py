@@ -12,6 +12,7 @@ from contextinfinity.domain.token import NewToken, Token, TokenId, TokenScope
 from contextinfinity.domain.work import Backlog
 from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import LedgerError
+from contextinfinity.text.plurals import counted
 
 PREFIX = "cix_"
 """What a token begins with, so that people and scanners for secrets know one when they see it."""
@@ -89,6 +90,6 @@ async def health_of(engine: Engine) -> Health:
     if reasons:
         return Health(status="unready", reasons=tuple(reasons))
     if backlog.failed >= MANY_FAILED:
-        reason = f"{backlog.failed} jobs were given up; `cix reindex` does what they left."
+        reason = f"{counted(backlog.failed, 'job')} given up; `cix reindex` does what they left."
         return Health(status="degraded", reasons=(reason,), backlog=backlog)
     return Health(status="ready", reasons=(), backlog=backlog)

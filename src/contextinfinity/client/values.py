@@ -71,7 +71,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
 
 
 class ShownThread(Struct, frozen=True, kw_only=True):
-    """A thread in a list. ``branch_id`` is its active branch, ``turns`` how many that sees, ``said`` its last words."""
+    """A thread in a list: its active branch, how many turns that sees, and the user's first and last message there."""
 
     thread_id: SessionId
     branch_id: BranchId
@@ -83,6 +83,12 @@ class ShownThread(Struct, frozen=True, kw_only=True):
     said: str
     created_at: datetime
     updated_at: datetime
+    opening: str = ""
+
+    @property
+    def about(self) -> str:
+        """What a list shows as its title: the one it was given, else how it begins."""
+        return self.title or self.opening or self.said
 
     @property
     def position(self) -> Position:
@@ -238,8 +244,8 @@ def shown_turn(turn: Turn) -> ShownTurn:
     )
 
 
-def shown_thread(session: Session, active: Branch, newest: Sequence[Turn]) -> ShownThread:
-    """Show a session with its active branch and the newest turn of that, if there is one."""
+def shown_thread(session: Session, active: Branch, first: Sequence[Turn], newest: Sequence[Turn]) -> ShownThread:
+    """Show a session with its active branch and the first and newest turn of that, if there is one."""
     return ShownThread(
         thread_id=session.id,
         branch_id=session.active_branch,
@@ -251,6 +257,7 @@ def shown_thread(session: Session, active: Branch, newest: Sequence[Turn]) -> Sh
         said=newest[-1].user_message.rendered_text if newest else "",
         created_at=session.created_at,
         updated_at=session.updated_at,
+        opening=first[0].user_message.rendered_text if first else "",
     )
 
 

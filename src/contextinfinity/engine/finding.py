@@ -38,6 +38,7 @@ from contextinfinity.retrieval.ranking import Found, Means, rank
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
 from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turns import RetrievalFigures, note
+from contextinfinity.text.keywords import terms
 from contextinfinity.text.tokens.encodings import encoding
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ QUESTION_SECONDS = 3.0
 """How long a question waits to be placed: somebody waits for its answer."""
 AWAY_SECONDS = 30.0
 """How long an embedder that did not answer is left alone."""
+_QUESTION_MARKS = ("?", "？", "؟")
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
 
@@ -114,11 +116,18 @@ async def search(parts: Parts, question: str, scope: Scope, *, budget: int | Non
     mmr = parts.setup.retrieval is not None and parts.setup.retrieval.mmr
     vectors = looked.placed.of([one.chunk.id for one in looked.candidates]) if mmr else None
     chosen = pack(looked.candidates, question, encoding(ENCODING).count, room=room, vectors=vectors)
+    hits = [_hit(piece, looked.entries) for piece in chosen.pieces]
+    asked = frozenset(terms(question))
     return Hits(
-        hits=tuple(_hit(piece, looked.entries) for piece in chosen.pieces),
+        hits=tuple(sorted(hits, key=lambda hit: _only_asks(hit, asked))),
         tokens=chosen.tokens,
         missing=tuple(f"{left.what}: {left.reason}" for left in looked.missing),
     )
+
+
+def _only_asks(hit: Hit, asked: frozenset[str]) -> bool:
+    """Return whether a hit is an earlier question with no word beyond the query: texts that answer it go first."""
+    return hit.role == "user" and hit.text.rstrip().endswith(_QUESTION_MARKS) and asked.issuperset(terms(hit.text))
 
 
 def _quoted(text: str) -> int:

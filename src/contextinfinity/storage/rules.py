@@ -36,6 +36,7 @@ from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn,
 from contextinfinity.domain.vectors import HEAD, dim_of
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
 from contextinfinity.storage.requests import check_once
+from contextinfinity.text.plurals import there_are
 
 LONGEST_NAME = 128
 STEPLESS = frozenset({"clarification", "cancelled"})
@@ -43,8 +44,7 @@ INDEXABLE = frozenset({Phase.STATE_COMMITTED, Phase.INDEXED, Phase.DONE, Phase.F
 ENDED = frozenset({Phase.INDEXED, Phase.DONE, Phase.FAILED})
 MOST_ROWS = 2**31 - 1
 LAST_PLACE = 2**62
-DEEPEST_JSON = 100
-WIDEST_INT = 4096
+DEEPEST_JSON, WIDEST_INT = 100, 4096
 LARGEST_COUNT = 2**53
 LARGEST_VECTOR = 16_384
 LONGEST_TTL = 8_760_000.0
@@ -281,7 +281,7 @@ def check_place(branch: Branch, at: int | None, state: int | None) -> None:
     if at is not None and state is not None:
         raise InvalidInput("A fork starts after a turn or from a state, not both.")
     if at is not None and not 0 <= at <= branch.last_turn_seq:
-        raise InvalidInput(f"Branch {branch.id} has no turn {at}; its turns are 1 to {branch.last_turn_seq}.")
+        raise InvalidInput(f"Branch {branch.id} has no turn {at}; {there_are(1, branch.last_turn_seq, 'turn')}.")
 
 
 def check_rollback(to: int | None, state: int | None) -> None:
@@ -292,7 +292,7 @@ def check_rollback(to: int | None, state: int | None) -> None:
 
 def no_state(branch: Branch, number: int) -> InvalidInput:
     """Say that a branch has no state of that number."""
-    return InvalidInput(f"Branch {branch.id} has no state {number}; its states are 0 to {branch.head_seq}.")
+    return InvalidInput(f"Branch {branch.id} has no state {number}; {there_are(0, branch.head_seq, 'state')}.")
 
 
 def check_fact(fact: str) -> None:

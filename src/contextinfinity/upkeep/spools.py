@@ -11,6 +11,7 @@ from contextinfinity.settings import Settings
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.standby.records import cargo_of
 from contextinfinity.storage.standby.spool import REFUSED, SUFFIX, Spool, records_in, waiting
+from contextinfinity.text.plurals import counted
 from contextinfinity.upkeep.files import spool_folder
 from contextinfinity.upkeep.journals import Endings
 
@@ -18,7 +19,11 @@ from contextinfinity.upkeep.journals import Endings
 def left(settings: Settings) -> list[str]:
     """Name the spools that nobody holds, with what is in them."""
     folder = spool_folder(settings)
-    return [f"{folder / name}{SUFFIX}: {_turns(folder, name)} turns" for name in waiting(folder) if _free(folder, name)]
+    return [
+        f"{folder / name}{SUFFIX}: {counted(_turns(folder, name), 'turn')}"
+        for name in waiting(folder)
+        if _free(folder, name)
+    ]
 
 
 def refused(settings: Settings) -> list[Path]:

@@ -17,6 +17,7 @@ from contextinfinity.cli.fold import print_fold
 from contextinfinity.cli.pins import print_pins
 from contextinfinity.cli.printing import moment, one_line, print_table
 from contextinfinity.cli.search import print_hits
+from contextinfinity.client.references import short
 from contextinfinity.domain.session import NewSession
 from contextinfinity.errors import InvalidInput
 
@@ -28,11 +29,6 @@ LISTED = 10
 """How many sessions are listed."""
 
 Offer: TypeAlias = tuple[str, str]
-
-
-def short(identifier: str) -> str:
-    """Give the part of an id that tells it from others, and is enough to name it."""
-    return identifier[-8:]
 
 
 def name_of(branch: ShownBranch) -> str:
@@ -66,10 +62,8 @@ def _sessions(talk: Talk, reference: str) -> None:
         talk.go(talk.do(talk.client.threads.find(reference, talk.means.owner)).thread_id)
         return talk.recall()
     found = talk.do(talk.client.threads.list(talk.means.owner, limit=LISTED))
-    rows = (
-        (short(one.thread_id), moment(one.updated_at), str(one.turns), one_line(one.title or one.said)) for one in found
-    )
-    return print_table(("id", "last", "turns", "about"), rows)
+    rows = ((short(one.thread_id), moment(one.updated_at), str(one.turns), one_line(one.about)) for one in found)
+    return print_table(("id", "last", "turns", "title"), rows)
 
 
 def _retry(talk: Talk, _: str) -> None:
@@ -203,7 +197,7 @@ def _model_names(talk: Talk) -> Iterator[Offer]:
 
 def _session_ids(talk: Talk) -> Iterator[Offer]:
     for one in talk.do(talk.client.threads.list(talk.means.owner, limit=LISTED)):
-        yield short(one.thread_id), f"{short(one.thread_id)}  {one_line(one.title or one.said, 40)}"
+        yield short(one.thread_id), f"{short(one.thread_id)}  {one_line(one.about, 40)}"
 
 
 def _branch_names(talk: Talk) -> Iterator[Offer]:

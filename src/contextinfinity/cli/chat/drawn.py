@@ -15,6 +15,7 @@ from contextinfinity.cli.chat.faces import PROMPT
 from contextinfinity.cli.chat.live import Live, undivided
 from contextinfinity.cli.chat.written import Written
 from contextinfinity.cli.printing import tame
+from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
     from contextinfinity.cli.answering import Hear
@@ -67,7 +68,7 @@ class DrawnFace:
         live, written = Live(self._console), Written(self._console)
         written.add(answer)
         lines = written.lines(live.width, over=True)[0]
-        more = [Text(f"… {len(lines) - most} more lines", style="dim")] if len(lines) > most else []
+        more = [Text(f"… {counted(len(lines) - most, 'more line')}", style="dim")] if len(lines) > most else []
         asked = Text.assemble((PROMPT, "cyan"), (tame(question), "bold"))
         live.draw([Text(), *asked.wrap(self._console, live.width), *lines[:most], *more], [])
 

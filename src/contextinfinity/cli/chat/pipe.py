@@ -60,7 +60,7 @@ class Lines:
         self._finish(turn)
         self.failures += has_failed(turn)
         if not self._as_json:
-            remark_on(turn)
+            remark_on(self._work, turn)
         return None
 
     def _finish(self, turn: FinishedTurn) -> None:

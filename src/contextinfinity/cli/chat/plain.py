@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from contextinfinity.cli.chat.faces import PROMPT
 from contextinfinity.cli.chat.keyboard import keyboard_of_readline
 from contextinfinity.cli.printing import remark, say
+from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
     from contextinfinity.cli.answering import Hear
@@ -52,7 +53,7 @@ class PlainFace:
     def recall(self, question: str, answer: str, most: int) -> None:
         """Print what was said."""
         lines = answer.splitlines()
-        more = [f"… {len(lines) - most} more lines"] if len(lines) > most else []
+        more = [f"… {counted(len(lines) - most, 'more line')}"] if len(lines) > most else []
         remark("\n".join(["", f"{PROMPT}{question}", *lines[:most], *more]))
 
     def _line(self, prompt: str, words: str = "") -> str | None:

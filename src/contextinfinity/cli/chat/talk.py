@@ -10,14 +10,16 @@ from collections.abc import Coroutine, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from contextinfinity.cli.answering import NEW, Answer
+from contextinfinity.cli.answering import NEW, Answer, why_incomplete
 from contextinfinity.cli.chat import commands
 from contextinfinity.cli.chat.faces import choose
 from contextinfinity.cli.chat.keyboard import LeavingByCtrlC
 from contextinfinity.cli.chat.told import account, offer, tell_of_folds
 from contextinfinity.cli.options import settings_for
 from contextinfinity.cli.printing import one_line
+from contextinfinity.client.references import short
 from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
+from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
     from contextinfinity.cli.options import Means
@@ -108,6 +110,8 @@ class Talk:
             self.thread = answer.thread_id or self.thread
         if turn.error is not None:
             self.face.note(f"{turn.error.message} {turn.error.hint}".rstrip())
+        elif turn.outcome == "incomplete":
+            self.face.note(why_incomplete(self._work, turn.turn_id))
         if (told := offer(turn)) is not None:
             self.face.note(told)
         if (took := account(turn, monotonic() - began)) is not None:
@@ -150,9 +154,9 @@ class Talk:
         shown = self.do(self.client.conversations.show(thread, branch_id=branch, limit=len(RECALLED)))
         one = self.do(self.client.threads.get(thread, self.means.owner))
         named = next(b for b in self.do(self.client.threads.branches(thread)) if b.branch_id == shown.branch_id)
-        turns = f"{named.last_turn_seq} turn{'' if named.last_turn_seq == 1 else 's'}"
+        turns = counted(named.last_turn_seq, "turn")
         title = f"“{one_line(one.title)}”, " if one.title else ""
-        self.face.note(f"Session {commands.short(thread)}: {title}{turns}, branch {commands.name_of(named)}.")
+        self.face.note(f"Session {short(thread)}: {title}{turns}, branch {commands.name_of(named)}.")
         for turn, most in zip(shown.turns, RECALLED[-len(shown.turns) :], strict=False):
             self.face.recall(one_line(turn.user, 400), turn.assistant, most)
         if shown.turns and (told := offer(shown.turns[-1])) is not None:
@@ -169,7 +173,7 @@ class Talk:
         if self.thread == NEW:
             return
         branch = self.how.get("branch_id")
-        there = "" if branch is None else f" --branch {commands.short(branch)}"
+        there = "" if branch is None else f" --branch {short(branch)}"
         self.face.note(f"Session {self.thread}; continue with --session last{there}")
 
 

@@ -14,6 +14,7 @@ from contextinfinity.domain.events import (
     CompactionStarted,
     FinishedTurn,
 )
+from contextinfinity.text.plurals import span
 
 if TYPE_CHECKING:
     from contextinfinity.client.values import ShownTurn
@@ -46,7 +47,7 @@ def offer(turn: FinishedTurn | ShownTurn) -> str | None:
     if turn.outcome == "failed" or turn.error is not None:
         return "/retry asks again."
     if turn.outcome == "incomplete":
-        return "The answer is incomplete; /retry asks again."
+        return "/retry asks again."
     if turn.outcome == "cancelled":
         return "[stopped]"
     return "The model waits for its tools." if turn.outcome == "paused" else None
@@ -71,5 +72,6 @@ def _notice(event: CompactionEvent) -> str | None:
         return f"(Folding failed and is tried again: {event.message})"
     if isinstance(event, CompactionCompleted) and event.case != "none":
         tokens = f"{event.tokens_before} → {event.tokens_after} tokens"
-        return f"(Turns 1 to {event.covers_turn_seq} are in the summary now, {tokens}; /fold undo undoes it.)"
+        verb = "is" if event.covers_turn_seq == 1 else "are"
+        return f"({span(1, event.covers_turn_seq, 'Turn')} {verb} in the summary now, {tokens}; /fold undo undoes it.)"
     return None

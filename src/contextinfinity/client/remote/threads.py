@@ -97,7 +97,9 @@ class RemoteThreads:
             if is_id(reference):
                 raise
         fitting = [one.thread_id async for one in self._all(owner) if fits(one.thread_id, reference)]
-        return await self.get(the_one("thread", reference, fitting, hint="`cix sessions` lists those there are."))
+        return await self.get(
+            the_one("thread", reference, fitting, hint="`cix sessions` lists those there are."), owner
+        )
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
         """Give it another title."""

@@ -1,0 +1,20 @@
+"""Numbers with their nouns, for messages that people read."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 turn", "1,204 turns"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def span(first: int, last: int, noun: str = "turn") -> str:
+    """Return which of several are meant: "turn 1", "turns 1 to 3"."""
+    return f"{noun} {first}" if first == last else f"{noun}s {first} to {last}"
+
+
+def there_are(first: int, last: int, noun: str) -> str:
+    """Return which numbers exist: "it has no turns yet", "its only turn is 1", "its turns are 1 to 3"."""
+    if last < first:
+        return f"it has no {noun}s yet"
+    return f"its only {noun} is {first}" if first == last else f"its {noun}s are {first} to {last}"
