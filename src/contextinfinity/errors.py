@@ -232,6 +232,8 @@ class ProviderError(ContextInfinityError):
     """A model could not answer; ``kind`` says how it failed: ``size``, ``authentication``, ``quota`` and so on.
 
     ``retryable``: the same request may succeed later; ``retry_after``: the provider asked to wait that many seconds.
+    ``window``: of a rejected size, the token limit that the provider named, 0 if it named none; None: nothing was said
+    about the model's window.
     """
 
     code = "provider"
@@ -244,9 +246,11 @@ class ProviderError(ContextInfinityError):
         hint: str | None = None,
         retryable: bool = False,
         retry_after: float | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
+        self.window = window
         self.retryable = retryable
         self.retry_after = retry_after
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def engine_at(
     *,
     tools: Toolbox | None = None,
     rewriting: Rewriting | None = None,
+    fold_pause: timedelta = timedelta(milliseconds=500),
     **more: Any,
 ) -> Engine:
     """Put an engine together with a model at each vendor; the waits between attempts are short."""
@@ -57,7 +59,8 @@ def engine_at(
         )
         by_name[name] = Model(name=name, provider=provider, model_id=str(said.model_id), options=said.options)
     models = Models(by_name=by_name, default="openai")
-    setup = Setup(tools=tools or Toolbox(), rewriting=rewriting, router=(settings or Settings()).router)
+    router = (settings or Settings()).router
+    setup = Setup(tools=tools or Toolbox(), rewriting=rewriting, router=router, fold_pause=fold_pause)
     return Engine(open_store(folder / "ledger.db"), JournalFolder(folder / "streams"), models, setup)
 
 

@@ -17,7 +17,7 @@ from contextinfinity.domain.memory import Placed
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.route import Route
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """The order and wording of the prompt; old renderers stay, so that old plans can be rebuilt."""
 
 
@@ -37,6 +37,8 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pins: int = 0
     fold_trigger: int = 0
     verbatim_window: int = 0
+    configured_limit: int = 0
+    """The window according to the settings, where ``model_limit`` was learned from a size rejection."""
 
     @property
     def input_limit(self) -> int:
@@ -126,7 +128,8 @@ class AskedBack(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The account of one request, or of a question asked back instead of one (``candidates``)."""
 
-    layout: int = LAYOUT_VERSION
+    layout: int = 1
+    """The ``LAYOUT_VERSION`` it was made with; plans of the first version were stored without it."""
     front: str | None = None
     epoch_reason: str | None = None
     budget: Budget | None = None

@@ -154,7 +154,7 @@ def _facts(parts: Parts, model: Model, home: Model) -> ModelFacts:
     why_not = model.provider.missing or parts.models.away.why(model.name)
     return ModelFacts(
         name=model.name,
-        abilities=model.provider.abilities(model.model_id),
+        abilities=model.abilities,
         input_limit=parts.budget_of(model).input_limit,
         answer_tokens=model.max_output_tokens,
         unavailable=why_not if may_go else "",

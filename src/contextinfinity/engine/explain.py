@@ -110,7 +110,7 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
         front=whole,
         turn_seq=turn.turn_seq,
         message=turn.user_message,
-        turns=shown_turns(await _gathered(parts, turn, plan, removed), turn),
+        turns=shown_turns(await _gathered(parts, turn, plan, removed), turn, plan.layout),
         artifacts=await _artifacts(parts, turn, plan, removed),
         contextualised=plan.contextualised,
         remembered=remembered,

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -15,11 +14,13 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import ChunkId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
 from contextinfinity.domain.turn import NewStep, Step, Turn, TurnEnd
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.news import Broadcast, News
+from contextinfinity.engine.observed import Away, LearnedWindow
 from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
 from contextinfinity.librarian.contract import Librarian
@@ -27,7 +28,6 @@ from contextinfinity.prompt.budget import Ceilings, share_out
 from contextinfinity.prompt.redact import Redactor
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.contract import Provider
-from contextinfinity.providers.failures import KINDS
 from contextinfinity.providers.options import joined
 from contextinfinity.settings import Router
 from contextinfinity.storage.contract import Store
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AWAY_SECONDS = 60.0
-"""How long a model that failed is passed over, where another may answer."""
-LASTING = frozenset({"rate_limit", "overloaded", "server", "time_out", "connection", "authentication", "quota"})
-"""Failures that are no matter of what was asked."""
 THINKING_TOKENS = 25_000
 """The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
 
@@ -62,11 +58,24 @@ class Model:
     """Tokens that are kept free for its answer."""
     options: Json = None
     """What is passed on to the provider as it is."""
+    window: LearnedWindow = field(default_factory=LearnedWindow)
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do; its context window is the real one, as far as size rejections have shown it."""
+        abilities = self.provider.abilities(self.model_id)
+        limit = self.window.limit(abilities.context_limit)
+        return abilities if limit == abilities.context_limit else replace(abilities, context_limit=limit)
+
+    @property
+    def configured_window(self) -> int:
+        """The context window according to the settings or the catalogue."""
+        return self.provider.context_limit(self.model_id)
 
     @property
     def max_output_tokens(self) -> int:
         """How long its answer may be: as long as was reserved, as far as its window and its vendor allow."""
-        abilities = self.provider.abilities(self.model_id)
+        abilities = self.abilities
         wanted = max(self.reserve, THINKING_TOKENS if abilities.reasoning else 1)
         return min(wanted, abilities.context_limit // 4, abilities.max_output_tokens)
 
@@ -93,26 +102,12 @@ class Model:
         if finished is not None and finished.usage.input_tokens:
             self.counter.learn(plan.tokens, finished.usage.input_tokens)
 
+    def learn_window(self, plan: Plan, answer: int, named: int) -> None:
+        """Learn from a rejected request with room for an answer of that many tokens; see ``LearnedWindow``.
 
-class Away:
-    """Models that failed a moment ago, and how."""
-
-    def __init__(self) -> None:
-        self._until: dict[str, tuple[float, str]] = {}
-
-    def note(self, name: str, kind: str) -> None:
-        """Keep that a model failed; only of what will fail the next time as well."""
-        if kind in LASTING:
-            self._until[name] = (monotonic() + AWAY_SECONDS, KINDS[kind].what)
-
-    def forget(self, name: str) -> None:
-        """Take note that a model answers."""
-        self._until.pop(name, None)
-
-    def why(self, name: str) -> str:
-        """Say what keeps a model from answering, as far as is known; empty: nothing."""
-        until, what = self._until.get(name, (0.0, ""))
-        return f"a moment ago {what}" if monotonic() < until else ""
+        An answer that is longer than what we reserve is counted: the vendor may have rejected the sum.
+        """
+        self.window.rejected(self.configured_window, plan.tokens + max(0, answer - self.max_output_tokens), named)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +130,12 @@ class Models:
             known = ", ".join(sorted(self.by_name))
             raise InvalidInput(f"There is no model {wanted!r}; there are: {known}.", hint="Name it under [models].")
         return self.by_name[wanted]
+
+    def recall_window(self, plan: Plan) -> None:
+        """Take over the window that a request of an earlier process was planned with."""
+        model = None if plan.route is None else self.by_name.get(plan.route.model or "")
+        if model is not None:
+            model.window.recall(model.configured_window, plan.budget)
 
     async def close(self) -> None:
         """Let go of what their providers hold."""
@@ -351,6 +352,7 @@ class Parts:
     """How often to look for what other processes do."""
 
     def budget_of(self, model: Model) -> Budget:
-        """Share out a model's window."""
-        ceilings = replace(self.setup.ceilings, reserve=model.max_output_tokens)
-        return share_out(model.provider.abilities(model.model_id).context_limit, ceilings)
+        """Share out a model's real window."""
+        limit, configured = model.abilities.context_limit, model.configured_window
+        budget = share_out(limit, replace(self.setup.ceilings, reserve=model.max_output_tokens))
+        return budget if limit == configured else replace(budget, configured_limit=configured)

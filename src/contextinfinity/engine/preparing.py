@@ -71,10 +71,9 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
         contextualised=shown_form(explicit, running.asked),
         remembered=lines(riding),
     )
-    abilities = model.provider.abilities(model.model_id)
     return Prepared(
         sections=sections,
-        frame=Frame(budget=budget, abilities=abilities, redactor=parts.setup.redactor),
+        frame=Frame(budget=budget, abilities=model.abilities, redactor=parts.setup.redactor),
         measure=measure,
         front=parts.texts.keep(dumps(without_memories(front)).decode()),
         reason=reason,

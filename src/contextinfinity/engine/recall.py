@@ -132,7 +132,7 @@ async def session_of(parts: Parts, turn: Turn) -> Session:
 
 def largest_window(parts: Parts) -> int:
     """Tell how many tokens the model with the most room takes; who answers is not known yet."""
-    return max(model.provider.context_limit(model.model_id) for model in parts.models.by_name.values())
+    return max(model.abilities.context_limit for model in parts.models.by_name.values())
 
 
 async def read_back(
@@ -177,6 +177,7 @@ async def before_this(
         plan = await parts.store.turns.plan(newest.id)
         if plan is None:
             continue
+        parts.models.recall_window(plan)
         if home is None and plan.route is not None and newest.outcome != "failed":
             home = plan.route.home
         text = await parts.texts.read(plan.front) if plan.front and last is None else None

@@ -79,6 +79,21 @@ class Attempt:
     """How many tokens its prompt may take."""
     rejections: int = 0
 
+    def refit(self, parts: Parts, rejected: int | None = None) -> None:
+        """Fit later prompts into the model's window as it is known now; ``rejected``: and below that size.
+
+        The last retry after rejections is the floor: everything that may leave the prompt leaves it.
+        """
+        if self.sections.front.is_bare:
+            return
+        budget = parts.budget_of(self.model)
+        frame = replace(self.prepared.frame, budget=budget, rejected=rejected)
+        self.prepared = dataclasses.replace(self.prepared, frame=frame)
+        self.limit = budget.input_limit
+        self.rejections = 0 if rejected is None else self.rejections + 1
+        if rejected is not None:
+            self.limit = 0 if self.rejections == SIZE_RETRIES else min(self.limit, rejected * SMALLER // 100)
+
     def put_together(self) -> Assembled:
         """Make a prompt within the limit, and its account."""
         reason = None if self.sections.rounds else self.prepared.reason
@@ -121,9 +136,9 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
                 raise
             attempt = await begin(parts, running, material, other)
             continue
-        attempt.model.learn(assembled.plan, heard.finished)
+        learn(attempt.model, assembled, heard)
         if attempt.rejections < SIZE_RETRIES and too_large(heard):
-            attempt.limit, attempt.rejections = assembled.tokens * SMALLER // 100, attempt.rejections + 1
+            attempt.refit(parts, rejected=assembled.tokens)
             await announce(parts, running, heard, attempt.rejections, TOO_LARGE)
             closes, inputs = await going_on(running, heard), ()
         elif (other := failed(parts, running, attempt, heard)) is not None:
@@ -131,8 +146,9 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
             closes, inputs = await going_on(running, heard), ()
             attempt = await begin(parts, running, material, other)
         elif await run_tools(parts, running, heard):
-            attempt.rejections, running.has_spoken = 0, running.has_spoken or bool(heard.pieces)
+            running.has_spoken = running.has_spoken or bool(heard.pieces)
             running.tools_ran = bool(heard.outputs) or (running.tools_ran and not heard.pieces)
+            attempt.refit(parts)
             closes, inputs = await going_on(running, heard), tuple(heard.outputs)
             attempt.sections = replace(attempt.sections, rounds=(*attempt.sections.rounds, *told(heard)))
         else:
@@ -158,6 +174,13 @@ async def begin(parts: Parts, running: Running, material: Material, route: Route
     if prepared.sections.front.is_bare:  # it goes out as it came, or not at all
         attempt.limit, attempt.rejections = ANY_SIZE, SIZE_RETRIES
     return attempt
+
+
+def learn(model: Model, assembled: Assembled, heard: Heard) -> None:
+    """Learn from a provider's reply how it counts, or how large its window is."""
+    model.learn(assembled.plan, heard.finished)
+    if heard.window is not None:
+        model.learn_window(assembled.plan, heard.max_output_tokens, heard.window)
 
 
 def failed(parts: Parts, running: Running, attempt: Attempt, heard: Heard) -> Route | None:

@@ -47,6 +47,8 @@ class Heard:
     """What has come back from a call so far, and what was done about it."""
 
     step: NewStep
+    max_output_tokens: int
+    """The longest answer that was asked for."""
     new_paragraph: bool = False
     """Its words follow others of the turn, and tools ran in between."""
     pieces: list[str] = field(default_factory=list)
@@ -58,6 +60,8 @@ class Heard:
     """A person stopped it while its tools ran."""
     interrupted: asyncio.CancelledError | None = None
     """The process is being stopped."""
+    window: int | None = None
+    """Of a request rejected for its size: see ``ProviderError.window``."""
 
     @property
     def text(self) -> str:
@@ -85,7 +89,11 @@ async def ask(
         inputs=inputs,
         closes=closes,
     )
-    heard = Heard(step=step, new_paragraph=running.has_spoken and running.tools_ran)
+    heard = Heard(
+        step=step,
+        max_output_tokens=request.max_output_tokens,
+        new_paragraph=running.has_spoken and running.tools_ran,
+    )
     opened = asyncio.create_task(_open(parts, running, step))
 
     async def show() -> Journal:
@@ -119,7 +127,7 @@ def _longest(model: Model, assembled: Assembled, wishes: Wishes) -> int:
     """Say how long an answer may be: as long as is wished, as far as the vendor and the window allow."""
     if wishes.max_output_tokens is None:
         return model.max_output_tokens
-    abilities = model.provider.abilities(model.model_id)
+    abilities = model.abilities
     room = max(model.max_output_tokens, abilities.context_limit - assembled.tokens * 11 // 10)
     return max(1, min(wishes.max_output_tokens, abilities.max_output_tokens, room))
 
@@ -173,6 +181,7 @@ async def listen(model: Model, written: Written, heard: Heard, show: Callable[[]
                 take(event, heard, journal)
     except ContextInfinityError as error:
         heard.problem = problem_of(error)
+        heard.window = error.window if isinstance(error, ProviderError) else None
     except Exception as error:  # a provider may break in any way; the step must still be closed
         log.exception("the provider %s broke", model.provider.name)
         heard.problem = Problem(

@@ -87,6 +87,8 @@ async def model_of(parts: Parts, turn: Turn) -> Model:
     One that answered a single message, by a rule or for another that failed, has no say in what folds.
     """
     plan = await parts.store.turns.plan(turn.id)
+    if plan is not None:
+        parts.models.recall_window(plan)
     if plan is not None and plan.route is not None and plan.route.home in parts.models.by_name:
         return parts.models.by_name[plan.route.home]
     answered = (model for model in parts.models.by_name.values() if model.answered(turn))

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.plan import Budget, LeftOut, Plan, Retrieved, Shrunk
+from contextinfinity.domain.plan import LAYOUT_VERSION, Budget, LeftOut, Plan, Retrieved, Shrunk
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.cutting import cut
@@ -44,6 +44,8 @@ class Frame(Struct, frozen=True, kw_only=True):
     redactor: Redactor | None = None
     most_turns: int | None = None
     """What the earlier turns may take in all, where folding has failed."""
+    rejected: int | None = None
+    """The size of the prompt that the provider rejected: the next one is smaller, even where it misses its limit."""
 
 
 def assemble(
@@ -58,7 +60,7 @@ def assemble(
     shown = cut(sections, shrunk) if shrunk else sections
     counted = measure.sections(shown)
     if sum(section.tokens for section in counted) > limit:
-        shrunk = shrink(sections, measure, limit, frame.budget.input_limit, shrunk)
+        shrunk = shrink(sections, measure, limit, frame.budget.input_limit, shrunk, rejected=frame.rejected)
         shown = cut(sections, shrunk)
         counted = measure.sections(shown)
     prompt = lay_out(shown, with_tools=frame.abilities.tools)
@@ -66,6 +68,7 @@ def assemble(
     total = sum(section.tokens for section in counted)
     retrieved = sum(artifact.tokens for artifact in shown.artifacts)
     plan = Plan(
+        layout=LAYOUT_VERSION,
         epoch_reason="shrunk" if shrunk and shrunk.touches_front else reason,
         budget=replace(frame.budget, base_tokens=max(0, total - retrieved)),
         sections=counted,

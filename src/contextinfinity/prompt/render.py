@@ -6,7 +6,7 @@
 | stopped by a person, with text                 | the words, the text shown, ``[stopped here]``                |
 | cut by a crash, with text                      | the words, the text shown, ``[cut off here]``                |
 | no text at all                                 | the words, ``[no answer]``; nothing if the next is its retry |
-| too large to be sent                           | the first 200 characters and a note                          |
+| too large to be sent                           | the first 200 characters, and a note where that is not all   |
 | a question asked back                          | the question, as the answer                                  |
 | logged, by the assistant or as a system text   | that alone                                                   |
 | logged, by a tool, without the call            | ``[a tool gave back]``, its words, as from the user          |
@@ -17,6 +17,7 @@ result here, never in the record. Thinking is shown to nobody but the model that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -37,6 +38,7 @@ from contextinfinity.domain.message import (
     blocks_of,
     say,
 )
+from contextinfinity.domain.plan import LAYOUT_VERSION
 from contextinfinity.domain.turn import Phase, Turn
 
 STOPPED = "[stopped here]"
@@ -49,17 +51,20 @@ TOO_LARGE = "[the rest of this message was too large to be sent]"
 KEPT_OF_TOO_LARGE = 200
 
 
-def render_turn(turn: Turn, following: Turn | None) -> tuple[Message, ...]:
-    """Write one turn; ``following`` is the turn after it, the one being answered included."""
+def render_turn(turn: Turn, following: Turn | None, layout: int = LAYOUT_VERSION) -> tuple[Message, ...]:
+    """Render one turn; ``following`` is the turn after it, the one being answered included.
+
+    ``layout`` is the version of the plan that the prompt belongs to.
+    """
     between = render_rounds(turn.rounds)
     if turn.answer is None or not _says_something(turn.answer.blocks):
         if following is not None and _gives_way(turn, following):
             return ()
         if turn.phase is Phase.DONE and turn.outcome is None:
-            return _left_open(turn, following)
+            return _left_open(turn, following, layout)
         mark = _mark(turn) if turn.text else None
-        return *_words(turn), *between, say("assistant", mark or NO_ANSWER)
-    return *_words(turn), *between, *_answer(turn, turn.answer, following)
+        return *_words(turn, layout), *between, say("assistant", mark or NO_ANSWER)
+    return *_words(turn, layout), *between, *_answer(turn, turn.answer, following)
 
 
 def render_rounds(items: Iterable[TranscriptItem], *, running: bool = False) -> tuple[Message, ...]:
@@ -95,14 +100,14 @@ def _brought(turn: Turn) -> set[str]:
     return {block.tool_use_id for block in turn.user_message.blocks if isinstance(block, ToolResultBlock)}
 
 
-def _left_open(turn: Turn, following: Turn | None) -> tuple[Message, ...]:
+def _left_open(turn: Turn, following: Turn | None, layout: int) -> tuple[Message, ...]:
     """What was logged and not answered; the mark stands where the log goes on as if it had been."""
     said = turn.user_message
     if said.role == "assistant":
         return _answer(turn, said, following) if _says_something(said.blocks) else ()
     if said.role == "system" or (following is not None and _takes_up(following)):
-        return _words(turn)
-    return *_words(turn), say("assistant", NO_ANSWER)
+        return _words(turn, layout)
+    return *_words(turn, layout), say("assistant", NO_ANSWER)
 
 
 def _takes_up(following: Turn) -> bool:
@@ -111,11 +116,18 @@ def _takes_up(following: Turn) -> bool:
     return role in ("assistant", "tool") or (role == "system" and following.answer is not None)
 
 
-def _words(turn: Turn) -> tuple[Message, ...]:
-    """What the user said, or its beginning when it was too large to be sent; a call never loses its result."""
+def _words(turn: Turn, layout: int) -> tuple[Message, ...]:
+    """Return what the user said, or its beginning if it was long and too large to send; a call keeps its result.
+
+    Layout 1 added the note to short messages as well, although nothing of them was left out.
+    """
     said = turn.user_message
     results = [block for block in said.blocks if isinstance(block, ToolResultBlock)]
-    if turn.error is not None and turn.error.code == "size":
+    if (
+        turn.error is not None
+        and turn.error.code == "size"
+        and (layout == 1 or _length(said.blocks) > KEPT_OF_TOO_LARGE)
+    ):
         begins = TextBlock(text=f"{said.rendered_text[:KEPT_OF_TOO_LARGE]}\n{TOO_LARGE}")
         cut = (replace(result, content=(TextBlock(text=TOO_LARGE),)) for result in results)
         return (Message(role=said.role, blocks=(*cut, begins)),)
@@ -124,6 +136,17 @@ def _words(turn: Turn) -> tuple[Message, ...]:
     if said.role == "tool" and not results:
         return (say("user", f"{FROM_A_TOOL}\n{said.rendered_text}"),)
     return (said,)
+
+
+def _length(blocks: Sequence[ContentBlock]) -> float:
+    """Count the characters of a message and of the tool results in it; a picture counts as long."""
+    length = 0.0
+    for block in blocks:
+        if isinstance(block, ToolResultBlock):
+            length += _length(block.content)
+        else:
+            length += len(block.text) if isinstance(block, TextBlock) else math.inf
+    return length
 
 
 def _answer(turn: Turn, answer: Message, following: Turn | None) -> tuple[Message, ...]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import ChunkId, TurnId
 from contextinfinity.domain.message import Message
-from contextinfinity.domain.plan import Front
+from contextinfinity.domain.plan import LAYOUT_VERSION, Front
 from contextinfinity.domain.turn import Turn
 from contextinfinity.prompt.render import render_turn
 
@@ -61,9 +61,9 @@ class Sections(Struct, frozen=True, kw_only=True):
     rounds: tuple[Message, ...] = ()
 
 
-def shown_turns(turns: Sequence[Turn], then: Turn | None) -> tuple[Shown, ...]:
+def shown_turns(turns: Sequence[Turn], then: Turn | None, layout: int = LAYOUT_VERSION) -> tuple[Shown, ...]:
     """Render turns, oldest first; ``then`` is the one after them: how a turn reads depends on it."""
     return tuple(
-        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, after))
+        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, after, layout))
         for turn, after in zip(turns, [*turns[1:], then], strict=False)
     )

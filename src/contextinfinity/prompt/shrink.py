@@ -51,18 +51,28 @@ NEARLY = 64
 
 
 def shrink(
-    sections: Sections, measure: Measure, limit: int, window: int = LARGE, start: Shrunk | None = None
+    sections: Sections,
+    measure: Measure,
+    limit: int,
+    window: int = LARGE,
+    start: Shrunk | None = None,
+    *,
+    rejected: int | None = None,
 ) -> Shrunk:
-    """Find the first cuts with which a prompt fits; the same input always gives the same.
+    """Return the first cuts with which a prompt fits into ``limit``; the same input always gives the same cuts.
 
-    ``window`` is what the model takes at most; of one that is small less than usual stays of a long text. ``start``
-    was cut before.
+    ``window`` is what the model takes at most; in a small one less than usual is kept of a long text. ``start`` are
+    cuts that are already made. ``rejected`` is the size that the provider rejected: if no cut reaches ``limit``, the
+    deepest one is returned as long as it is smaller than that. ``ProviderError`` (size) if nothing fits.
     """
-    total = measure.total(cut(sections, start) if start else sections)
+    total, deepest = measure.total(cut(sections, start) if start else sections), None
     for unsure, (shrunk, saved) in enumerate(_cuts(sections, measure, window, start or Shrunk()), start=NEARLY):
         if total - saved - unsure <= limit and measure.total(cut(sections, shrunk)) <= limit:
             return shrunk
-    raise _too_large(sections, measure, limit)
+        deepest = shrunk
+    if deepest is not None and rejected is not None and measure.total(cut(sections, deepest)) < rejected:
+        return deepest
+    raise _too_large(sections, measure, limit if rejected is None else window)
 
 
 def truncate(sections: Sections, measure: Measure, most: int) -> Shrunk | None:

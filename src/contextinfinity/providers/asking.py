@@ -7,6 +7,7 @@ without the answer.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -25,11 +26,13 @@ class Adviser:
     model_id: str
     seconds: float = 60.0
     options: Json = None
+    window: Callable[[], int] | None = None
+    """Gives the model's real context window, where that is smaller than the configured one."""
 
     @property
     def context_limit(self) -> int:
         """How many tokens a question and its answer may take together."""
-        return self.provider.context_limit(self.model_id)
+        return self.provider.context_limit(self.model_id) if self.window is None else self.window()
 
     async def ask(self, system: str, words: str, *, schema: Json = None, max_output_tokens: int = 1000) -> str:
         """Ask, and give the whole answer; ``schema`` is the JSON schema it has to follow, where the model can."""

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
+from contextinfinity.providers.size_limits import window_named
 from contextinfinity.providers.waits import retry_after
 
 LONGEST_QUOTE = 300
@@ -145,7 +146,7 @@ BY_TYPE: dict[str, str] = {
 }
 
 _SIZE = re.compile(
-    r"prompt (is )?too long|input (is )?too long|maximum context length|context size has been exceeded"
+    r"prompt (is )?too long|input (is )?too long|maximum (context|prompt) length|context size has been exceeded"
     r"|longer than the max(imum)? model len|too large to process|reduce the length of the (messages|input|prompt)"
     r"|max_(completion_)?tokens must be at least 1, got -"
 )
@@ -178,6 +179,7 @@ def failure(
     hint = KEY_HINT.format(key_env) if kind == "authentication" and key_env else ""
     failed = _error(kind, vendor, status=status, why=said, model_id=model_id, wait=wait, hint=hint)
     failed.retryable = failed.retryable and sent.get("x-should-retry") != "false"
+    failed.window = window_named(status, _codes(error), error, _said(error)) if kind == "size" else None
     return failed
 
 
@@ -186,7 +188,9 @@ def failure_in_stream(vendor: str, error: Json, *, model_id: str = "", secrets: 
     inner = _error_in(error)
     kind = _kind(None, inner)
     kind = "server" if kind == "provider" else kind
-    return _error(kind, vendor, why=_quoted(scrub(_said(inner), secrets)), model_id=model_id)
+    failed = _error(kind, vendor, why=_quoted(scrub(_said(inner), secrets)), model_id=model_id)
+    failed.window = window_named(None, _codes(inner), inner, _said(inner)) if kind == "size" else None
+    return failed
 
 
 def connection_failure(

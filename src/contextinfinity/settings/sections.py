@@ -289,7 +289,11 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     ]
     model_id: Annotated[Text | None, Meta(description="What the provider calls the model.")] = None
     context_limit: Annotated[
-        Annotated[int, Meta(ge=2048, le=100_000_000)] | None, Meta(description="The size of its window, in tokens.")
+        Annotated[int, Meta(ge=2048, le=100_000_000)] | None,
+        Meta(
+            description="The size of its window, in tokens. A provider that rejects a request for its size lowers the "
+            "window in use, until this figure is changed."
+        ),
     ] = None
     api_key_env: Annotated[
         EnvironmentName | None, Meta(description="The environment variable that holds the key; never the key itself.")

@@ -207,7 +207,13 @@ def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
         )
     model = models.named(name)
     seconds = settings.librarian.timeout_seconds
-    return Adviser(provider=model.provider, model_id=model.model_id, seconds=seconds, options=model.options)
+    return Adviser(
+        provider=model.provider,
+        model_id=model.model_id,
+        seconds=seconds,
+        options=model.options,
+        window=lambda: model.abilities.context_limit,
+    )
 
 
 def _librarian(settings: Settings, models: Models) -> Librarian | None:

@@ -74,6 +74,20 @@ def test_a_message_that_was_too_large_does_not_make_the_next_too_large() -> None
     assert answer.rendered_text == "[no answer]"
 
 
+@pytest.mark.req("BUDGET-11", "CTX-10")
+def test_a_short_message_that_failed_for_size_is_shown_whole_and_as_before_in_old_requests() -> None:
+    results = tuple(ToolResultBlock(tool_use_id=name, content=(TextBlock(text="ok"),)) for name in "ab")
+    short = replace(
+        ASKED,
+        user_message=Message(role="user", blocks=(*results, TextBlock(text="Go on."))),
+        phase=Phase.FAILED,
+        outcome="failed",
+        error=Problem(code="size", message="too large"),
+    )
+    assert render_turn(short, None)[0] == short.user_message
+    assert "too large to be sent" in render_turn(short, None, layout=1)[0].rendered_text
+
+
 @pytest.mark.req("TURN-12")
 def test_a_tool_call_without_a_result_gets_a_constant_one() -> None:
     paused = replace(ASKED, answer=CALL, outcome="paused")

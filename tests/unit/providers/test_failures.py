@@ -107,6 +107,31 @@ def test_a_size_rejection_is_told_apart_as_each_vendor_words_it(vendor: str, sta
     assert not failed.retryable
 
 
+WINDOWS: list[tuple[int, Json, int | None]] = [
+    (400, said("prompt is too long: 210001 tokens > 200000 maximum", type="invalid_request_error"), 200_000),
+    (400, said("input length and `max_tokens` exceed context limit: 199000 + 8000 > 200000"), 200_000),
+    (400, said("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"), 4096),
+    (400, said("The decoder prompt (length 5000) is longer than the maximum model length of 4096."), 4096),
+    (400, said("Input tokens exceed the configured limit of 4,096 tokens.", code="context_length_exceeded"), 4096),
+    (400, said("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."), 1_048_576),
+    (400, said("This model's maximum prompt length is 131072 but the request contains 537812 tokens."), 131_072),
+    (400, said("The input (85050 tokens) is longer than the model's context length (32768 tokens)."), 32_768),
+    (400, said("Prompt contains 40000 tokens, too large for model with 32768 maximum context length"), 32_768),
+    (400, said("it exceeds the available context size", type="exceed_context_size_error", n_ctx=4096), 4096),
+    (400, said("Your input exceeds the context window of this model.", code="context_length_exceeded"), 0),
+    (413, said("Request exceeds the maximum size", type="request_too_large"), None),
+    (429, said("Request too large for gpt-x on tokens per min (TPM): Limit 1, Requested 2", type="tokens"), None),
+    (400, said("string too long", code="string_above_max_length"), None),
+    (401, said("maximum context length is 4096 tokens", type="authentication_error"), None),
+]
+
+
+@pytest.mark.req("BUDGET-11")
+@pytest.mark.parametrize(("status", "body", "window"), WINDOWS)
+def test_a_rejection_for_tokens_names_the_window(status: int, body: Json, window: int | None) -> None:
+    assert failure("acme", status, body).window == window
+
+
 OTHERS: list[tuple[int, Json, str]] = [
     (401, said("invalid x-api-key", type="authentication_error"), "authentication"),
     (401, "<html><title>401 Authorization Required</title></html>", "authentication"),
