@@ -62,6 +62,8 @@ from contextinfinity.exchange.values import Format, Imported, Progress
 
 PAGE = 500
 """How many sessions are read at a time when one is looked for by a part of its id."""
+LONG_IMPORT = 100
+"""Messages of a conversation from which on an import folds it in the background."""
 
 
 class LocalClient:
@@ -382,4 +384,10 @@ class LocalImports:
         from contextinfinity.exchange.importing import import_file
 
         store = self._engine.store
-        return await import_file(store, path, owner=owner, form=form, thread_id=thread_id, progress=progress)
+        imported = await import_file(store, path, owner=owner, form=form, thread_id=thread_id, progress=progress)
+        for one in imported.sessions:
+            session = await store.sessions.get(one.thread_id) if one.added >= LONG_IMPORT else None
+            if session is not None:  # shorter ones are folded when they are continued, if they do not fit
+                await store.jobs.enqueue("fold_branch", session.active_branch)
+                self._engine.afterwards.wake()
+        return imported

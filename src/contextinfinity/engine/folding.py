@@ -11,6 +11,7 @@ a new state, and holds folding until the branch has grown by another trigger.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import logging
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from contextinfinity.compaction.policy import CONFIDENT, choose_cut, is_due, pay
 from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import BranchId, SessionId, now
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft
-from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.parts import Parts, boundary_offline
 from contextinfinity.engine.weighing import PAGE, Here, leaving, look, said
 from contextinfinity.errors import HeadMoved, Refused
 from contextinfinity.librarian.contract import Summary, Task
@@ -47,6 +48,16 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
     summary_before: str = ""
     leaves: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
+
+
+async def fold_to_fit(parts: Parts, branch_id: BranchId) -> None:
+    """Fold a branch before its next request, because its turns do not fit into one.
+
+    A conversation that was imported or logged arrives without a summary. No model is asked, and the work is not
+    throttled: somebody waits for the answer.
+    """
+    setup = dataclasses.replace(parts.setup, librarian=None, find_boundary=boundary_offline)
+    await fold(dataclasses.replace(parts, setup=setup, running={}), branch_id)
 
 
 async def fold(parts: Parts, branch_id: BranchId, *, insist: bool = False) -> Fold | None:

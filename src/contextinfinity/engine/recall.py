@@ -28,7 +28,8 @@ from contextinfinity.engine.sparing import spared
 from contextinfinity.engine.standing import Known, corrected, known_to, written_out
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.fronts import Last
-from contextinfinity.prompt.sections import Artifact
+from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.sections import Artifact, shown_turns
 
 T = TypeVar("T")
 
@@ -77,6 +78,20 @@ class Recalled:
         """Name the turns that were not even read: more than any window could hold; folding will see to them."""
         first, begin = self.first_shown(turn), self.state.covers_turn_seq + 1
         return (begin, first - 1) if self.has_more and first > begin else None
+
+
+def fits(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
+    """Tell whether all turns after the summary were read, and fit into a request to the branch's model."""
+    if recalled.unread(turn) is not None:
+        return False
+    limit, earlier = parts.budget_of(recalled.home).input_limit, recalled.earlier
+    characters = sum(len(each.user_message.rendered_text) + len(each.text) for each in (*earlier, turn))
+    if characters < limit and not any(each.rounds for each in earlier):  # as nearly always: a token has a character
+        return True
+    measure, state = Measure(recalled.home.counter), recalled.state
+    front = measure.text("\n".join((recalled.system, *state.pinned_facts, state.summary)))
+    turns = sum(measure.messages(shown.messages) for shown in shown_turns(earlier, turn))
+    return front + turns + measure.message(turn.user_message) <= limit
 
 
 async def recall(parts: Parts, running: Running) -> Recalled:

@@ -12,15 +12,18 @@ import asyncio
 import logging
 from contextlib import suppress
 
+from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.choosing import choose
 from contextinfinity.engine.cleanup import Cleaner, expire_before_use
+from contextinfinity.engine.folding import fold_to_fit
 from contextinfinity.engine.meaning import Asking, ask_back, understand
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.engine.preparing import Material
-from contextinfinity.engine.recall import Recalled, recall, retrieve
+from contextinfinity.engine.recall import Recalled, fits, recall, retrieve
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
+from contextinfinity.engine.sparing import spared
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
 from contextinfinity.telemetry.stages import collect, timed
@@ -67,7 +70,19 @@ async def reply(parts: Parts, running: Running) -> None:
 async def gather(parts: Parts, running: Running) -> Material | Asking:
     """Recall what stands before a message, and put together what belongs to it."""
     await expire_before_use(Cleaner(parts.store, parts.journals), running.turn.session_id)
-    return await gather_from(parts, running, await recall(parts, running))
+    recalled = await recall(parts, running)
+    if may_fold(parts, running) and not fits(parts, recalled, running.turn):
+        missing: list[LeftOut] = []
+        await spared("fold", missing, lambda: fold_to_fit(parts, running.turn.branch_id))
+        recalled = await recall(parts, running)
+        recalled.missing.extend(missing)
+    return await gather_from(parts, running, recalled)
+
+
+def may_fold(parts: Parts, running: Running) -> bool:
+    """Tell whether older turns may be summarised for a request; not where the caller wants just what they sent."""
+    terms = running.asked.terms
+    return parts.setup.folds and (terms is None or terms.only_last is None)
 
 
 async def gather_from(parts: Parts, running: Running, recalled: Recalled) -> Material | Asking:
