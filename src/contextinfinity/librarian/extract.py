@@ -22,7 +22,8 @@ from contextinfinity.librarian.shorten import TELLING, shortened
 from contextinfinity.librarian.words import named, telling
 from contextinfinity.text.entities import ARTIFACTS, Entity
 from contextinfinity.text.orders import gives_orders
-from contextinfinity.text.sentences import asks, before_question, ends, spoken
+from contextinfinity.text.own_words import READ
+from contextinfinity.text.sentences import asks, before_question, spoken
 
 ORDERS = "[words that give the model orders, left out]"
 """What stands in the story for a message that was nothing else."""
@@ -149,14 +150,14 @@ def _first_and_last(sentences: list[str]) -> list[str]:
     return sentences if len(sentences) <= _MOST_SENTENCES else [*sentences[:half], *sentences[-half:]]
 
 
-async def own_words(text: str, pause: Pause = no_pause) -> list[str]:
-    """Give what somebody said themselves, and that binds: without what is pasted; nothing where orders are given."""
+async def binding_sentences(text: str, pause: Pause = no_pause) -> list[str]:
+    """Return the author's own sentences; none if the message tries to give the model orders."""
     return [] if await _orders_in(text, pause) else spoken(text).sentences
 
 
 async def _orders_in(text: str, pause: Pause) -> bool:
     """Look for orders in what is read of a message, a piece at a time; the pieces overlap."""
-    for part in ends(text)[:2]:
+    for part in (text[:READ], text[max(READ, len(text) - READ) :]):
         for start in range(0, len(part), _SLICE):
             if gives_orders(part[max(0, start - _OVERLAP) : start + _SLICE]):
                 return True

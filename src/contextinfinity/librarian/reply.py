@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from contextinfinity.domain.message import Role
 from contextinfinity.librarian.contract import Pause, Said, Task
 from contextinfinity.librarian.digest import AGREED, TOLD, Digest, Entry, Kind, digest, entry, parse
-from contextinfinity.librarian.extract import own_words
+from contextinfinity.librarian.extract import binding_sentences
 from contextinfinity.librarian.polarity import opposed
 from contextinfinity.librarian.safeguards import holds, names_of, plain, stems
 from contextinfinity.librarian.wording import FIELDS
@@ -125,7 +125,7 @@ async def _voice(one: Said, pause: Pause) -> _Voice:
     for start in range(0, len(one.text), _SLICE):
         words |= stems(one.text[start : start + _SLICE])
         await pause()
-    sentences = await own_words(one.text, pause) if one.role in ("user", "assistant") else []
+    sentences = await binding_sentences(one.text, pause) if one.role in ("user", "assistant") else []
     own = []
     for sentence in sentences:
         own.append((sentence, stems(sentence)))

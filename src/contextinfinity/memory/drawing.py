@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, statements, with_subject
 from contextinfinity.memory.phrases import HABITAT, Row
 from contextinfinity.memory.plans import plans_in
-from contextinfinity.memory.requests import is_off_record, request_in, unwanted_in
+from contextinfinity.memory.requests import is_off_record, is_order, request_in, unwanted_in
 from contextinfinity.memory.table import TABLE
 from contextinfinity.memory.values import Drawn, Told, Unwanted, When, key_of
 from contextinfinity.memory.wording import LONGEST, of_the_user, sentence, thing
@@ -58,7 +58,7 @@ def _facts(stated: Stated, said_at: datetime, when: When) -> Iterator[Told]:
     request = request_in(stated.text)
     if request is not None:
         found = _requested(stated.text, request, said_at, when)
-    elif len(stated.text) > LONGEST_SENTENCE:
+    elif len(stated.text) > LONGEST_SENTENCE or is_order(stated.text):
         return
     else:
         found = [*plans_in(stated.text, said_at, when)] or [*_told(stated.text)]

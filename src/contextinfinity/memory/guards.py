@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from contextinfinity.domain.memory import LONGEST_MEMORY
-from contextinfinity.memory.own_words import TEXT, own_words
 from contextinfinity.text.orders import gives_orders
+from contextinfinity.text.own_words import own_words
 from contextinfinity.text.sentences import asks, before_question, spoken
 
 LONGEST_SENTENCE = 320
@@ -22,6 +22,11 @@ LONGEST_REQUEST = LONGEST_MEMORY + 60
 LONGEST_MESSAGE = 20_000
 """Characters; what is longer was hardly typed."""
 
+_TEXT = (
+    r"(?:texts?|e-?mails?|mails?|messages?|letters?|pages?|sentences?|paragraphs?|passages?|essays?|stor(?:y|ies)"
+    r"|poems?|reviews?|articles?|posts?|quotes?|tweets?|comments?|notes?|transcripts?|documents?|bios?|resumes?|cvs?"
+    r"|lines?|lyrics|snippets?|abstracts?|drafts?|phrases?|statements?)"
+)
 _QUOTED = re.compile(
     r"\"[^\"]{1,300}\"|“[^”]{1,300}”|«[^»]{1,300}»|„[^“”]{1,300}[“”]|`[^`]{1,300}`"
     r"|(?<!\w)['‘](?:[^'‘’]|(?<=\w)['’](?=\w)){3,300}['’](?!\w)"
@@ -68,9 +73,9 @@ _OPENING = re.compile(
     r"|(?:is|are) (?:this|that|it|these) (?:\w+ )?(?:correct|right|good|proper|natural|grammatical|english|ok|okay)\b"
     r"|what (?:does|do) (?:this|that|it|these) (?:say|mean)\b|what do you (?:make|think) of (?:this|that|it)\b"
     r"|how does (?:this|that|it) (?:sound|read)\b"
-    rf"|(?:(?:an?|the|my|our|his|her|their) )?(?:(?:new|old|short|draft|cover|job) )?{TEXT}"
+    rf"|(?:(?:an?|the|my|our|his|her|their) )?(?:(?:new|old|short|draft|cover|job) )?{_TEXT}"
     r"(?: (?:from|by|of|to|for) [^.!?]{1,40})?[.:!]*$"
-    rf"|(?:here(?:'s| is| are)|this is) (?:the|an?|my|his|her|our|their) (?:\w+ )?(?:{TEXT}|description)[.:!]*$)"
+    rf"|(?:here(?:'s| is| are)|this is) (?:the|an?|my|his|her|our|their) (?:\w+ )?(?:{_TEXT}|description)[.:!]*$)"
     r"|\b(?:sent|wrote|texted|emailed|e-mailed|messaged|posted|replied|received|got)(?: to)?(?: me"
     r"| us)?(?: this)?[.:!]*$",
     re.I,
@@ -78,6 +83,11 @@ _OPENING = re.compile(
 """What comes before somebody else's words, or before a scene: what follows it is not told of who writes."""
 _ROLE = re.compile(r"\s*you are (?:an?|the|my|our)\b", re.I)
 """How instructions to a model begin, not talk."""
+_JOKE = re.compile(
+    r"(?<!no )(?<!not )(?<!n't )\b(?:kidding|joking|jk|just testing|this is (?:just |only )?a test)\b", re.I
+)
+_WRAPPED = re.compile(r"(?<=[^\s.!?:;])[ \t]*\n(?=[ \t]*[a-zà-ÿ])")
+"""A line break inside a sentence."""
 _SUPPOSED = re.compile(
     r"\b(?:if|unless|suppose|supposing|imagine|pretend|hypothetically|let's say|say i|as if|as though|whether"
     r"|assuming|once i|in case|what would)\b",
@@ -165,10 +175,9 @@ def statements(message: str) -> Iterator[Stated]:
     """Give the sentences in which somebody states something themselves."""
     if not message.strip() or len(message) > LONGEST_MESSAGE or "<artifact" in message or gives_orders(message):
         return
-    if _PLAY.search(message) or _ROLE.match(message):
+    if _PLAY.search(message) or _ROLE.match(message) or _JOKE.search(message):
         return
-    text, start = own_words(message)
-    place = 0
+    text, place = _WRAPPED.sub(lambda gap: " " * len(gap[0]), own_words(message)), 0
     for sentence in spoken(text).sentences:
         found = _found(text, sentence, place)
         if found is None:
@@ -184,7 +193,7 @@ def statements(message: str) -> Iterator[Stated]:
         if len(stated) > LONGEST_REQUEST or asks(stated) or _CODE.search(stated) or _LOG.match(stated):
             continue
         exact = found[1] - found[0] == len(sentence)
-        yield Stated(_blanked(stated), start + found[0], start + found[1], exact)
+        yield Stated(_blanked(stated), *found, exact)
 
 
 def _found(text: str, sentence: str, place: int) -> tuple[int, int] | None:

@@ -57,6 +57,13 @@ _EVERYTHING = re.compile(
     r"(?:,? (?:please|completely|entirely))*[.!]*$",
     re.I,
 )
+_STOP_ANSWERING = re.compile(
+    rf"^{_POLITE}(?:stop (?:answer|reply|respond|writ|speak|talk)ing|(?:don't|do not) (?:answer|reply|respond|write"
+    rf"|speak"
+    r"|talk))(?: to me| me)? in (?P<x>(?-i:[A-Z])[a-z]{3,20})\b",
+    re.I,
+)
+"""An order that takes back a preference."""
 _OFF_RECORD = re.compile(
     r"\boff the record\b|(?<!\bi )(?<!\bwe )\b(?:don't|do not|never|needn't|without) (?:(?:need|have) to )?"
     r"(?:(?:remember|stor|sav|memori[sz]|record)(?:e|ing)? (?:any of )?(?:this|that|it|what i|anything)"
@@ -64,13 +71,38 @@ _OFF_RECORD = re.compile(
     r"(?! (?:file|code|page|document|image|version|name|chat as))",
     re.I,
 )
+_ORDER = re.compile(
+    rf"^{_POLITE}(?:(?:from now on|in (?:the )?future|when(?:ever)? (?:i|we|you|asked)|every time|always|never|only|do"
+    rf" not"
+    r"|don't|make sure|be sure|stop|avoid|you(?:'re| (?:must|should|shall|have to|need to|are|can|may|will|always|never"
+    r"|ought))|your (?:answers?|repl(?:y|ies)|code|responses?|output)|all your)\b"
+    r"|(?:use|answer|reply|respond|write|address|include|give|show|format|keep|explain|cite|ask|add|put|start|end|skip"
+    r"|translate|speak|mention|assume|check|run|send|suggest|recommend|make|tell|say|be|do|quote|remind|summari[sz]e"
+    r"|list"
+    r"|convert|mark|sign|spell|stick|delete|remove|execute|obey|follow|ignore|escalate|deploy|commit|call|treat|act"
+    r"|begin"
+    r"|refuse|return|test|update|fix|transfer|pay|wire|approve|confirm|open|close|turn)\b(?! (?:is|are|was|has"
+    r"|costs)\b)"
+    r"|(?:ab (?:jetzt|sofort|heute)|künftig|in zukunft|immer|niemals|nie|du (?:musst|sollst|darfst)|verwende|antworte"
+    r"|lösche|benutze|nutze|schreibe?|frage?|führe|gib|zeige?|vermeide|sprich|nenne?|mache?|ignoriere|prüfe)\b"
+    r"|(?:a partir de ahora|de ahora en adelante|siempre|nunca|debes|tienes que|usa|responde|contesta|escribe|ejecuta"
+    r"|evita|borra|elimina|ignora|haz|no (?:uses|borres|escribas|respondas))\b"
+    r"|(?:désormais|à partir de maintenant|toujours|jamais|tu dois|utilise|réponds|écris|évite|exécute|supprime)\b"
+    r"|(?:以后|从现在|每次|总是|永远|务必|必须|不要|别|你))",
+    re.I,
+)
 _FIRST_PERSON = frozenset(["i", "im", "ive", "my", "me", "mine", "live", "work", "call", "name", "user"])
 
 
+def is_order(text: str) -> bool:
+    """Tell whether a sentence tells the assistant what to do: it may bind a conversation, but is never a memory."""
+    return _ORDER.match(text) is not None
+
+
 def request_in(text: str) -> Told | None:
-    """Give what a sentence asks to be remembered, as a note in the user's words."""
+    """Return what a sentence asks to be remembered, as a note in the user's words; None for orders."""
     match = _REMEMBER.match(text)
-    if match is None or '"' in match["x"] or len(terms(match["x"])) < 1:
+    if match is None or '"' in match["x"] or len(terms(match["x"])) < 1 or is_order(match["x"]):
         return None
     words = match["x"]
     content = sentence(f"The user said: {of_the_user(words)}")
@@ -95,6 +127,8 @@ def unwanted_in(text: str) -> tuple[Unwanted, str] | None:
     """Give what a sentence asks to be forgotten, and in which words; "forget it" is no such thing."""
     if _EVERYTHING.match(text):
         return Unwanted(everything=True), ""
+    if stopped := _STOP_ANSWERING.match(text):
+        return Unwanted(abouts=("answers:language",), only=tuple(terms(stopped["x"]))), ""
     match = _FORGET.match(text)
     if match is None or not _OF_ME.search(text[match.start() : match.end()][6:]):
         return None

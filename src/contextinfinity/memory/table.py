@@ -1,4 +1,4 @@
-"""All the phrases, in the order in which they are looked for: what is over, what is so, what is wanted."""
+"""All phrase patterns in matching order: what is over, how to be answered, what is so."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from contextinfinity.memory.habits import HABITS
 from contextinfinity.memory.phrases import ROWS
 from contextinfinity.memory.wishes import WISHES
 
-TABLE = (*ENDINGS, *ROWS, *HABITS, *WISHES, *CHANGES)
+TABLE = (*ENDINGS, *WISHES, *ROWS, *HABITS, *CHANGES)

@@ -14,8 +14,6 @@ _DAY = r"\d{4}-\d\d-\d\d"
 _PLANNED = re.compile(
     rf"^(?P<what>[^:]{{2,120}}): (?P<due>due )?(?P<day>{_DAY}(?: to {_DAY})?)(?:, (?P<hour>[^,]+?))?(?P<end>\.?)$"
 )
-_WANTED = re.compile(r"^wants the assistant to (?=(?:always|never) )", re.I)
-_ALLOWED = re.compile(r"^allows the assistant to (?P<what>.+?)(?P<end>\.?)$", re.I)
 _SAID = re.compile(r"^said: ", re.I)
 _MINE = {"they are": "I am", "they": "I", "their": "my", "theirs": "mine", "them": "me", "themselves": "myself"}
 _THEIRS = re.compile(r"\b(?:they are|they|their|theirs|them|themselves)\b", re.I)
@@ -29,8 +27,9 @@ def as_said(fact: str) -> str:
         return fact
     if match["own"]:
         return f"My {_PLANNED.sub(_dated, match['rest'])}"
-    if (asked := _asked(match["rest"])) is not None:
-        return asked
+    if (noted := _SAID.match(match["rest"])) is not None:
+        words = _THEIRS.sub(lambda word: _MINE[word[0].lower()], match["rest"][noted.end() :])
+        return f"Remember that {words}"
     adverb = _ADVERB.match(match["rest"])
     before = adverb[0] if adverb else ""
     verb, _, after = match["rest"][len(before) :].partition(" ")
@@ -42,17 +41,6 @@ def _dated(plan: re.Match[str]) -> str:
     day = f"from {plan['day']}" if " to " in plan["day"] else f"on {plan['day']}"
     hour = f" at {plan['hour']}" if plan["hour"] else ""
     return f"{plan['what']} is {plan['due'] or ''}{day}{hour}{plan['end']}"
-
-
-def _asked(rest: str) -> str | None:
-    """Say again what was asked for: to be remembered, or how to be answered."""
-    if (said := _SAID.match(rest)) is not None:
-        words = _THEIRS.sub(lambda word: _MINE[word[0].lower()], rest[said.end() :])
-        return f"Remember that {words}"
-    if (wanted := _WANTED.match(rest)) is not None:
-        return f"Please {rest[wanted.end() :]}"
-    allowed = _ALLOWED.match(rest)
-    return None if allowed is None else f"You can {allowed['what']} again{allowed['end']}"
 
 
 def _first_person(verb: str) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from contextinfinity.text.own_words import own_words
+
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 
 
@@ -121,13 +123,15 @@ def of_itself(said: list[str]) -> bool:
 
 def leaves_topic(text: str) -> str | None:
     """Give the phrase that says at the front of a message that something else begins."""
-    found = _LEAVING.search(text[:OPENING])
+    found = _LEAVING.search(own_words(text)[:OPENING]) if _LEAVING.search(text[:OPENING]) else None
     return found.group().strip() if found else None
 
 
 def turns_aside(text: str) -> bool:
     """Tell whether a message begins as if by the way: often something else, not always."""
-    return _TURNING_ASIDE.search(text[:OPENING]) is not None
+    return _TURNING_ASIDE.search(text[:OPENING]) is not None and (
+        _TURNING_ASIDE.search(own_words(text)[:OPENING]) is not None
+    )
 
 
 def goes_on(text: str) -> bool:

@@ -1,8 +1,7 @@
-"""What somebody said in their own words, sentence by sentence, and what they pasted.
+"""The sentences of a message that are its author's own words, and the material the message shows.
 
-Fenced blocks and quoted lines are pasted: they may name things, but nobody has said what they say. Lists give a
-sentence an item. A full stop ends no sentence after an abbreviation, inside a number or before a small letter. Of a
-very long message the beginning and the end are looked at.
+``own_words`` decides which is which. Each item of a list is a sentence. A full stop does not end a sentence after an
+abbreviation, inside a number or before a small letter.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from contextinfinity.text.entities import MONTHS
+from contextinfinity.text.own_words import split
 
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|(?<![。！？])[。！？]++[”’」』）]?|[;；](?=\s)")
 _BULLET = re.compile(r"\s*(?:[-*+•–]|\d{1,3}[.)]|\[[ xX]\])\s+")
-_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
-_QUOTES = (">", "＞")
+_EMPTY = re.compile(r"\s*(?:(?:`{3,}|~{3,})[^\s`~]*\s*)?$")
+"""A blank line, or a line that opens or closes a fence."""
 _BEFORE = re.compile(r"\S{1,20}\Z")
 _NEXT = re.compile(r"\s+([^\W\d_]+)")
 _ARTICLE = re.compile(r"\b(?:am|der|die|das|den|dem|des|zum|zur|vom|beim|im|bis|ab|seit) \d+\.\Z", re.IGNORECASE)
@@ -36,12 +36,10 @@ _NUMBERING = frozenset({"no.", "nr.", "fig.", "sec.", "art.", "abs.", "núm.", "
 _LONGEST_QUESTION = 300
 _WIDEST = 200
 """Characters of a line that somebody's editor may have wrapped."""
-READ = 10_000
-"""Characters of a message that are looked at from either end."""
 
 
 class Spoken(Struct):
-    """A message, taken apart."""
+    """The author's own sentences, and the lines of the material that the message shows."""
 
     sentences: list[str]
     pasted: list[str]
@@ -70,45 +68,10 @@ def before_question(sentence: str) -> str:
 
 
 def spoken(text: str) -> Spoken:
-    """Take a message apart."""
-    own: list[str] = []
-    pasted: list[str] = []
-    head, tail, unsure = ends(text)
-    fence = _sorted(head.splitlines(), own, pasted, "")
-    if unsure:
-        pasted += tail.splitlines()
-    else:
-        own.append("")
-        _sorted(tail.splitlines(), own, pasted, fence)
-    return Spoken([*_sentences(own)], pasted)
-
-
-def ends(text: str) -> tuple[str, str, bool]:
-    """Give what of a message is looked at, and whether its end might be pasted, which the part left out would show."""
-    if len(text) <= 2 * READ:
-        return text, "", False
-    start = len(text) - READ
-    line = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
-    quoted = text[line : line + 8].lstrip().startswith(_QUOTES)
-    fenced = any(text.find(mark, READ - 2, start + 2) >= 0 for mark in ("```", "~~~"))
-    return text[:READ], text[start:], quoted or fenced
-
-
-def _sorted(lines: list[str], own: list[str], pasted: list[str], fence: str) -> str:
-    """Tell own lines from pasted ones; gives the fence that is open at the end."""
-    for line in lines:
-        opened = _FENCE.match(line)
-        if fence:
-            pasted.append(line)
-            if opened and opened[1].startswith(fence) and not line.strip(" `~"):
-                fence = ""
-        elif opened:
-            fence = opened[1]
-        elif line.lstrip().startswith(_QUOTES):
-            pasted.append(line)
-        else:
-            own.append(line)
-    return fence
+    """Split a message into the sentences of its author and the lines of material."""
+    parts = split(text)
+    pasted = [line for material in parts.material for line in material.splitlines() if not _EMPTY.match(line)]
+    return Spoken([*_sentences(parts.own.splitlines())], pasted)
 
 
 def _sentences(lines: list[str]) -> Iterator[str]:
@@ -117,10 +80,10 @@ def _sentences(lines: list[str]) -> Iterator[str]:
         start = 0
         for end in _END.finditer(paragraph):
             if _ends(paragraph, end):
-                if sentence := paragraph[start : end.end()].strip():
+                if sentence := " ".join(paragraph[start : end.end()].split()):
                     yield sentence
                 start = end.end()
-        if sentence := paragraph[start:].strip():
+        if sentence := " ".join(paragraph[start:].split()):
             yield sentence
 
 

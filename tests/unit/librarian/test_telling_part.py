@@ -33,7 +33,7 @@ def test_a_text_is_parted_into_its_sentences(text: str, sentences: list[str]) ->
 def test_fences_and_quotes_are_pasted_even_when_they_never_end() -> None:
     parts = spoken("Look:\n```py\nx = 1\n```\n> quoted\nmine\n~~~\nto the end")
     assert parts.sentences == ["Look:", "mine"]
-    assert parts.pasted == ["x = 1", "```", "> quoted", "to the end"]
+    assert parts.pasted == ["x = 1", "> quoted", "to the end"]
 
 
 @pytest.mark.parametrize(

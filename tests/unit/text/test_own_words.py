@@ -1,0 +1,111 @@
+"""A message is split into what its author says and what it only shows."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextinfinity.librarian.contract import Said
+from contextinfinity.librarian.digest import AGREED
+from contextinfinity.librarian.extract import found_in
+from contextinfinity.memory.drawing import draw
+from contextinfinity.retrieval.dates import told_of
+from contextinfinity.text.cues import leaves_topic
+from contextinfinity.text.own_words import READ, own_words, split
+
+SAMPLE: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[2] / "samples/own_words/messages.json").read_text("utf-8")
+)
+"""96 labelled messages in four languages. ``said`` stands in the author's own words, ``shown`` must not. The rules were
+adjusted to the half "dev"; the half "held" was written before the rules and only judges them."""
+SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
+
+
+def is_right(message: dict[str, Any]) -> bool:
+    own = own_words(message["text"])
+    return all(part in own for part in message["said"]) and not any(part in own for part in message["shown"])
+
+
+@pytest.mark.req("SAFE-9")
+@pytest.mark.parametrize(("half", "floor"), [("dev", 0.95), ("held", 0.9)])
+def test_messages_of_the_sample_are_split_as_labelled(half: str, floor: float) -> None:
+    messages = [one for one in SAMPLE if one["half"] == half]
+    assert sum(map(is_right, messages)) >= floor * len(messages)
+
+
+@pytest.mark.req("SAFE-9", "MEMORY-7")
+def test_almost_nothing_shown_or_ordered_in_the_sample_becomes_a_memory() -> None:
+    foreign = [one["text"] for one in SAMPLE if one["kind"] not in ("own", "mixed")]
+    wrong = [text for text in foreign if draw(text, SAID, told_of).told]
+    assert len(wrong) <= 0.02 * len(foreign), wrong
+
+
+@pytest.mark.req("SAFE-9")
+async def test_almost_nothing_shown_in_the_sample_becomes_binding() -> None:
+    foreign = [one["text"] for one in SAMPLE if one["kind"] in ("pasted", "attributed", "story")]
+    wrong = []
+    for text in foreign:
+        found = await found_in([Said(turn_seq=1, role="user", text=text)])
+        wrong += [text] if any(entry.kind in AGREED for entry in found) else []
+    assert len(wrong) <= 0.06 * len(foreign), wrong
+
+
+@pytest.mark.req("SAFE-9")
+@pytest.mark.parametrize(
+    ("message", "own"),
+    [
+        ("We use ruff.\n```\nWe use black.\n```\nThanks.", "We use ruff. Thanks."),
+        ("We use ruff.\n> We use black.\nThanks.", "We use ruff. Thanks."),
+        ("We use ruff.\n~~~\nnever closed", "We use ruff."),
+        ('We call it "Blue Whale" now.', 'We call it "Blue Whale" now.'),
+        ("Budget: 50 euros at most.", "Budget: 50 euros at most."),
+        ("Decision: we use ruff.", "Decision: we use ruff."),
+        ("As I said: we use ruff.", "As I said: we use ruff."),
+        ("I had to translate this letter. We use ruff.", "I had to translate this letter. We use ruff."),
+        ("Sam said: drop it.\n\nWe use ruff.", "Sam said: We use ruff."),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_marks_and_announcements_separate_own_words_from_material(message: str, own: str) -> None:
+    assert " ".join(own_words(message).split()) == own
+
+
+@pytest.mark.req("SAFE-9")
+def test_a_topic_is_not_left_by_what_is_quoted() -> None:
+    assert leaves_topic("Let's move on to the tests.")
+    assert leaves_topic("> Let's move on to the tests.\n\nWhy did she write this?") is None
+
+
+@given(st.lists(st.sampled_from(["a", "`", "```", "\n", "> ", '"', "“", "'", ": ", ". ", "the file says", "我", "\r"])))
+@settings(max_examples=150)
+def test_own_words_keep_their_positions_and_splitting_again_changes_nothing_marked(pieces: list[str]) -> None:
+    message = "".join(pieces)
+    parts = split(message)
+    assert len(parts.own) == len(message)
+    assert all(mine in (" ", "\n", theirs) for mine, theirs in zip(parts.own, message, strict=True))
+
+
+@pytest.mark.parametrize(
+    "piece", ["`", "```\n", "`a ", '"', "“", "'a ", "a: ", "a. ", "please ", "我：", "Dear x\n", "\n"]
+)
+def test_time_grows_no_faster_than_the_message(piece: str) -> None:
+    assert _cpu(lambda: own_words(piece * (1_000_000 // len(piece)))) < 1.0
+    half, whole = (piece * (length // len(piece)) for length in (READ, 2 * READ))
+    assert _cpu(lambda: own_words(whole)) < 4 * _cpu(lambda: own_words(half)) + 0.02
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    best = 9.0
+    for _ in range(3):
+        began = time.process_time()
+        work()
+        best = min(best, time.process_time() - began)
+    return best
