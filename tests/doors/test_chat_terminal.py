@@ -220,7 +220,9 @@ def test_messages_of_several_lines_history_and_completion(cix: Cix) -> None:
     assert cix.said() == [("one\ntwo\nthree\nfour", "Yes.")]
     kept = cix.folder / "chat_history"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert [json.loads(line) for line in kept.read_text().splitlines()] == ["one\ntwo\nthree\nfour", "/model echo"]
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [line["text"] for line in lines] == ["one\ntwo\nthree\nfour", "/model echo"]
+    assert {line["session"] for line in lines} == {thread["thread_id"] for thread in cix.json("sessions")["sessions"]}
     with talk(cix) as chat:
         chat.type(CTRL_R + "two")
         chat.until("three")

@@ -17,7 +17,9 @@ def test_entries_survive_newest_first_for_their_owner_only(tmp_path: Path) -> No
     file = tmp_path / "chat_history"
     file.touch(0o644)
     for entry in ("one", "two\nlines", "x" * (LONGEST + 1), "ünï \ud83d"):
-        KeptHistory(file).store_string(entry)
+        history = KeptHistory(file)
+        history.store_string(entry)
+        history.keep(None)
     assert list(KeptHistory(file).load_history_strings()) == ["ünï \ud83d", "two\nlines", "one"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -35,4 +37,5 @@ def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_no_trouble(tmp_path: Path) -> None:
     history = KeptHistory(tmp_path / "nowhere" / "chat_history")
     history.store_string("lost")
+    history.keep(None)
     assert list(history.load_history_strings()) == []

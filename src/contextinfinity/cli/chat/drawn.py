@@ -45,6 +45,10 @@ class DrawnFace:
         self._console.print()
         return self._input.read(words)
 
+    def keep_typed(self, thread: str | None) -> None:
+        """Keep what was typed for the next start."""
+        self._input.keep_typed(thread)
+
     @contextmanager
     def answering(self) -> Iterator[Hear]:
         """Draw an answer as it comes; what others print meanwhile goes above its tail."""

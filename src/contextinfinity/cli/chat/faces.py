@@ -34,6 +34,10 @@ class Face(Protocol):
         """Read a message that begins with these words; None when there are no more."""
         ...
 
+    def keep_typed(self, thread: str | None) -> None:
+        """Keep what was typed since the last call for the next start, under its conversation where that is known."""
+        ...
+
     def answering(self) -> AbstractContextManager[Hear]:
         """Show an answer: whatever is told inside the ``with``. All of it stands there at its end."""
         ...

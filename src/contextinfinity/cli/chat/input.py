@@ -47,12 +47,13 @@ class Input:
     def __init__(self, history: Path, offers: Offers) -> None:
         self.typed = False
         """Whether anything was typed at the last prompt."""
+        self._history = KeptHistory(history)
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", PROMPT)],
             multiline=True,
             prompt_continuation=" " * len(PROMPT),
             key_bindings=_keys(),
-            history=KeptHistory(history),
+            history=self._history,
             completer=_Completions(offers),
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
@@ -62,6 +63,10 @@ class Input:
             output=_Output.from_pty(sys.stdout, os.environ.get("TERM"), ColorDepth.from_env()),
         )
         self._session.default_buffer.on_text_changed += lambda _: self._set_typed(True)
+
+    def keep_typed(self, thread: str | None) -> None:
+        """Keep what was typed since the last call, under its conversation."""
+        self._history.keep(thread)
 
     def read(self, words: str = "") -> str | None:
         """Read a message, beginning with these words; None at its end (Ctrl-D), ``KeyboardInterrupt`` at Ctrl-C."""

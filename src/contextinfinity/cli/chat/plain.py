@@ -30,6 +30,9 @@ class PlainFace:
             lines.append(self._line(" " * len(PROMPT)))
         return None if lines[0] is None else "\n".join(line.removesuffix("\\") for line in lines if line is not None)
 
+    def keep_typed(self, thread: str | None) -> None:
+        """Keep nothing: there is no history here."""
+
     @contextmanager
     def answering(self) -> Iterator[Hear]:
         """Print an answer as it comes."""

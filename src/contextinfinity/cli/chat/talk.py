@@ -72,7 +72,12 @@ class Talk:
                 if line is None:
                     return
                 leaving.forget()
-                self._follow(line)
+                if self.thread != NEW:
+                    self.face.keep_typed(self.thread)
+                try:
+                    self._follow(line)
+                finally:
+                    self.face.keep_typed(None if self.thread == NEW else self.thread)
             except KeyboardInterrupt:  # at the prompt, or a moment after an answer it was meant for
                 self._changing = None
                 if leaving.pressed(typed=self.face.typed):
