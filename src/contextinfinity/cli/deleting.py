@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from contextinfinity.cli.options import Means, Thread, command, command_here
+from contextinfinity.cli.options import Means, Thread, command, command_here, settings_for
 from contextinfinity.errors import InvalidInput
 from contextinfinity.text.plurals import counted
 
@@ -19,16 +19,21 @@ def delete(means: Means, thread: Thread, yes: Yes = False) -> None:
     from contextinfinity.cli.places import place
     from contextinfinity.cli.printing import print_json, remark
     from contextinfinity.cli.working import working
+    from contextinfinity.storage import typed_lines
 
     with working(means) as work:
         thread_id, _ = place(work, means, thread)
         if not yes:
             raise InvalidInput(f"Conversation {thread_id} would be deleted for good.", hint="Say so with --yes.")
         deleted = work.do(work.client.threads.delete(thread_id))
+    if means.server is not None:  # its own files are the server's business; what was typed here is here
+        typed_lines.forget(settings_for(means.config, means.data_dir).settings.data_dir / "chat_history", thread_id)
     if means.as_json:
         print_json(deleted)
     else:
         remark(f"Deleted {deleted.thread_id}: {counted(deleted.turns, 'turn')}.")
+        for sentence in deleted.remaining:
+            remark(sentence)
 
 
 @command_here
@@ -46,5 +51,7 @@ def cleanup(means: Means) -> None:
         remark(f"Deleted {sessions} and {turns} in {result.execution_time:.1f} s.")
         for error in result.errors:
             remark(f"Not done: {error}")
+        for sentence in result.remaining:
+            remark(sentence)
     if result.errors:
         raise typer.Exit(1)

@@ -19,6 +19,7 @@ from contextinfinity.engine.cleanup import Cleaner
 from contextinfinity.errors import AccessDenied, LedgerAway, LedgerError, NotFound, OutOfOrder
 from contextinfinity.settings.sections import Retention
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.copies import Copies
 from contextinfinity.storage.standby.store import Standby
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,11 @@ class ChatLedger:
 
     store: Store
 
-    def __init__(self, store: Store | Callable[[], Store], retention: Retention, patience: float) -> None:
+    def __init__(
+        self, store: Store | Callable[[], Store], retention: Retention, patience: float, copies: Copies | None = None
+    ) -> None:
         self._given = store
+        self._copies = copies
         self._retention = retention
         self._patience = patience
 
@@ -48,6 +52,7 @@ class ChatLedger:
         """Open the ledger, and land what processes that were killed have left for it."""
         self.store = await asyncio.to_thread(self._given) if callable(self._given) else self._given
         await self._land_left()
+        await Cleaner(self.store, self._copies).finish()
 
     async def close(self) -> None:
         """Close the ledger, if it was opened here."""
@@ -114,14 +119,14 @@ class ChatLedger:
     async def delete(self, session_id: SessionId) -> int:
         """Delete a session; an unknown one has no turns."""
         try:
-            return await Cleaner(self.store).delete(session_id)
+            return await Cleaner(self.store, self._copies).delete(session_id)
         except NotFound:
             return 0
 
     async def clean_up(self) -> CleanupResult:
         """Delete what is past its time, when all that was left elsewhere is there."""
         await self._land_left()
-        return await Cleaner(self.store).clean_up()
+        return await Cleaner(self.store, self._copies).clean_up()
 
     async def _land_left(self) -> None:
         if isinstance(self.store, Standby):

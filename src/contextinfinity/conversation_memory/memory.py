@@ -71,7 +71,8 @@ class ConversationMemory:
             settings = load_settings(data_dir=None if data_dir is None else Path(data_dir)).settings
         self._retention = settings.retention
         opened = store or (lambda: import_module(WIRING).open_standby(settings))
-        self._ledger = ChatLedger(opened, settings.retention, patience)
+        copies = import_module(WIRING).copies_in(settings) if store is None else None
+        self._ledger = ChatLedger(opened, settings.retention, patience, copies)
         self._loop = LoopThread("conversation-memory")
         self._lock = threading.Lock()
         self._clean_at = time.monotonic() + FIRST_CLEANUP_SECONDS

@@ -1,7 +1,9 @@
 """Deleting at work: what is past its time to live, what was asked for, and wiping out what that left.
 
+A deletion writes its intent first, clears the copies outside the ledger, deletes the rows, and wipes the file. If its
+process is killed in the middle, the next one finishes it: ``finish`` runs at every start, ``clean_up`` every few hours.
 A clean-up goes from one session to the next, a batch at a time. What fails is named in the result and tried again the
-next time; nothing else waits for it. Whoever is killed in the middle leaves it to the next one.
+next time; nothing else waits for it.
 """
 
 from __future__ import annotations
@@ -9,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 
 from contextinfinity.domain.deletion import CleanupResult, Removed
 from contextinfinity.domain.ids import SessionId
 from contextinfinity.errors import ContextInfinityError, LedgerError
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.copies import Copies
 from contextinfinity.telemetry.counters import count
 
 log = logging.getLogger(__name__)
@@ -23,60 +26,105 @@ PAGE = 16
 """How many sessions are cleaned together: what they write is committed together."""
 SWEEP_SECONDS = 1.0
 """How long wiping out may take at a time; what is left is done the next time."""
+FINISH_SECONDS = 2.0
+"""How long a start may take to finish what another process began to delete."""
+STILL_THERE = (
+    "The ledger's own files still hold deleted text: another process reads an older state of them, or they take longer "
+    "to rewrite. It is removed as soon as that ends, by a running engine, the next start or `cix cleanup`."
+)
 
 
 class Cleaner:
-    """Deletes from a ledger, and the journals beside it where there are any."""
+    """Deletes from a ledger and from the copies outside it."""
 
-    def __init__(self, store: Store, journals: JournalFolder | None = None) -> None:
+    def __init__(self, store: Store, copies: Copies | None = None) -> None:
         self._store = store
-        self._journals = journals
+        self._copies = Copies() if copies is None else copies
+        self._finished = Removed()
+        """What ``finish`` deleted: the next report counts it."""
 
     async def delete(self, session_id: SessionId) -> int:
         """Delete a conversation with everything in it; tell how many turns it had."""
+        await self._store.deletions.begin(session_id)
+        await self._copies.clear(self._store.deletions, (session_id,))
         turns = 0
         while True:
             removed = await self._store.deletions.delete(session_id)
-            turns += await self._took_away(removed)
+            turns += _counted(removed)
             if not removed.more:
                 break
         await self.sweep()
         return turns
 
     async def expire(self, session_id: SessionId) -> tuple[int, int]:
-        """Delete what is past its time in one session: (sessions, turns)."""
+        """Delete what is past its time in one session: (sessions, turns). Other copies than journals wait."""
+        if not await self._store.deletions.is_due(session_id):
+            return 0, 0
+        await self._copies.clear_journals(self._store.deletions)
+        return await self._expire_rows(session_id)
+
+    async def _expire_rows(self, session_id: SessionId) -> tuple[int, int]:
         sessions = turns = 0
         while True:
             removed = await self._store.deletions.expire(session_id)
-            sessions, turns = sessions + removed.sessions, turns + await self._took_away(removed)
+            sessions, turns = sessions + removed.sessions, turns + _counted(removed)
             if not removed.more:
                 return sessions, turns
 
     async def clean_up(self) -> CleanupResult:
         """Delete what is past its time everywhere, and finish deletions that were begun."""
         began = time.monotonic()
-        sessions = turns = 0
+        sessions, turns = self._finished.sessions, self._finished.turns
+        self._finished = Removed()
         failed: dict[SessionId, str] = {}
         errors: list[str] = []
+        remaining: tuple[str, ...] = ()
         try:
+            begun = await self._store.deletions.begun()
+            try:
+                await self._copies.clear(self._store.deletions, begun)
+            except LedgerError as error:  # the intents stay; whatever expires does not wait for it
+                failed |= dict.fromkeys(begun, error.message)
+                errors.append(error.message)
             while due := await self._due(failed):
                 for gone in await asyncio.gather(*(self._expire_or_tell(session_id, failed) for session_id in due)):
                     sessions, turns = sessions + gone[0], turns + gone[1]
             await self.sweep()
+            remaining = await self.remaining() if sessions or turns else ()
         except ContextInfinityError as error:
             errors.append(error.message)
         result = CleanupResult(
             sessions_deleted=sessions,
             turns_deleted=turns,
             execution_time=time.monotonic() - began,
-            errors=(*failed.values(), *errors),
+            errors=tuple(dict.fromkeys((*failed.values(), *errors))),
+            remaining=remaining,
         )
         _tell(result)
         return result
 
+    async def finish(self, seconds: float = FINISH_SECONDS) -> None:
+        """Finish what another process began to delete, at most that long; the rest is left to ``clean_up``."""
+        with suppress(LedgerError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                deletions = self._store.deletions
+                await self._copies.clear(deletions, await deletions.begun())
+                for session_id in await deletions.due():
+                    sessions, turns = await self._expire_rows(session_id)
+                    done = self._finished
+                    self._finished = Removed(sessions=done.sessions + sessions, turns=done.turns + turns)
+                if not await deletions.is_wiped():
+                    await self.sweep(seconds)
+
+    async def remaining(self) -> tuple[str, ...]:
+        """Say where deleted text can still be found, and why."""
+        elsewhere = await asyncio.to_thread(self._copies.written_elsewhere)
+        unchanged = [f"The backup {path} was written by a person and is not changed." for path in elsewhere]
+        return tuple(unchanged) if await self._store.deletions.is_wiped() else (STILL_THERE, *unchanged)
+
     async def _expire_or_tell(self, session_id: SessionId, failed: dict[SessionId, str]) -> tuple[int, int]:
         try:
-            return await self.expire(session_id)
+            return await self._expire_rows(session_id)
         except ContextInfinityError as error:
             failed[session_id] = f"session {session_id}: {error.message}"
             return 0, 0
@@ -93,14 +141,11 @@ class Cleaner:
         found = await self._store.deletions.due(limit=PAGE + len(failed))
         return [session_id for session_id in found if session_id not in failed]
 
-    async def _took_away(self, removed: Removed) -> int:
-        """Remove the journals of what is gone, and count."""
-        if self._journals is not None:
-            for step_id in removed.steps:
-                await asyncio.to_thread(self._journals.remove, step_id)
-        count("sessions_deleted", removed.sessions)
-        count("turns_deleted", removed.turns)
-        return removed.turns
+
+def _counted(removed: Removed) -> int:
+    count("sessions_deleted", removed.sessions)
+    count("turns_deleted", removed.turns)
+    return removed.turns
 
 
 def _tell(result: CleanupResult) -> None:

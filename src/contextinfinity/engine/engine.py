@@ -315,7 +315,7 @@ class Engine(Lifecycle):
         session = await self.session(thread_id)
         turns = await self.cleaner.delete(session.id)
         self._parts.texts.forget()
-        return Deleted(thread_id=session.id, turns=turns)
+        return Deleted(thread_id=session.id, turns=turns, remaining=await self.cleaner.remaining())
 
     async def clean_up(self) -> CleanupResult:
         """Delete what is past its time to live now; by itself this happens every few hours."""

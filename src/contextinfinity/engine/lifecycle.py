@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
@@ -26,6 +27,7 @@ from contextinfinity.engine.texts import Texts
 from contextinfinity.engine.turn import answer, wait_for_any
 from contextinfinity.errors import LedgerError, WorkerLost
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.copies import Copies, Journals
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.telemetry.counters import count
 
@@ -36,6 +38,8 @@ INDEX_SECONDS = 2.0
 """How long after the start, and how often, the index is brought in step; a short command ends before that."""
 LONGEST_SWEEP_SECONDS = 600.0
 """How long what was deleted may be wiped out at a time, behind all else."""
+WIPE_SECONDS = 5.0
+"""How often to look whether deleted text that another process kept in the log can be wiped."""
 MARK_SECONDS = 2.0
 """How long the end of an interrupted answer may take to be written; recovery writes it otherwise."""
 
@@ -51,7 +55,8 @@ class Lifecycle:
         self.tasks: set[asyncio.Task[None]] = set()
         self.unindexed = asyncio.Event()
         """To be set when turns came that no job will index."""
-        self.cleaner = Cleaner(store, journals)
+        self._copies = self.setup.copies or Copies(Journals(journals.folder))
+        self.cleaner = Cleaner(store, self._copies)
         self._journals = journals
         self._running: dict[TurnId, Running] = {}
         self._accepting: set[asyncio.Task[Turn]] = set()
@@ -63,6 +68,7 @@ class Lifecycle:
             await undo.enter_async_context(self.presence)
             self._take_up_work()
             await recover(self._parts, await self.presence.find_dead())
+            await self.cleaner.finish()
             self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
             self._indexing = asyncio.create_task(self._keep_index(), name="indexing")
             self._cleaning = asyncio.create_task(self._keep_clean(), name="cleaning")
@@ -110,6 +116,7 @@ class Lifecycle:
             setup=self.setup,
             worker=worker,
             texts=Texts(self.store.contents),
+            copies=self._copies,
             running=self._running,
         )
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self._parts))
@@ -203,15 +210,22 @@ class Lifecycle:
                 log.warning("the index has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
 
     async def _keep_clean(self) -> None:
-        """Delete what is past its time to live: soon after the start, then every few hours, whatever went wrong."""
-        pause = min(HOUSEKEEPING_SECONDS, self.setup.clean_up_every.total_seconds())
+        """Delete what is past its time to live: soon after the start, then every few hours, whatever went wrong.
+
+        While another process keeps deleted text in the log, look every few seconds whether it can be wiped.
+        """
+        every = self.setup.clean_up_every.total_seconds()
+        due = time.monotonic() + min(HOUSEKEEPING_SECONDS, every)
         while True:
-            await asyncio.sleep(pause)
-            pause = self.setup.clean_up_every.total_seconds()
+            await asyncio.sleep(min(max(due - time.monotonic(), 0), WIPE_SECONDS))
             try:
-                await self.cleaner.clean_up()
-                self._parts.texts.forget()
-                await self.cleaner.sweep(LONGEST_SWEEP_SECONDS)
+                if time.monotonic() >= due:
+                    due = time.monotonic() + every
+                    await self.cleaner.clean_up()
+                    self._parts.texts.forget()
+                    await self.cleaner.sweep(LONGEST_SWEEP_SECONDS)
+                elif not await self.store.deletions.is_wiped():
+                    await self.cleaner.sweep()
             except Exception as error:  # whatever it is: the next run tries again
                 log.warning("the clean-up has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
 

@@ -31,6 +31,7 @@ from contextinfinity.providers.contract import Provider
 from contextinfinity.providers.options import joined
 from contextinfinity.settings import Router
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.copies import Copies
 from contextinfinity.storage.journal import Journal, JournalFolder
 from contextinfinity.telemetry.turns import note_turn
 from contextinfinity.text.tokens import Counter
@@ -327,6 +328,8 @@ class Setup:
     find_boundary: FindBoundary = boundary_offline
     keep_journals: timedelta = timedelta(hours=1)
     clean_up_every: timedelta = timedelta(hours=6)
+    copies: Copies | None = None
+    """Files outside the ledger from which deleted text is removed; None: the journals alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,6 +341,7 @@ class Parts:
     models: Models
     worker: WorkerId
     texts: Texts
+    copies: Copies = field(default_factory=Copies)
     setup: Setup = field(default_factory=Setup)
     running: Mapping[TurnId, Running] = field(default_factory=dict)
     """The turns that are being answered here."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from contextinfinity.domain.ids import StepId
 from contextinfinity.errors import LedgerError
 from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.journal.folder import is_written
 from contextinfinity.storage.journal.reading import Lines, open_lines
 
 Endings = Callable[[Collection[StepId]], dict[StepId, bool]]
@@ -34,8 +35,8 @@ def journals_in(folder: Path) -> list[StepId]:
 def amiss(folder: Path, endings: Endings) -> dict[Path, str]:
     """Give the journals that are amiss, each with the code of its finding."""
     suspects = _verdicts(folder, journals_in(folder), endings)
-    idle = [path.stem for path in suspects if not _is_written(path)]
-    return {path: code for path, code in _verdicts(folder, idle, endings).items() if not _is_written(path)}
+    idle = [path.stem for path in suspects if not is_written(path)]
+    return {path: code for path, code in _verdicts(folder, idle, endings).items() if not is_written(path)}
 
 
 def set_right(folder: Path, endings: Endings, keep: Path) -> dict[str, int]:
@@ -90,23 +91,6 @@ def _verdict(look: str, over: bool | None) -> str | None:
     if look == "open" and over:
         return "journal_unfinished"
     return "journal_torn" if look == "torn" else None
-
-
-def _is_written(path: Path) -> bool:
-    """Tell whether somebody holds the journal, to write it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _cut(path: Path, keep: Path) -> bool:

@@ -1,19 +1,31 @@
 """Setting right what can be set right without losing anything, after a backup.
 
-Nothing is changed before a copy of the ledger is whole and on the disk; where that fails, nothing is repaired.
+Deletions that were begun are finished first, so that nothing deleted is copied. Nothing else is changed before a copy
+of the ledger is whole and on the disk; where that fails, nothing is repaired.
 A ledger that is damaged, foreign or too new is not written to. What the report says afterwards was looked at
 afresh: repaired is what was done, found is what remains.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
 from msgspec.structs import replace
 
-from contextinfinity.errors import LedgerError
+from contextinfinity.domain.ids import now
+from contextinfinity.engine.cleanup import Cleaner
+from contextinfinity.errors import LedgerError, LedgerFailed
 from contextinfinity.settings import Settings
+from contextinfinity.storage.copies import copies_of
 from contextinfinity.storage.sqlite.backup import back_up
 from contextinfinity.storage.sqlite.integrity import Inspection, Progress
+from contextinfinity.storage.sqlite.purge import purge_deleted
 from contextinfinity.storage.sqlite.repair import repair as repair_ledger
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.worker_locks import WorkerLocks
 from contextinfinity.upkeep import files, journals, spools
 from contextinfinity.upkeep.findings import Finding, found, repaired
@@ -42,12 +54,32 @@ def examine_and_repair(
     backup = None
     if before.schema is not None and (path := settings.ledger_path) is not None:
         try:
+            if not codes & _HANDS_OFF and "schema_older" not in codes:
+                _run(_finish_deletions(settings, path))
+            began = now()
             backup = back_up(path, files.backups_folder(settings), lambda part: progress("backup", part))
+            _run(purge_deleted(backup, path, began))
         except LedgerError as error:
             return replace(before, findings=(*before.findings, found("backup_failed", [error.message])))
     done = _repair(settings, with_ledger=before.schema is not None, may_write=not codes & _HANDS_OFF)
     after = examine(settings, progress=progress, already=already, least_free=least_free)
     return replace(after, repaired=repaired(done.items()), backup=backup)
+
+
+async def _finish_deletions(settings: Settings, path: Path) -> None:
+    store = SqliteStore(path)
+    try:
+        result = await Cleaner(store, copies_of(settings.data_dir, path)).clean_up()
+    finally:
+        await store.close()
+    if result.errors:
+        raise LedgerFailed(f"What is deleted cannot be removed, so nothing is copied: {result.errors[0]}")
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run something asynchronous, also for a caller whose own event loop is running."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
 
 
 def _repair(settings: Settings, *, with_ledger: bool, may_write: bool) -> dict[str, int]:

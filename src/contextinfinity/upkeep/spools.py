@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from contextinfinity.domain.ids import StepId
 from contextinfinity.errors import LedgerError
 from contextinfinity.settings import Settings
-from contextinfinity.storage.landings import Landing
-from contextinfinity.storage.standby.records import cargo_of
+from contextinfinity.storage.standby.records import cargo_of, steps_in
 from contextinfinity.storage.standby.spool import REFUSED, SUFFIX, Spool, records_in, waiting
 from contextinfinity.text.plurals import counted
 from contextinfinity.upkeep.files import spool_folder
@@ -35,7 +34,7 @@ def refused(settings: Settings) -> list[Path]:
 def with_held(settings: Settings, endings: Endings) -> Endings:
     """Know of the steps in spools, too: they are not over, and their journals are needed."""
     folder = spool_folder(settings)
-    held = {step for name in waiting(folder) for step in _steps(folder, name)}
+    held = {step for name in waiting(folder) for step in steps_in(_records(folder, name))}
 
     def of(steps: Collection[StepId]) -> dict[StepId, bool]:
         return {step: False for step in steps if step in held} | endings(steps)
@@ -56,11 +55,6 @@ def _free(folder: Path, name: str) -> bool:
 
 def _turns(folder: Path, name: str) -> int:
     return len(cargo_of(_records(folder, name)).turns)
-
-
-def _steps(folder: Path, name: str) -> Iterable[StepId]:
-    landings = (item for item in cargo_of(_records(folder, name)).turns.values() if isinstance(item, Landing))
-    return [step.id for landing in landings for step in landing.steps]
 
 
 def _records(folder: Path, name: str) -> list[bytes | None]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from contextinfinity.providers.opening import Lines
     from contextinfinity.settings import ModelSettings, Settings
     from contextinfinity.storage.contract import Store
+    from contextinfinity.storage.copies import Copies
     from contextinfinity.storage.standby.store import Standby
     from contextinfinity.threads.contract import ThreadLog
     from contextinfinity.tools.toolbox import Toolbox
@@ -81,6 +82,7 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         find_boundary=_boundaries(settings, models),
         keep_journals=timedelta(minutes=settings.stream.keep_journal_minutes),
         clean_up_every=timedelta(hours=settings.retention.cleanup_interval_hours),
+        copies=copies_in(settings),
     )
 
 
@@ -128,6 +130,13 @@ def open_standby(settings: Settings) -> Standby:
 
     ledger = open_store(settings)
     return Standby(ledger, spool_folder(settings), Bounds(most_bytes=settings.storage.spool_mb << 20))
+
+
+def copies_in(settings: Settings) -> Copies:
+    """List the files outside the ledger from which deleted text is removed."""
+    from contextinfinity.storage.copies import Copies, copies_of
+
+    return Copies() if settings.ledger_path is None else copies_of(settings.data_dir, settings.ledger_path)
 
 
 def store_in_memory() -> Store:

@@ -132,9 +132,10 @@ async def test_what_was_deleted_leaves_its_ids_and_numbers(ledger: SqliteStore, 
     await expired(ledger, session.id)
     await deleted(ledger, session.id)
     rows = connect(str(ledger_path)).execute("SELECT hex(id), kind, seq FROM tombstone ORDER BY kind, seq").fetchall()
-    assert rows[0] == (session.id.replace("-", "").upper(), "session", None)
-    assert rows[1] == (old.id.replace("-", "").upper(), "turn", 1)
-    assert rows[2][1:] == ("turn", 2)
+    assert rows[0] == (session.active_branch.replace("-", "").upper(), "branch", None)
+    assert rows[1] == (session.id.replace("-", "").upper(), "session", None)
+    assert rows[2] == (old.id.replace("-", "").upper(), "turn", 1)
+    assert rows[3][1:] == ("turn", 2)
     with pytest.raises(apsw.ConstraintError, match="never forgotten"):
         connect(str(ledger_path)).execute("DELETE FROM tombstone")
 

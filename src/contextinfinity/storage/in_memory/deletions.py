@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import get_args
 
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.deletion import Removed
-from contextinfinity.domain.ids import SessionId, StepId, TurnId, now
+from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, now
 from contextinfinity.domain.message import blobs_of
 from contextinfinity.domain.search import Place
 from contextinfinity.domain.session import Branch, Session
@@ -41,6 +41,27 @@ class InMemoryDeletions:
             due = [session.id for session in tables.sessions.values() if _is_due(tables, session, moment)]
             return tuple(due[: row_limit(limit)])
 
+    async def is_due(self, session_id: SessionId) -> bool:
+        """Tell whether there is something to delete in a session."""
+        with self._tables.transaction() as tables:
+            session = tables.sessions.get(session_id)
+            return session is not None and _is_due(tables, session, now())
+
+    async def begin(self, session_id: SessionId) -> None:
+        """Check that a session can be deleted; all of it goes at once, so there is no intent to keep."""
+        with self._tables.transaction() as tables:
+            tables.session(session_id)
+            for turn in _turns(tables, session_id):
+                if turn.phase in UNFINISHED:
+                    raise BranchBusy(
+                        f"Session {session_id} cannot be deleted: its turn {turn.turn_seq} is {turn.phase}.",
+                        hint="Wait for the answer, or cancel it.",
+                    )
+
+    async def begun(self) -> tuple[SessionId, ...]:
+        """Name none: a deletion is one step here."""
+        return ()
+
     async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
         """Delete turns that are past their time, and the session with its last."""
         moment = now()
@@ -49,32 +70,48 @@ class InMemoryDeletions:
             if session is None or not _is_due(tables, session, moment):
                 return Removed()
             doomed = _expired(tables, session, moment)[: row_limit(limit)]
-            steps = _remove(tables, doomed)
+            _remove(tables, doomed)
             _forget_in_states(tables, session_id, doomed)
             if not _turns(tables, session_id):
                 _remove_session(tables, session_id)
-                return Removed(turns=len(doomed), sessions=1, steps=steps)
+                return Removed(turns=len(doomed), sessions=1)
             more = bool(_expired(tables, session, moment))
-            return Removed(turns=len(doomed), steps=steps, more=more)
+            return Removed(turns=len(doomed), more=more)
 
     async def delete(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
         """Delete a session with everything in it, all at once."""
+        await self.begin(session_id)
         with self._tables.transaction() as tables:
-            tables.session(session_id)
             turns = _turns(tables, session_id)
-            for turn in turns:
-                if turn.phase in UNFINISHED:
-                    raise BranchBusy(
-                        f"Session {session_id} cannot be deleted: its turn {turn.turn_seq} is {turn.phase}.",
-                        hint="Wait for the answer, or cancel it.",
-                    )
-            steps = _remove(tables, turns)
+            _remove(tables, turns)
             _remove_session(tables, session_id)
-            return Removed(turns=len(turns), sessions=1, steps=steps)
+            return Removed(turns=len(turns), sessions=1)
+
+    async def cutoffs(self, sessions: Collection[SessionId]) -> dict[SessionId, datetime]:
+        """Say up to when what was said in sessions is past its time; there are no copies of what was deleted."""
+        with self._tables.transaction() as tables:
+            there = [tables.sessions[each] for each in sessions if each in tables.sessions]
+            return {each.id: now() - timedelta(hours=each.ttl_hours) for each in there if each.ttl_hours is not None}
+
+    async def doomed_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
+        """Return the steps of turns that are past their time."""
+        with self._tables.transaction() as tables:
+            due = [session for session in tables.sessions.values() if _is_due(tables, session, now())]
+            gone = [turn.id for session in due for turn in _expired(tables, session, now())]
+            return frozenset(step for turn in gone for step in tables.steps_of.get(turn, ()) if step in steps)
+
+    async def sessions_of(self, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:
+        """Say to which session branches belong."""
+        with self._tables.transaction() as tables:
+            return {each: tables.branches[each].session_id for each in branches if each in tables.branches}
 
     async def sweep(self, *, steps: int = 16) -> bool:
         """Do nothing: memory that nobody refers to is not there."""
         return False
+
+    async def is_wiped(self) -> bool:
+        """Say so always: there is no file."""
+        return True
 
 
 def _turns(tables: Tables, session_id: SessionId) -> list[Turn]:
@@ -95,9 +132,8 @@ def _is_due(tables: Tables, session: Session, moment: datetime) -> bool:
     return has_expired(session.updated_at, session.ttl_hours, moment)
 
 
-def _remove(tables: Tables, turns: Sequence[Turn]) -> tuple[StepId, ...]:
+def _remove(tables: Tables, turns: Sequence[Turn]) -> None:
     """Delete turns with all that was made from them: the one place that knows what that is."""
-    gone: list[StepId] = []
     for turn in turns:
         last = tables.last_deleted.get(turn.session_id, 0)
         tables.last_deleted[turn.session_id] = max(last, turn.turn_seq)
@@ -105,10 +141,8 @@ def _remove(tables: Tables, turns: Sequence[Turn]) -> tuple[StepId, ...]:
         tables.turns_of[turn.branch_id].remove(turn.id)
         tables.unsettled_of[turn.branch_id].pop(turn.id, None)
         tables.uncut.discard(turn.id)
-        steps = tables.steps_of.pop(turn.id, [])
-        for step_id in steps:
+        for step_id in tables.steps_of.pop(turn.id, []):
             del tables.steps[step_id]
-        gone += steps
         tables.questions.pop(turn.id, None)
         _remove_jobs(tables, {turn.id})
         _remove_chunks(tables, turn.id)
@@ -120,7 +154,6 @@ def _remove(tables: Tables, turns: Sequence[Turn]) -> tuple[StepId, ...]:
         del tables.turns[turn.id]
     unsay(tables, {turn.id for turn in turns})
     _remove_blobs(tables, turns)
-    return tuple(gone)
 
 
 def _remove_jobs(tables: Tables, turns: Collection[TurnId]) -> None:

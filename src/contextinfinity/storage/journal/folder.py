@@ -8,6 +8,8 @@ consumer keeps one block of the file in memory however far behind it is, and non
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -35,7 +37,7 @@ class JournalFolder:
     """The journals in one folder. A step that has none reads as empty; ids that are none are refused."""
 
     def __init__(self, folder: Path, *, flush_ms: float = 250, flush_bytes: int = 8192, fsync_ms: float = 2000) -> None:
-        self._folder = folder
+        self.folder = folder
         self._pace = Pace(flush_seconds=flush_ms / 1000, flush_bytes=flush_bytes, sync_seconds=fsync_ms / 1000)
         self._flusher = Flusher()
         self._opening = threading.Lock()
@@ -50,7 +52,7 @@ class JournalFolder:
         path = self._path(step_id)
         with self._opening:
             if self._closed:
-                raise LedgerClosed(f"The journals in {self._folder} are closed.")
+                raise LedgerClosed(f"The journals in {self.folder} are closed.")
             self._make_folder(path)
 
             def forget() -> None:
@@ -113,7 +115,7 @@ class JournalFolder:
 
     def steps(self) -> list[StepId]:
         """Name the steps that have a journal, oldest first."""
-        names = (path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
+        names = (path.stem for path in self.folder.glob(f"*{_SUFFIX}"))
         return sorted(name for name in names if is_id(name))
 
     def remove(self, step_id: StepId) -> bool:
@@ -153,13 +155,13 @@ class JournalFolder:
     def _path(self, step_id: StepId) -> Path:
         if not is_id(step_id):  # it becomes a file name
             raise InvalidInput(f"{step_id!r} is not the id of a step.")
-        return self._folder / f"{step_id}{_SUFFIX}"
+        return self.folder / f"{step_id}{_SUFFIX}"
 
     def _make_folder(self, wanted: Path) -> None:
-        if self._folder.is_dir():
+        if self.folder.is_dir():
             return
         try:
-            make_private(self._folder)
+            make_private(self.folder)
         except OSError as error:
             raise translate(error, wanted) from error
 
@@ -196,3 +198,20 @@ def _entries(path: Path, after: int) -> Iterator[Entry]:
             yield from (entry for entry in entries if entry.seq > after)
     finally:
         lines.close()
+
+
+def is_written(path: Path) -> bool:
+    """Tell whether a process holds the journal to write it. Asking could get in the way of one that opens it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False

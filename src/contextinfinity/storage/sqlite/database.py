@@ -74,9 +74,14 @@ class Database:
     async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run a change; when this returns it is durable. ``bulk``: it is one of many large ones.
 
-        ``wipe``: nothing of what was deleted stands in the log any more.
+        ``wipe``: the log is emptied after it, so that nothing of what was deleted is left there.
         """
         return await self._writer.submit_async(work, bulk=bulk, wipe=wipe)
+
+    @property
+    def log_was_emptied(self) -> bool:
+        """Whether the last write with ``wipe`` could empty the log: no other process needed it."""
+        return self._writer.log_was_emptied
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run a question against one moment of the file."""

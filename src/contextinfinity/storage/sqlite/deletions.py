@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
+from datetime import datetime
+
 import apsw
 
 from contextinfinity.domain.deletion import Removed
-from contextinfinity.domain.ids import SessionId, now, to_millis
+from contextinfinity.domain.ids import BranchId, SessionId, StepId, from_millis, now, to_millis
 from contextinfinity.errors import BranchBusy
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.deletions import BATCH
@@ -15,7 +19,7 @@ from contextinfinity.storage.sqlite.keywords import session_token
 from contextinfinity.storage.sqlite.removing import Doomed, forget_in_states, remove_turns
 from contextinfinity.storage.sqlite.requests import forget_requests
 from contextinfinity.storage.sqlite.rows import many, must, one, pack, unpack
-from contextinfinity.storage.sqlite.sweeping import sweep
+from contextinfinity.storage.sqlite.sweeping import is_wiped, sweep
 
 SQL = sql_files.load(__package__, "deletions.sql")
 SESSION_SQL = sql_files.load(__package__, "sessions.sql")
@@ -36,47 +40,99 @@ class SqliteDeletions:
         rows = await self._database.read(lambda connection: many(connection, SQL["select_due"], values))
         return tuple(unpack(row[0]) for row in rows)
 
+    async def is_due(self, session_id: SessionId) -> bool:
+        """Tell whether there may be something to delete; the times that are looked at are kept by the database."""
+        values = {"session_id": pack(session_id), "now": to_millis(now())}
+        row = await self._database.look(lambda connection: one(connection, SQL["select_due_of"], values))
+        return row is not None
+
+    async def begin(self, session_id: SessionId) -> None:
+        """Write the intent to delete a session."""
+        await self._database.write(lambda connection: _begin_whole(connection, session_id))
+
+    async def begun(self) -> tuple[SessionId, ...]:
+        """Name the sessions whose deletion was begun."""
+        rows = await self._database.look(lambda connection: many(connection, SQL["select_all_begun"]))
+        return tuple(unpack(row[0]) for row in rows)
+
     async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
         """Delete turns that are past their time, and the session with its last."""
-        moment, key = to_millis(now()), pack(session_id)
-        if not await self._database.look(lambda connection: _has_expired(connection, key, moment)):
+        if not await self.is_due(session_id):
             return Removed()  # the ordinary case costs no commit
-        return await self._database.write(lambda connection: _expire(connection, key, moment, row_limit(limit)))
+        key, moment = pack(session_id), to_millis(now())
+        return await self._database.write(lambda connection: expire(connection, key, moment, row_limit(limit)))
 
     async def delete(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
         """Delete a session with everything in it, a batch at a time."""
-        return await self._database.write(lambda connection: _delete(connection, session_id, row_limit(limit)))
+
+        def write(connection: apsw.Connection) -> Removed:
+            _begin_whole(connection, session_id)
+            return go_on(connection, pack(session_id), row_limit(limit))
+
+        return await self._database.write(write)
+
+    async def cutoffs(self, sessions: Collection[SessionId]) -> dict[SessionId, datetime]:
+        """Say up to when what was said in sessions must go."""
+        values = {"sessions": _hexed(sessions), "now": to_millis(now())}
+        rows = await self._database.read(lambda connection: many(connection, SQL["select_cutoffs"], values))
+        return {unpack(key): from_millis(moment) for key, moment in rows}
+
+    async def doomed_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
+        """Return the steps whose journals must go."""
+        return await self._database.read(lambda connection: doomed_steps(connection, steps))
+
+    async def sessions_of(self, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:
+        """Say to which session branches belong or belonged."""
+        values = {"branches": _hexed(branches)}
+        rows = await self._database.read(lambda connection: many(connection, SQL["select_branch_sessions"], values))
+        return {unpack(branch): unpack(session) for branch, session in rows}
 
     async def sweep(self, *, steps: int = 16) -> bool:
         """Wipe out what deletions left in the file."""
         return await sweep(self._database, steps)
 
-
-def _has_expired(connection: apsw.Connection, session_id: bytes, moment: int) -> bool:
-    """Tell whether there may be something to delete; the times that are looked at are kept by the database itself."""
-    row = one(connection, SQL["select_due_of"], {"session_id": session_id, "now": moment})
-    return row is not None
+    async def is_wiped(self) -> bool:
+        """Tell whether nothing of what was deleted is in the files."""
+        return await self._database.look(is_wiped)
 
 
-def _expire(connection: apsw.Connection, session_id: bytes, moment: int, limit: int) -> Removed:
+def doomed_steps(connection: apsw.Connection, steps: Collection[StepId]) -> frozenset[StepId]:
+    """Return those of these steps whose journals must go."""
+    values = {"steps": _hexed(steps), "now": to_millis(now())}
+    known = {unpack(key): bool(doomed) for key, doomed in many(connection, SQL["select_known_steps"], values)}
+    doomed = {step for step, is_doomed in known.items() if is_doomed}
+    if unknown := set(steps) - known.keys():
+        (last,) = one(connection, SQL["select_last_deleted"])  # type: ignore[misc]
+        doomed |= {step for step in unknown if last is not None and int(step[:8] + step[9:13], 16) <= last}
+    return frozenset(doomed)
+
+
+def _hexed(ids: Collection[str]) -> str:
+    return json.dumps([pack(each).hex() for each in ids])
+
+
+def expire(
+    connection: apsw.Connection, session_id: bytes, moment: int, limit: int, *, unsettled: bool = False
+) -> Removed:
+    """Delete a batch of turns that are past their time; ``unsettled``: also those that nobody will finish."""
     found = one(connection, SQL["select_expiry"], (session_id,))
     if found is None:
         connection.execute(SQL["end_deletion"], (session_id,))
         return Removed()
     ttl, created_at, updated_at, is_begun = found
     if is_begun:
-        return _go_on(connection, session_id, limit)
+        return go_on(connection, session_id, limit)
     before = moment - ttl
-    values = {"session_id": session_id, "before": before, "limit": limit}
+    values = {"session_id": session_id, "before": before, "limit": limit, "unsettled": unsettled}
     turns = [Doomed(*row) for row in many(connection, SQL["select_expired"], values)]
     if turns:
-        _begin(connection, session_id, EXPIRED)
-    steps = remove_turns(connection, session_id, turns, whole=False) if turns else ()
+        begin(connection, session_id, EXPIRED)
+    remove_turns(connection, session_id, turns, whole=one(connection, SQL["select_unexpired"], values) is None)
     oldest = one(connection, SQL["select_oldest"], (session_id,))[0]  # type: ignore[index]
     if oldest is None and (_was_spoken_in(connection, session_id) or max(created_at, updated_at) <= before):
-        _begin(connection, session_id, WHOLE)
-        gone = _go_on(connection, session_id, limit)
-        return Removed(turns=len(turns), sessions=gone.sessions, steps=steps, more=gone.more)
+        begin(connection, session_id)
+        gone = go_on(connection, session_id, limit)
+        return Removed(turns=len(turns), sessions=gone.sessions, more=gone.more)
     if turns:
         forget_in_states(connection, session_id, turns)
         connection.execute(SQL["end_deletion"], (session_id,))
@@ -84,47 +140,50 @@ def _expire(connection: apsw.Connection, session_id: bytes, moment: int, limit: 
     due = max((updated_at if oldest is None else oldest) + ttl, moment + 60_000)
     more = len(turns) == limit
     connection.execute(SQL["set_due"], {"session_id": session_id, "due": moment if more else due})
-    return Removed(turns=len(turns), steps=steps, more=more)
+    return Removed(turns=len(turns), more=more)
 
 
 def _was_spoken_in(connection: apsw.Connection, session_id: bytes) -> bool:
     return one(connection, SQL["select_last_buried"], (session_id,))[0] is not None  # type: ignore[index]
 
 
-def _delete(connection: apsw.Connection, session_id: SessionId, limit: int) -> Removed:
+def _begin_whole(connection: apsw.Connection, session_id: SessionId) -> None:
     key = pack(session_id)
-    if one(connection, SQL["select_begun"], (key,)) is None:
-        must(one(connection, SESSION_SQL["select_session"], (key,)), "session", session_id)
-        busy = one(connection, SQL["select_unfinished"], (key,))
-        if busy is not None:
-            raise BranchBusy(
-                f"Session {session_id} cannot be deleted: its turn {busy[0]} is {busy[1]}.",
-                hint="Wait for the answer, or cancel it.",
-            )
-        _begin(connection, key, WHOLE)
-        connection.execute(SQL["release_name"], (key,))
-    return _go_on(connection, key, limit)
+    if one(connection, SQL["select_begun"], (key,)) is not None:
+        return
+    must(one(connection, SESSION_SQL["select_session"], (key,)), "session", session_id)
+    busy = one(connection, SQL["select_unfinished"], (key,))
+    if busy is not None:
+        raise BranchBusy(
+            f"Session {session_id} cannot be deleted: its turn {busy[0]} is {busy[1]}.",
+            hint="Wait for the answer, or cancel it.",
+        )
+    begin(connection, key)
+    connection.execute(SQL["release_name"], (key,))
 
 
-def _begin(connection: apsw.Connection, session_id: bytes, reason: str) -> None:
+def begin(connection: apsw.Connection, session_id: bytes, reason: str = WHOLE) -> None:
+    """Write the intent row; the log has to be emptied once the rows are gone."""
     values = {"session_id": session_id, "reason": reason, "now": to_millis(now())}
     connection.execute(SQL["begin_deletion"], values)
+    connection.execute(SQL["soil_log"])
 
 
-def _go_on(connection: apsw.Connection, session_id: bytes, limit: int) -> Removed:
+def go_on(connection: apsw.Connection, session_id: bytes, limit: int) -> Removed:
     """Delete a batch of a session that is to go: its turns, then its states, at last itself."""
     rows = many(connection, SQL["select_turns"], {"session_id": session_id, "limit": limit})
     turns = [Doomed(*row) for row in rows]
-    steps = remove_turns(connection, session_id, turns, whole=True) if turns else ()
+    remove_turns(connection, session_id, turns, whole=True)
     if len(turns) == limit or not _remove_states(connection, session_id, limit):
-        return Removed(turns=len(turns), steps=steps, more=True)
+        return Removed(turns=len(turns), more=True)
     forget_requests(connection, session_id)
-    connection.execute(SQL["bury_session"], {"session_id": session_id, "now": to_millis(now())})
+    for statement in ("bury_session", "bury_branches"):
+        connection.execute(SQL[statement], {"session_id": session_id, "now": to_millis(now())})
     for statement in ("loosen_system", "delete_memories", "delete_branches", "delete_session"):
         connection.execute(SQL[statement], (session_id,))
     connection.execute(SQL["delete_scope"], (session_token(session_id),))
     connection.execute(SQL["end_deletion"], (session_id,))
-    return Removed(turns=len(turns), sessions=1, steps=steps)
+    return Removed(turns=len(turns), sessions=1)
 
 
 def _remove_states(connection: apsw.Connection, session_id: bytes, limit: int) -> bool:

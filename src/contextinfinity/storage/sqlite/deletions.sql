@@ -21,10 +21,17 @@ SELECT 1 FROM session AS s WHERE s.id = :session_id AND (EXISTS (SELECT 1 FROM d
 SELECT 1 FROM deletion WHERE session_id = ?
 
 -- name: select_expired
--- Turns of a session that were said before a moment and are over.
+-- Turns of a session that were said before a moment and are over; in a copy, where nobody ends them, any.
 SELECT t.id, t.branch_id, t.turn_seq, t.user_message, t.answer, t.updated_at
 FROM branch AS b JOIN turn AS t ON t.branch_id = b.id
-WHERE b.session_id = :session_id AND t.created_at <= :before AND t.phase IN ('Done', 'Failed') LIMIT :limit
+WHERE b.session_id = :session_id AND t.created_at <= :before AND (t.phase IN ('Done', 'Failed') OR :unsettled)
+LIMIT :limit
+
+-- name: select_unexpired
+-- A turn of a session that was said after a moment, or is not over.
+SELECT 1 FROM branch AS b JOIN turn AS t ON t.branch_id = b.id
+WHERE b.session_id = :session_id AND NOT (t.created_at <= :before AND (t.phase IN ('Done', 'Failed') OR :unsettled))
+LIMIT 1
 
 -- name: select_turns
 -- Any turns of a session.
@@ -73,15 +80,61 @@ ON CONFLICT (id) DO UPDATE SET deleted_at = :now, org_id = excluded.org_id, user
 -- The highest number of a turn that was deleted in a session.
 SELECT max(seq) FROM tombstone WHERE session_id = ? AND kind = 'turn'
 
--- name: select_steps
--- The provider calls of turns.
-SELECT s.id FROM json_each(:turns) AS k CROSS JOIN step AS s ON s.turn_id = unhex(k.value)
+-- name: bury_branches
+-- To which session branches belonged: what is said on them later elsewhere is known to be deleted.
+INSERT INTO tombstone (id, session_id, kind, deleted_at) SELECT id, session_id, 'branch', :now FROM branch
+WHERE session_id = :session_id ON CONFLICT (id) DO UPDATE SET deleted_at = :now
+
+-- name: select_all_begun
+-- The sessions whose deletion was begun.
+SELECT session_id FROM deletion ORDER BY created_at, session_id
+
+-- name: select_cutoffs
+-- Up to when what was said in sessions is deleted, is being deleted, or is past its time to live.
+SELECT id, max(upto) FROM (
+  SELECT d.session_id AS id, :now AS upto FROM json_each(:sessions) AS k
+    CROSS JOIN deletion AS d ON d.session_id = unhex(k.value)
+  UNION ALL SELECT t.id, t.deleted_at FROM json_each(:sessions) AS k
+    CROSS JOIN tombstone AS t ON t.id = unhex(k.value) WHERE t.kind = 'session'
+  UNION ALL SELECT e.session_id, :now - e.ttl FROM json_each(:sessions) AS k
+    CROSS JOIN expiry AS e ON e.session_id = unhex(k.value))
+GROUP BY id
+
+-- name: select_known_steps
+-- Those of some steps that are there, and whether they are to go.
+SELECT s.id, d.session_id IS NOT NULL OR (e.ttl IS NOT NULL AND t.phase IN ('Done', 'Failed')
+  AND t.created_at <= :now - e.ttl)
+FROM json_each(:steps) AS k CROSS JOIN step AS s ON s.id = unhex(k.value) CROSS JOIN turn AS t ON t.id = s.turn_id
+  LEFT JOIN deletion AS d ON d.session_id = t.session_id LEFT JOIN expiry AS e ON e.session_id = t.session_id
+
+-- name: select_purgeable
+-- Whether a backup holds something that is past its time, or a deletion that was not finished.
+SELECT 1 FROM deletion UNION ALL SELECT 1 FROM expiry WHERE due <= :now
+UNION ALL SELECT 1 FROM word_state WHERE stale <> 0 LIMIT 1
+
+-- name: select_deleted_since
+-- Sessions that are being deleted, or were deleted since a moment.
+SELECT session_id FROM deletion UNION SELECT id FROM tombstone WHERE kind = 'session' AND deleted_at >= ?
+
+-- name: select_last_deleted
+-- When anything was deleted last.
+SELECT max(deleted_at) FROM tombstone
+
+-- name: select_branch_sessions
+-- The sessions of branches, and of those that were deleted.
+SELECT b.id, b.session_id FROM json_each(:branches) AS k CROSS JOIN branch AS b ON b.id = unhex(k.value)
+UNION SELECT t.id, t.session_id FROM json_each(:branches) AS k CROSS JOIN tombstone AS t ON t.id = unhex(k.value)
+WHERE t.kind = 'branch'
 
 -- name: loosen_plan_texts
--- The texts that plans of turns refer to. A front with a summary goes with it; with pins, if the session goes.
+-- The texts that plans of turns refer to. A front with a summary goes with it; with pins or instructions that no other
+-- session has, if the session goes.
 INSERT INTO loose_text (key, personal)
 SELECT t.key, coalesce(json_extract(t.body, '$.is.summary') <> ''
-  OR (:whole AND json_array_length(t.body, '$.is.pinned_facts') > 0), 0)
+  OR (:whole AND json_array_length(t.body, '$.is.pinned_facts') > 0)
+  OR (:whole AND EXISTS (SELECT 1 FROM session AS s CROSS JOIN text AS own ON own.key = s.system
+    WHERE s.id = :session_id AND instr(json_extract(t.body, '$.is.system'), own.body)
+      AND NOT EXISTS (SELECT 1 FROM session AS o WHERE o.system = s.system AND o.id <> s.id))), 0)
 FROM (SELECT DISTINCT used.value AS hash FROM json_each(:turns) AS k CROSS JOIN plan AS p ON p.turn_id = unhex(k.value)
     CROSS JOIN json_each(json_array(json_extract(p.body, '$.is.front'), json_extract(p.body, '$.is.form'),
       json_extract(p.body, '$.is.redactions'))) AS used WHERE used.value IS NOT NULL) AS u
@@ -268,11 +321,15 @@ DELETE FROM text WHERE key = ? AND kept_at = ?
 DELETE FROM loose_text WHERE key = ?
 
 -- name: select_stale
--- Whether the index holds words of what was deleted, or is being written anew.
+-- How far what was deleted is wiped out: see ``sweeping``.
 SELECT stale FROM word_state WHERE one = 1
 
+-- name: soil_log
+-- The log holds something that is being deleted.
+UPDATE word_state SET stale = 3 WHERE one = 1 AND stale = 0
+
 -- name: set_stale
--- The index is being written anew, or has been.
+-- Go on to the next state of wiping out.
 UPDATE word_state SET stale = :stale WHERE one = 1 AND stale = :was
 
 -- name: merge_words

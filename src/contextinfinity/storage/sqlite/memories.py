@@ -22,6 +22,7 @@ from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import Row, many, maybe_unpack, one, pack, unpack
 
 SQL = sql_files.load(__package__, "memories.sql")
+DELETION_SQL = sql_files.load(__package__, "deletions.sql")
 LATEST = 2**62
 NOWHERE = b"-"
 """The shelf of what is no thread: nothing stands there."""
@@ -128,9 +129,12 @@ class SqliteMemories:
 
         if not await self._database.read(lambda connection: many(connection, SQL["select_expired"], asked(connection))):
             return 0
-        return await self._database.write(
-            lambda connection: len(many(connection, SQL["delete_expired"], asked(connection)))
-        )
+
+        def write(connection: apsw.Connection) -> int:
+            connection.execute(DELETION_SQL["soil_log"])
+            return len(many(connection, SQL["delete_expired"], asked(connection)))
+
+        return await self._database.write(write, wipe=True)
 
 
 def find_owner(connection: apsw.Connection, owner: Owner) -> int | None:
@@ -223,6 +227,7 @@ def _edit(connection: apsw.Connection, owner: Owner, memory_id: MemoryId, new: N
     row = one(connection, SQL["select_memories"], {"owner": find_owner(connection, owner), "ids": hexed([memory_id])})
     if row is None:
         raise NotFound(f"There is no memory {memory_id}.", hint="`cix memories list` shows those there are.")
+    connection.execute(DELETION_SQL["soil_log"])
     key, owner_key, thread, before = row[2], row[4], row[5], row[7]
     digest, moment = wire.text_hash(new.content), now()
     if digest != before:
@@ -243,6 +248,7 @@ def _edit(connection: apsw.Connection, owner: Owner, memory_id: MemoryId, new: N
 
 def _forget(connection: apsw.Connection, owner: Owner, ids: str, thread: bytes | None, at: int) -> int:
     """Remove what has the words of some, on one shelf or on all."""
+    connection.execute(DELETION_SQL["soil_log"])
     key, gone = find_owner(connection, owner), 0
     for (digest,) in many(connection, SQL["select_hashes"], {"owner": key, "ids": ids, "thread": thread}):
         connection.execute(SQL["forget_words"], {"owner": key, "hash": digest, "thread": thread or b"", "at": at})

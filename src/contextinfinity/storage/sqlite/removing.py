@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import apsw
 
-from contextinfinity.domain.ids import StepId, now, to_millis
+from contextinfinity.domain.ids import now, to_millis
 from contextinfinity.domain.message import blobs_of
 from contextinfinity.domain.session import Lineage
 from contextinfinity.domain.state import State, StateDraft
@@ -22,7 +22,7 @@ from contextinfinity.storage.rules import LAST_PLACE, drafted_state
 from contextinfinity.storage.sqlite.jobs import enqueue
 from contextinfinity.storage.sqlite.keywords import forget_words
 from contextinfinity.storage.sqlite.placing import drop_vectors
-from contextinfinity.storage.sqlite.rows import many, one, pack, pack_hash, to_branch, to_message, unpack
+from contextinfinity.storage.sqlite.rows import many, one, pack, pack_hash, to_branch, to_message
 from contextinfinity.storage.sqlite.sessions import lineage_of
 from contextinfinity.storage.sqlite.states import append_state, head_of
 
@@ -61,21 +61,18 @@ class Doomed(NamedTuple):
         return (self.question,) if self.answer is None else (self.question, self.answer)
 
 
-def remove_turns(
-    connection: apsw.Connection, session_id: bytes, turns: Sequence[Doomed], *, whole: bool
-) -> tuple[StepId, ...]:
-    """Delete turns with all that was made from them, and leave tombstones; gives the steps whose journals may be there.
-
-    ``whole``: the session goes too.
-    """
+def remove_turns(connection: apsw.Connection, session_id: bytes, turns: Sequence[Doomed], *, whole: bool) -> None:
+    """Delete turns with all that was made from them, and leave tombstones; ``whole``: the session goes too."""
+    if not turns:
+        return
     keys = [key for turn in turns for key in turn.messages]
     values = {
         "turns": json.dumps([turn.id.hex() for turn in turns]),
         "messages": json.dumps(keys),
         "now": to_millis(now()),
         "whole": whole,
+        "session_id": session_id,
     }
-    steps = tuple(unpack(row[0]) for row in many(connection, SQL["select_steps"], values))
     connection.execute(SQL["bury_turns"], values)
     connection.execute(SQL["loosen_plan_texts"], values)
     chunks = [row[0] for row in many(connection, SQL["select_chunk_keys"], values)]
@@ -84,7 +81,6 @@ def remove_turns(
     _unsay(connection, session_id, turns, values["messages"])
     for statement in MADE_FROM_TURNS:
         connection.execute(SQL[statement], values)
-    return steps
 
 
 def _unsay(connection: apsw.Connection, session_id: bytes, turns: Sequence[Doomed], messages: object) -> None:

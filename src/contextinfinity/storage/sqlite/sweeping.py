@@ -2,7 +2,14 @@
 
 What a row held is overwritten when the row goes. Three things are left: words, which the index holds until it is
 written anew; texts that several rows shared; and pages in the log and at the end of the file. All of it is done a part
-at a time, so that nobody who writes waits for long, and goes on after a crash: what is left to do stands in the file.
+at a time, so that no writer waits for long. How far it got is kept in the file (``word_state.stale``), so that the next
+process continues after a crash:
+
+    1  the index holds words of deleted messages      2  the index is being rewritten without them
+    3  the log holds deleted text                     0  nothing is left
+
+A deletion sets 3 with its first row and 1 with the first message. The log can only be emptied when no other process
+reads an older moment of the file.
 """
 
 from __future__ import annotations
@@ -25,11 +32,11 @@ FREED = 512
 YOUNG = timedelta(hours=1)
 """How long a text that anybody may use counts as wanted: whoever kept it may be about to refer to it."""
 
-STALE, RENEWING, CLEAN = 1, 2, 0
+STALE, RENEWING, SOILED, CLEAN = 1, 2, 3, 0
 
 
 async def sweep(database: Database, steps: int) -> bool:
-    """Do so many steps of the work; tell whether some is left."""
+    """Do so many steps of the work; tell whether some is left that need not wait for other processes."""
     await _collect_texts(database)
     left = True
     for _ in range(steps):
@@ -37,24 +44,35 @@ async def sweep(database: Database, steps: int) -> bool:
         if not left:
             break
     await database.write(lambda _: None, wipe=True)
+    if not left and database.log_was_emptied and not await database.look(is_wiped):
+        await database.write(lambda connection: _set_stale(connection, SOILED, CLEAN), wipe=True)
     return left
+
+
+def is_wiped(connection: apsw.Connection) -> bool:
+    """Tell whether the file and its log hold nothing of what was deleted."""
+    (stale,) = one(connection, SQL["select_stale"])  # type: ignore[misc]
+    return bool(stale == CLEAN)
 
 
 def _step(connection: apsw.Connection) -> bool:
     """Write a part of the index anew, or give some pages back; tell whether there was anything to do."""
     (stale,) = one(connection, SQL["select_stale"])  # type: ignore[misc]
-    if stale != CLEAN:
+    if stale in (STALE, RENEWING):
         before = connection.total_changes()
         connection.execute(SQL["merge_words"], (-MERGED if stale == STALE else MERGED,))
         is_over = connection.total_changes() - before < 2
-        following = CLEAN if is_over else RENEWING
-        connection.execute(SQL["set_stale"], {"stale": following, "was": stale})
+        _set_stale(connection, stale, SOILED if is_over else RENEWING)
         return True
     (free,) = one(connection, SQL["select_free_pages"])  # type: ignore[misc]
     if not free or not _can_shrink(connection):
         return False
     connection.execute(f"PRAGMA incremental_vacuum({FREED})").fetchall()
     return True
+
+
+def _set_stale(connection: apsw.Connection, was: int, following: int) -> None:
+    connection.execute(SQL["set_stale"], {"stale": following, "was": was})
 
 
 def _can_shrink(connection: apsw.Connection) -> bool:

@@ -77,6 +77,8 @@ class Writer:
         self._closing = threading.Lock()
         self._closed = False
         self._log_pages = 0
+        self.log_was_emptied = False
+        """Whether the last write with ``wipe`` could empty the log."""
         connection.set_wal_hook(self._count_log)  # stands in the place of SQLite's own checkpoint
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
@@ -189,9 +191,16 @@ class Writer:
                 self._connection.wal_checkpoint()
 
     def _empty_log(self) -> None:
-        """Bring the whole log into the file and cut it off; a reader that needs it leaves it for the next time."""
+        """Copy the whole log into the file and truncate it, unless another process reads an older moment of it.
+
+        The first checkpoint waits for nobody: while a reader is in the way, writers are not held up for it.
+        """
+        self.log_was_emptied = False
         with suppress(apsw.Error), self._waits.in_passing():
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            pages, copied = self._connection.wal_checkpoint()
+            if copied == pages:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self.log_was_emptied = True
 
     def _undo(self) -> None:
         """Leave a transaction that failed, if SQLite has not done so already."""

@@ -17,6 +17,25 @@ class StandbyDeletions(Noun):
 
     hurried = frozenset({"sweep"})
 
+    async def is_due(self, session_id: SessionId) -> bool:
+        """Tell whether there is something to delete; where nothing ever expires, the ledger is not asked."""
+        held = self._holding.session(session_id)
+        if held is not None and held.ttl_hours is None:
+            return False
+        try:
+            is_due: bool = await self._read(lambda: self._ledgers.is_due(session_id))
+        except LedgerAway:
+            if (seen := self._holding.memory.session(session_id)) is None or seen.ttl_hours is not None:
+                raise
+            return False
+        return is_due
+
+    async def begin(self, session_id: SessionId) -> None:
+        """Write the intent to delete a session, once all that is held of it is in the ledger."""
+        await self._land(session_id)
+        await self._holding.writes.through(lambda: self._ledgers.begin(session_id))
+        self._holding.memory.forget(session_id)
+
     async def due(self, *, limit: int = 100) -> tuple[SessionId, ...]:
         """Name sessions with something to delete."""
         due: tuple[SessionId, ...] = await self._read(lambda: self._ledgers.due(limit=limit))

@@ -16,7 +16,15 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, SessionId
 from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.errors import AlreadyExists, BranchBusy, ContextInfinityError, Gone, LedgerError, OutOfOrder
+from contextinfinity.errors import (
+    AlreadyExists,
+    BranchBusy,
+    ContextInfinityError,
+    Gone,
+    LedgerError,
+    NotFound,
+    OutOfOrder,
+)
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.standby.breaker import Breaker
@@ -44,8 +52,10 @@ class Lander:
         self._branches: dict[BranchId, BranchId] = {}
 
     async def session(self, new: NewSession) -> Session | None:
-        """Make a session under the ids that were given out; None when somebody else has them."""
+        """Make a session under the ids that were given out; None when somebody else has them, or it was deleted."""
         try:
+            if await self._was_deleted(new.branch_id) and await self._ledger.sessions.get(new.id or "") is None:
+                return None
             made = await self._through(lambda: _made(self._ledger, new))
         except NOT_NOW:
             raise
@@ -71,6 +81,10 @@ class Lander:
         except Gone as gone:  # it had landed before, and was deleted since
             log.info("a held turn is left out: %s", gone)
             return None
+        except NotFound as missing:
+            if not await self._was_deleted(_branch_of(item)):
+                self._refuse(f"turn {id_of(item)}", missing)
+            return None
         except ContextInfinityError as error:
             self._refuse(f"turn {id_of(item)}", error)
             return None
@@ -83,6 +97,10 @@ class Lander:
         (turn,) = await self._ledger.turns.record(self._place(item.branch_id), (item.exchange,))
         return turn
 
+    async def _was_deleted(self, branch_id: BranchId | None) -> bool:
+        """Tell whether the ledger knows a branch: one that it knows and cannot write to was deleted."""
+        return branch_id is not None and branch_id in await self._ledger.deletions.sessions_of({branch_id})
+
     def _refuse(self, what: str, error: ContextInfinityError) -> None:
         log.error("held %s cannot be written: %s", what, error)
         self.refused += 1
@@ -92,6 +110,12 @@ class Lander:
 
     async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._writes.through(ask)
+
+
+def _branch_of(item: Item) -> BranchId | None:
+    if isinstance(item, Landing):
+        return None if item.new is None else item.new.branch_id
+    return item.branch_id
 
 
 async def land_left_by(lander: Lander, folder: Path, name: str) -> bool:

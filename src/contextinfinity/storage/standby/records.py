@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.ids import BranchId, TurnId
+from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, TurnEnd
 from contextinfinity.errors import InvalidInput
@@ -111,6 +111,39 @@ def _load(cargo: Cargo, record: Record) -> None:
             cargo.turns[turn_id] = replace(landing, steps=(*landing.steps, step))
         case EndHeld(turn_id=turn_id, end=end, failed=failed):
             cargo.turns[turn_id] = replace(landing_of(cargo.turns, turn_id), end=end, failed=failed)
+
+
+class Belongings(Struct, frozen=True, kw_only=True):
+    """To what a record belongs, as far as it says so."""
+
+    turn_id: TurnId = ""
+    branch_id: BranchId | None = None
+    session_id: SessionId | None = None
+    said_at: datetime | None = None
+
+
+def belongings(record: bytes | None) -> Belongings | None:
+    """Say to what a record belongs; None for a text, and for a record that is damaged."""
+    try:
+        found = wire.loads(Record, record or b"")
+    except (msgspec.DecodeError, InvalidInput):
+        return None
+    match found:
+        case SessionHeld(new=session):
+            return Belongings(session_id=session.id)
+        case TurnHeld(new=new, said_at=said_at):
+            return Belongings(turn_id=new.id or "", branch_id=new.branch_id, said_at=said_at)
+        case ExchangeHeld(branch_id=branch_id, exchange=said):
+            return Belongings(turn_id=said.id or "", branch_id=branch_id, said_at=said.created_at)
+        case StepHeld(turn_id=turn_id) | EndHeld(turn_id=turn_id):
+            return Belongings(turn_id=turn_id)
+    return None
+
+
+def steps_in(records: Iterable[bytes | None]) -> set[StepId]:
+    """Name the steps of the turns in a spool."""
+    landings = (item for item in cargo_of(records).turns.values() if isinstance(item, Landing))
+    return {step.id for landing in landings for step in landing.steps}
 
 
 def in_order(turns: Mapping[TurnId, Item]) -> list[Item]:

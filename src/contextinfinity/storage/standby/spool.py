@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
@@ -139,6 +139,20 @@ class Spool:
 def records_in(path: Path) -> list[bytes | None]:
     """Read a spool, whoever holds it, as ``Spool.read`` does."""
     return list(_records(path.read_bytes()))
+
+
+def rewrite(path: Path, records: Sequence[bytes]) -> None:
+    """Replace a spool that was set aside by one with these records, durably; without any it is removed."""
+    if records:
+        new = path.with_suffix(f"{REFUSED}.new")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(b"".join(map(_framed, records)))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    else:
+        path.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def waiting(folder: Path) -> list[str]:

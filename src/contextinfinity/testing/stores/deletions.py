@@ -220,9 +220,8 @@ class DeletionSuite:
     async def test_a_deleted_session_leaves_nothing_of_its_turns(self, store: Store) -> None:
         branch = await new_branch(store, NewSession(external_id="mine", system="Be brief."))
         turn = await answer_turn(store, branch.id, "the heron", "stood still")
-        (step,) = await store.turns.steps(turn.id)
         removed = await store.deletions.delete(branch.session_id)
-        assert (removed.turns, removed.steps, removed.sessions, removed.more) == (1, (step.id,), 1, False)
+        assert (removed.turns, removed.sessions, removed.more) == (1, 1, False)
         assert await store.turns.get(turn.id) is None
         assert await store.turns.steps(turn.id) == ()
         assert await store.turns.plan(turn.id) is None

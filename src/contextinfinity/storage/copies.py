@@ -1,0 +1,235 @@
+"""Files outside the ledger that repeat what was said in it, and how deleted text is removed from them.
+
+``copies_of`` lists them all: journals, journals that a repair set aside, lines typed at the prompt of ``cix chat``,
+refused spools and backups. ``clear`` of each is idempotent and needs no memory of its own: what has to go follows from
+the ledger, where the intent row of a deletion stays until all of them are clear. A kind of file that is added and holds
+something that was said gets its place in that list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, is_id
+from contextinfinity.errors import LedgerFailed
+from contextinfinity.storage import typed_lines
+from contextinfinity.storage.deletions import Deletions
+from contextinfinity.storage.folders import make_private, sync_folder
+from contextinfinity.storage.journal.folder import is_written
+
+log = logging.getLogger(__name__)
+
+ELSEWHERE = "written_elsewhere"
+"""The file in the folder of backups that names the backups written to other places, one path per line."""
+
+
+class Copy(Protocol):
+    """One kind of file that repeats what was said."""
+
+    async def clear(self, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
+        """Remove what is deleted or past its time to live; ``sessions`` are those whose deletion was begun.
+
+        ``LedgerError`` when that is not possible now.
+        """
+        ...
+
+
+class Copies:
+    """All of them, in the order in which they are cleared; ``backups`` is the folder of our own backups."""
+
+    def __init__(self, *kinds: Copy, backups: Path | None = None) -> None:
+        self._kinds = kinds
+        self._backups = backups
+
+    async def clear(self, deletions: Deletions, sessions: Sequence[SessionId] = ()) -> None:
+        """Clear every one of them."""
+        for copy in self._kinds:
+            await _clear(copy, deletions, sessions)
+
+    async def clear_journals(self, deletions: Deletions) -> None:
+        """Clear the journals only: what cannot be found again once their turns are gone."""
+        for copy in self._kinds:
+            if isinstance(copy, Journals):
+                await _clear(copy, deletions, ())
+
+    def written_elsewhere(self) -> list[Path]:
+        """Name the backups that a person wrote to other places and that are still there: they are not changed."""
+        return [] if self._backups is None else written_elsewhere(self._backups)
+
+
+def copies_of(data_dir: Path, ledger: Path) -> Copies:
+    """List the copies that belong to a data_dir and its ledger."""
+    spools, backups = ledger.with_name(f"{ledger.name}-spool"), data_dir / "backups"
+    return Copies(
+        Journals(data_dir / "streams", spools),
+        Journals(backups, spools),
+        TypedLines(data_dir / "chat_history"),
+        RefusedSpools(spools),
+        Backups(backups),
+        backups=backups,
+    )
+
+
+def written_elsewhere(backups: Path) -> list[Path]:
+    """Name the backups that were written to other places and are still there."""
+    try:
+        lines = (backups / ELSEWHERE).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    return [path for path in map(Path, dict.fromkeys(lines)) if path.exists()]
+
+
+def note_written_elsewhere(backups: Path, path: Path) -> None:
+    """Note that a backup was written to another place, so that a deletion can name it."""
+    make_private(backups)
+    with typed_lines.appending(backups / ELSEWHERE) as file:
+        file.write(f"{path.absolute()}\n")
+
+
+async def _clear(copy: Copy, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
+    try:
+        await copy.clear(deletions, sessions)
+    except OSError as error:
+        raise LedgerFailed(
+            f"Deleted text cannot be removed from {error.filename} ({error.strerror}).",
+            hint="The deletion continues at the next start or with `cix cleanup`.",
+        ) from error
+
+
+class Journals:
+    """Journals of provider calls in a folder, named by their step; a copy may have a number behind the step."""
+
+    def __init__(self, folder: Path, spools: Path | None = None) -> None:
+        self._folder = folder
+        self._spools = spools
+
+    async def clear(self, deletions: Deletions, sessions: Sequence[SessionId] = ()) -> None:
+        """Remove the journals of deleted and expired turns; one that is being written stays."""
+        found = await asyncio.to_thread(self._found)
+        if not found:
+            return
+        # In this order: a step that leaves its spool meanwhile is in the ledger by then.
+        held = await asyncio.to_thread(_steps_in_spools, self._spools)
+        doomed = await deletions.doomed_steps(found.keys() - held)
+        if doomed:
+            await asyncio.to_thread(self._remove, [path for step in doomed for path in found[step]])
+
+    def _found(self) -> dict[StepId, list[Path]]:
+        found: dict[StepId, list[Path]] = {}
+        for path in self._folder.glob("*.jsonl"):
+            if is_id(step := path.name.partition(".")[0]):
+                found.setdefault(step, []).append(path)
+        return found
+
+    def _remove(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            if not is_written(path):
+                path.unlink(missing_ok=True)
+        sync_folder(self._folder)
+
+
+class TypedLines:
+    """The file of lines that were typed at the prompt of ``cix chat``."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    async def clear(self, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
+        """Remove the lines of deleted sessions and expired ones; with a deletion also those of unknown sessions."""
+        lines = await asyncio.to_thread(typed_lines.read, self._file)
+        cutoffs = await deletions.cutoffs({line.session for line in lines if line.session})
+
+        def is_kept(line: typed_lines.Line) -> bool:
+            if not line.session or line.at is None:
+                return not sessions
+            return line.session not in cutoffs or line.at > cutoffs[line.session]
+
+        kept = [line for line in lines if is_kept(line)]
+        if len(kept) < len(lines):
+            await asyncio.to_thread(typed_lines.replace_all, self._file, kept)
+        for unfinished in self._file.parent.glob(f"{self._file.name}.*"):  # its writer was killed
+            unfinished.unlink(missing_ok=True)
+
+
+class RefusedSpools:
+    """Spools that were set aside because the ledger did not take all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def clear(self, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
+        """Remove what belongs to deleted sessions or is expired; with it go records that belong to no session."""
+        if not self._folder.is_dir():
+            return
+        from contextinfinity.storage.standby import spool
+
+        for path in sorted(self._folder.glob(f"*{spool.REFUSED}")):
+            records = await asyncio.to_thread(spool.records_in, path)
+            kept = await _kept_records(deletions, records)
+            if kept is not None:
+                await asyncio.to_thread(spool.rewrite, path, kept)
+
+
+class Backups:
+    """Backups of the ledger that were made into the data_dir."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def clear(self, deletions: Deletions, sessions: Sequence[SessionId]) -> None:
+        """Delete in each backup what is being deleted in the ledger, and what is past its time to live."""
+        if not self._folder.is_dir():
+            return
+        from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN, is_being_made
+        from contextinfinity.storage.sqlite.purge import purge
+
+        for path in self._folder.glob(f"*{PARTIAL}"):
+            if not is_being_made(path):
+                path.unlink(missing_ok=True)
+        for path in sorted(self._folder.glob(PATTERN)):
+            await purge(path, sessions)
+
+
+async def _kept_records(deletions: Deletions, records: Sequence[bytes | None]) -> list[bytes] | None:
+    """Return the records that stay; None when nothing has to go."""
+    from contextinfinity.storage.standby.records import belongings
+
+    found = [belongings(record) for record in records]
+    branch_of: dict[TurnId, BranchId] = {each.turn_id: each.branch_id for each in found if each and each.branch_id}
+    sessions = await deletions.sessions_of(set(branch_of.values()))
+    named = {each.session_id for each in found if each and each.session_id}
+    cutoffs = await deletions.cutoffs({*sessions.values(), *named})
+    said_at: dict[TurnId, datetime] = {each.turn_id: each.said_at for each in found if each and each.said_at}
+    kept: list[bytes] = []
+    has_doomed = False
+    for record, each in zip(records, found, strict=True):
+        if record is None or each is None:
+            continue  # goes with the first that has to
+        session = each.session_id or sessions.get(branch_of.get(each.turn_id, ""))
+        moment = said_at.get(each.turn_id)
+        if session in cutoffs and (moment is None or moment <= cutoffs[session]):
+            has_doomed = True
+        else:
+            kept.append(record)
+    return kept if has_doomed else None
+
+
+def _steps_in_spools(folder: Path | None) -> frozenset[StepId]:
+    """Name the steps that wait in spools: their journals are needed."""
+    if folder is None or not folder.is_dir():
+        return frozenset()
+    from contextinfinity.storage.standby.records import steps_in
+    from contextinfinity.storage.standby.spool import SUFFIX, records_in, waiting
+
+    steps: set[StepId] = set()
+    for name in waiting(folder):
+        try:
+            steps |= steps_in(records_in(folder / f"{name}{SUFFIX}"))
+        except FileNotFoundError:
+            continue  # it landed just now
+    return frozenset(steps)

@@ -1,0 +1,94 @@
+"""Deleting in a backup what was deleted in its ledger since: a backup is a whole ledger, and the same verbs do it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import apsw
+
+from contextinfinity.domain.ids import SessionId, now, to_millis
+from contextinfinity.errors import LedgerCorrupt, LedgerForeign
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.deletions import BATCH
+from contextinfinity.storage.sqlite.connection import translated
+from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.deletions import SqliteDeletions, begin, expire, go_on
+from contextinfinity.storage.sqlite.rows import many, one, pack, unpack
+
+SQL = sql_files.load(__package__, "deletions.sql")
+log = logging.getLogger(__name__)
+
+
+async def purge(path: Path, sessions: Sequence[SessionId]) -> None:
+    """Delete these sessions in a backup, and what is past its time to live; nothing of it is left in its files.
+
+    A backup that cannot be read is removed when sessions are to be deleted: nobody could tell what it holds.
+    """
+    keys = [pack(each) for each in sessions]
+    try:
+        if await asyncio.to_thread(_has_work, path, keys):
+            await _purge(path, keys)
+    except (LedgerCorrupt, LedgerForeign, apsw.CorruptError, apsw.NotADBError) as error:
+        if sessions:
+            log.warning("the backup %s is removed: it is damaged and may hold deleted text (%s)", path, error)
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+async def purge_deleted(copy: Path, ledger: Path, since: datetime) -> None:
+    """Delete in a new backup what its ledger was deleting, or deleted while the backup was made."""
+
+    def read() -> list[SessionId]:
+        connection = apsw.Connection(str(ledger), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return [unpack(row[0]) for row in many(connection, SQL["select_deleted_since"], (to_millis(since),))]
+        finally:
+            connection.close()
+
+    with translated(str(ledger)):
+        deleted = await asyncio.to_thread(read)
+    await purge(copy, deleted)
+
+
+def _has_work(path: Path, sessions: Sequence[bytes]) -> bool:
+    if path.with_name(f"{path.name}-wal").exists():
+        return True  # a process was killed while it did this
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
+    try:
+        if any(one(connection, "SELECT 1 FROM session WHERE id = ?", (each,)) for each in sessions):
+            return True
+        return one(connection, SQL["select_purgeable"], {"now": to_millis(now())}) is not None
+    except apsw.SQLError:
+        return False  # of a release that had no time to live
+    finally:
+        connection.close()
+
+
+async def _purge(path: Path, sessions: Sequence[bytes]) -> None:
+    database = await asyncio.to_thread(Database, path)
+    try:
+        deletions = SqliteDeletions(database)
+        for session in sessions:
+            await _delete(database, session)
+        for session_id in await deletions.due(limit=2**31):
+            await _expire(database, pack(session_id))
+        while await deletions.sweep():
+            pass
+    finally:
+        await asyncio.to_thread(database.close)
+
+
+async def _delete(database: Database, session: bytes) -> None:
+    await database.write(lambda connection: begin(connection, session))
+    while (await database.write(lambda connection: go_on(connection, session, BATCH))).more:
+        pass
+
+
+async def _expire(database: Database, session: bytes) -> None:
+    moment = to_millis(now())
+    while (await database.write(lambda connection: expire(connection, session, moment, BATCH, unsettled=True))).more:
+        pass
