@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -11,7 +11,7 @@ class FolderTimes:
     """Adds up how long tests took, per folder of ``tests``; with xdist in the process that collects the reports."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.tests: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -24,5 +24,5 @@ class FolderTimes:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the folders, the slowest first."""
         terminalreporter.section("time per folder, all workers")
-        for folder, seconds in self.seconds.most_common():
+        for folder, seconds in sorted(self.seconds.items(), key=lambda total: -total[1]):
             terminalreporter.write_line(f"{seconds:8.1f} s  {self.tests[folder]:6} tests  {folder}")
