@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.torture.lane import Job, run_lanes
-from benchmarks.torture.plans import schedule
+from benchmarks.torture.plans import sample, schedule
 from benchmarks.torture.tally import Tally
 
 EVERY = 100
@@ -26,9 +26,10 @@ def main() -> int:
     parser.add_argument("--only", type=int, metavar="GENERATION", help="run one generation of a seed again")
     parser.add_argument("--folder", type=Path, help="where data_dirs are made; default: in memory and on disk")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report there: .json or text")
-    parser.add_argument("--away", action="store_true", help="another process holds the ledger again and again")
+    parser.add_argument("--sample", action="store_true", help="every boundary once and two of everything else")
     arguments = parser.parse_args()
-    plans = schedule(arguments.seed, arguments.trials, arguments.starts, away=arguments.away)
+    starts = arguments.starts
+    plans = sample(arguments.seed, starts) if arguments.sample else schedule(arguments.seed, arguments.trials, starts)
     job = Job(seed=arguments.seed, plans=plans, folder=arguments.folder)
     print(f"seed {job.seed}, {len(job.plans)} trials", file=sys.stderr, flush=True)
     tally = Tally(job.seed, len(job.plans))

@@ -70,6 +70,27 @@ class Forked(Struct, frozen=True, tag=True):
     fork_seq: int
 
 
+class Deleting(Struct, frozen=True, tag=True):
+    """A conversation is about to be deleted: from now on it is whole, or nothing of it is left."""
+
+    thread_id: str
+    marker: str
+    """A text that stands in every message of it, and nowhere else."""
+
+
+class Deleted(Struct, frozen=True, tag=True):
+    """The deletion of a conversation was acknowledged."""
+
+    thread_id: str
+
+
+class Importing(Struct, frozen=True, tag=True):
+    """A file is about to be imported; its messages may be there from now on."""
+
+    path: str
+    texts: tuple[str, ...]
+
+
 class Offence(Struct, frozen=True, tag=True):
     """The check found something that must not be."""
 
@@ -83,7 +104,20 @@ class Recovered(Struct, frozen=True, tag=True):
     seconds: float
 
 
-Fact: TypeAlias = Sending | Accepted | Shown | Ended | Stopping | Pinned | Forked | Offence | Recovered
+Fact: TypeAlias = (
+    Sending
+    | Accepted
+    | Shown
+    | Ended
+    | Stopping
+    | Pinned
+    | Forked
+    | Deleting
+    | Deleted
+    | Importing
+    | Offence
+    | Recovered
+)
 
 _decoder: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
 
@@ -117,6 +151,13 @@ class Account:
     stopping: set[str] = field(default_factory=set)
     pins: list[Pinned] = field(default_factory=list)
     forks: list[Forked] = field(default_factory=list)
+    deleting: dict[str, str] = field(default_factory=dict)
+    """Threads whose deletion was begun, and their markers."""
+    deleted: set[str] = field(default_factory=set)
+    imports: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Files that were imported, and the messages in each."""
+    told_by: dict[str, str] = field(default_factory=dict)
+    """The process that was told of each accepted turn."""
     offences: list[Offence] = field(default_factory=list)
     recovered: list[Recovered] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
@@ -124,15 +165,16 @@ class Account:
 
     def see(self) -> None:
         """Note that all that was told by now has been looked over."""
-        self.seen.update(self.accepted)
+        self.seen.update(self.accepted, self.deleting)
 
-    def add(self, fact: Fact) -> None:
-        """Note a fact."""
+    def add(self, fact: Fact, who: str = "") -> None:
+        """Note a fact, and which process told it."""
         match fact:
             case Sending():
                 self.sent.add(fact.text)
             case Accepted():
                 self.accepted[fact.turn_id] = fact
+                self.told_by[fact.turn_id] = who
             case Shown():
                 self.shown[fact.turn_id] = self.shown.get(fact.turn_id, "") + fact.text
             case Ended():
@@ -143,6 +185,12 @@ class Account:
                 self.pins.append(fact)
             case Forked():
                 self.forks.append(fact)
+            case Deleting():
+                self.deleting[fact.thread_id] = fact.marker
+            case Deleted():
+                self.deleted.add(fact.thread_id)
+            case Importing():
+                self.imports[fact.path] = fact.texts
             case Offence():
                 self.offences.append(fact)
             case Recovered():

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.torture.account import Accepted, Account, Ended, Offence, Recovered, Sending, Shown, Teller
-from benchmarks.torture.inspection import connect, contents, kept_turns, offences
-from benchmarks.torture.life import THREADS, Tell, engine_on, until_quiet
+from benchmarks.torture.inspection import connect, contents, kept_turns, offences, remains
+from benchmarks.torture.life import THREADS, Tell, engine_on, import_all, until_quiet
 from contextinfinity.domain.events import Delta, TurnDone
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
@@ -33,6 +33,11 @@ async def check(folder: Path, account: Account, name: str, tell: Tell) -> None:
     began = time.perf_counter()
     async with engine_on(folder) as (_, store):
         seconds = time.perf_counter() - began
+        for offence in remains(folder, account):  # while it runs: closing it would tidy up the log
+            tell(offence)
+        for path in account.imports:  # whoever imports a file again finishes what was killed
+            if await asyncio.to_thread(Path(path).exists):
+                await import_all(store, Path(path))
         quiet = await until_quiet(store)
     for offence in offences(folder, account):
         tell(offence)

@@ -16,8 +16,8 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from benchmarks.torture.account import Account, Offence
-from benchmarks.torture.script import FAILING, ROUNDS, kind_of, pieces_of
+from benchmarks.torture.account import Account, Fault, Offence
+from benchmarks.torture.script import FAILING, IMPORTED, ROUNDS, kind_of, pieces_of
 from benchmarks.torture.traps import slices
 from contextinfinity.domain.message import TextBlock, ToolCallItem, blocks_of
 from contextinfinity.storage.journal import JournalFolder
@@ -94,8 +94,9 @@ def connect(folder: Path) -> apsw.Connection:
 
 
 def kept_turns(connection: apsw.Connection) -> list[Kept]:
-    """Read all turns, in the order of their branches."""
-    return [_kept(row) for row in connection.execute(TURNS)]
+    """Read all turns that were answered here, in the order of their branches."""
+    turns = [_kept(row) for row in connection.execute(TURNS)]
+    return [turn for turn in turns if not turn.text.startswith(f"{IMPORTED} ")]
 
 
 def _kept(row: tuple[Any, ...]) -> Kept:
@@ -132,7 +133,10 @@ def offences(folder: Path, account: Account) -> Iterator[Offence]:
     connection = connect(folder)
     try:
         turns = kept_turns(connection)
-        yield from _messages(turns, account)
+        gone = set(account.deleting) - _threads(connection)
+        yield from _messages(turns, account, gone)
+        yield from _imports(connection, account)
+        yield from _deletions(connection, account, gone)
         for turn in turns:
             yield from (Offence("broken", f"{turn}: {what}") for what in _phase(turn))
             yield from _answer(turn, account, JournalFolder(folder / "streams"))
@@ -144,7 +148,46 @@ def offences(folder: Path, account: Account) -> Iterator[Offence]:
         connection.close()
 
 
-def _messages(turns: list[Kept], account: Account) -> Iterator[Offence]:
+def _threads(connection: apsw.Connection) -> set[str]:
+    return {uuid for (uuid,) in connection.execute("SELECT uuid FROM session")}
+
+
+def _imports(connection: apsw.Connection, account: Account) -> Iterator[Offence]:
+    """Every message of a file that was imported to its end is there once, in its order."""
+    said = "SELECT text FROM message WHERE text GLOB ? ORDER BY key"
+    for path, texts in account.imports.items():
+        name = texts[0].rpartition(" ")[0]
+        there = [text for (text,) in connection.execute(said, (f"{name} *",))]
+        if sorted(there) != sorted(texts):
+            fault: Fault = "doubled" if len(there) > len(set(there)) else "lost"
+            yield Offence(fault, f"{path}: {len(there)} of {len(texts)} messages, {len(set(there))} different ones")
+        elif there != list(texts):
+            yield Offence("broken", f"{path}: its messages are not in their order")
+
+
+def _deletions(connection: apsw.Connection, account: Account, gone: set[str]) -> Iterator[Offence]:
+    """A deletion that was acknowledged is done, and none is left half done."""
+    for thread in account.deleted - gone:
+        yield Offence("broken", f"thread {thread} is there, and its deletion was acknowledged")
+    for (thread,) in connection.execute("SELECT s.uuid FROM deletion d JOIN session s ON s.id = d.session_id"):
+        yield Offence("broken", f"the deletion of thread {thread} is left half done")
+
+
+def remains(folder: Path, account: Account) -> Iterator[Offence]:
+    """Look through the bytes of all files for what was deleted; those looked for before are left out."""
+    connection = connect(folder)
+    gone = {thread: marker for thread, marker in account.deleting.items() if thread not in account.seen}
+    for thread in _threads(connection):
+        gone.pop(thread, None)
+    connection.close()
+    for path in folder.rglob("*") if gone else ():
+        content = path.read_bytes() if path.is_file() else b""
+        for thread, marker in gone.items():
+            if marker.encode() in content:
+                yield Offence("broken", f"{path.name} holds text of thread {thread}, which is deleted")
+
+
+def _messages(turns: list[Kept], account: Account, gone: set[str]) -> Iterator[Offence]:
     """Every acknowledged message is there once, word for word, in its place; and nothing nobody said."""
     there = {turn.turn_id: turn for turn in turns}
     for text, count in Counter(turn.text for turn in turns).items():
@@ -152,8 +195,10 @@ def _messages(turns: list[Kept], account: Account) -> Iterator[Offence]:
             yield Offence("doubled", f"{count} times: {text!r}")
         if text not in account.sent:
             yield Offence("broken", f"nobody said {text!r}")
-    last: dict[str, int] = {}
+    last: dict[tuple[str, str], int] = {}
     for told in account.accepted.values():
+        if told.thread_id in gone:
+            continue
         turn = there.get(told.turn_id)
         if turn is None:
             yield Offence("lost", f"turn {told.turn_seq} of {told.branch_id}: {told.text!r}")
@@ -161,9 +206,10 @@ def _messages(turns: list[Kept], account: Account) -> Iterator[Offence]:
         place = turn.turn_seq if told.turn_seq is None else told.turn_seq
         if (turn.branch_id, turn.turn_seq, turn.text) != (told.branch_id, place, told.text):
             yield Offence("broken", f"{turn} was acknowledged as {told}")
-        if place <= last.get(told.branch_id, 0):
-            yield Offence("broken", f"{turn} was acknowledged after turn {last[told.branch_id]}")
-        last[told.branch_id] = place
+        line = told.branch_id, account.told_by.get(told.turn_id, "")
+        if place <= last.get(line, 0):
+            yield Offence("broken", f"{turn} was acknowledged after turn {last[line]}")
+        last[line] = place
 
 
 def _phase(turn: Kept) -> Iterator[str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import random
@@ -20,15 +21,31 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from benchmarks.torture.account import Accepted, Ended, Fact, Forked, Pinned, Sending, Shown, Stopping, Teller
-from benchmarks.torture.plans import Kill
-from benchmarks.torture.script import FAILING, KINDS, Kind, kind_of, message, models, tools
+from benchmarks.torture.account import (
+    Accepted,
+    Deleted,
+    Deleting,
+    Ended,
+    Fact,
+    Forked,
+    Importing,
+    Pinned,
+    Sending,
+    Shown,
+    Stopping,
+    Teller,
+)
+from benchmarks.torture.plans import Kill, Work
+from benchmarks.torture.script import FAILING, KINDS, Kind, import_lines, kind_of, message, models, tools
 from benchmarks.torture.traps import Trap, guarded
 from contextinfinity.domain.events import Delta, TurnDone
+from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Setup
+from contextinfinity.exchange import importing
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.copies import copies_of
 from contextinfinity.storage.sqlite.connection import connect
 
 Tell: TypeAlias = Callable[[Fact], None]
@@ -47,13 +64,17 @@ class Life(Struct, frozen=True, kw_only=True):
     seed: str
     kill: Kill | None = None
     away: bool = False
+    work: Work = "talk"
 
 
 @asynccontextmanager
-async def engine_on(folder: Path, kill: Kill | None = None) -> AsyncIterator[tuple[Engine, Store]]:
+async def engine_on(
+    folder: Path, kill: Kill | None = None, trap: Trap | None = None
+) -> AsyncIterator[tuple[Engine, Store]]:
     """Open an engine as ``contextinfinity.open`` does, with a trap in it."""
-    store, journals = guarded(folder, Trap(kill))
-    async with Engine(store, journals, models(), Setup(tools=tools())) as engine:
+    store, journals = guarded(folder, trap or Trap(kill))
+    setup = Setup(tools=tools(), copies=copies_of(folder, folder / "ledger.db"))
+    async with Engine(store, journals, models(), setup) as engine:
         yield engine, store
 
 
@@ -77,6 +98,11 @@ class Speaker:
         self._thread = thread
         self._rng = rng
 
+    @property
+    def thread(self) -> str:
+        """The thread; of a new one its id, once something was said."""
+        return self._thread
+
     async def talk(self, texts: list[str]) -> None:
         """Say things one by one, or all at once."""
         if self._rng.random() < 0.5:
@@ -91,10 +117,11 @@ class Speaker:
         self._tell(Forked(branch.id, branch.fork_seq))
         await self._at_once(texts, branch.id)
 
-    async def pin(self, fact: str) -> None:
-        """Pin a fact in a thread that is there."""
+    async def pin(self, fact: str, *, told: bool = True) -> None:
+        """Pin a fact in a thread that is there; one that is to go is not told of."""
         state = await self._engine.pin(self._thread, fact)
-        self._tell(Pinned(state.branch_id, state.id, state.state_seq, fact))
+        if told:
+            self._tell(Pinned(state.branch_id, state.id, state.state_seq, fact))
 
     async def _at_once(self, texts: list[str], branch_id: str | None = None) -> None:
         await asyncio.gather(*[self._hear(turn) for turn in [await self._say(text, branch_id) for text in texts]])
@@ -133,7 +160,76 @@ def messages(life: Life, rng: random.Random) -> list[str]:
 
 
 async def live(life: Life, tell: Tell) -> None:
-    """Talk until all is said and done, or until the end comes."""
+    """Do the work of a life until it is done, or until the end comes."""
+    match life.work:
+        case "talk":
+            await _talk(life, tell)
+        case "delete":
+            await _delete(life, tell)
+        case "import":
+            await _import(life, tell)
+        case "replay" if life.kill is not None and life.kill.way == "moment":
+            await _talk_unheard(life, tell)
+        case "replay" | "migrate":
+            await _open(life, tell)
+
+
+async def _delete(life: Life, tell: Tell) -> None:
+    """Hold a conversation and delete it; the trap counts from there on."""
+    trap, rng, marker = Trap(life.kill), random.Random(life.seed), f"marker {life.name} {life.seed}"
+    async with engine_on(Path(life.folder), trap=trap) as (engine, store):
+        speaker = Speaker(engine, tell, "new", rng)
+        await speaker.talk([f"{kind} {marker}" for kind in ("plain", "tools")])
+        await speaker.pin(f"{marker} it is.", told=False)
+        await until_quiet(store)
+        tell(Deleting(speaker.thread, marker))
+        trap.begin()
+        await engine.delete(speaker.thread)
+        tell(Deleted(speaker.thread))
+
+
+async def _import(life: Life, tell: Tell) -> None:
+    """Import a file in small batches."""
+    trap, lines = Trap(life.kill), import_lines(life.name, 40)
+    path = Path(life.folder).with_name(f"{life.name}.jsonl")
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    async with engine_on(Path(life.folder), trap=trap) as (_, store):
+        tell(Importing(str(path), tuple(line["content"] for line in lines)))
+        trap.begin()
+        await import_all(store, path)
+
+
+async def import_all(store: Store, path: Path) -> None:
+    """Import a file, a few messages to a transaction."""
+    importing.BATCH, importing.LONGEST_BATCH = 6, 8
+    await importing.import_file(store, path, owner=Owner())
+
+
+async def _talk_unheard(life: Life, tell: Tell) -> None:
+    """Talk while another process holds the ledger all the time: everything goes into a spool."""
+    rng, folder = random.Random(life.seed), Path(life.folder)
+    async with engine_on(folder) as (engine, _):
+        other = connect(str(folder / "ledger.db"), patience=1.0)
+        other.execute("BEGIN IMMEDIATE")
+        try:
+            speakers = [Speaker(engine, tell, thread, rng) for thread in THREADS[:2]]
+            texts = [message("plain", f"{life.name}.{number}", rng) for number in range(8)]
+            await asyncio.gather(*(speaker.talk(texts[place::2]) for place, speaker in enumerate(speakers)))
+            await asyncio.sleep(TOO_LONG)  # until it is killed
+        finally:
+            other.close()
+
+
+async def _open(life: Life, tell: Tell) -> None:
+    """Open the ledger, which replays spools and migrates; the trap counts from the start."""
+    trap = Trap(life.kill)
+    trap.begin()
+    async with engine_on(Path(life.folder), trap=trap) as (_, store):
+        await until_quiet(store)
+
+
+async def _talk(life: Life, tell: Tell) -> None:
+    """Talk until all is said and done."""
     rng = random.Random(life.seed)
     texts = messages(life, rng)
     count = rng.randint(2, 4)

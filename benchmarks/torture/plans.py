@@ -2,7 +2,8 @@
 
 A boundary is a verb of the store or the journal; a life dies right before it is called or right after it returned.
 Between two boundaries it dies at a random moment, at a random SQL statement (most of them inside a transaction),
-or in the middle of a write to a journal.
+or in the middle of a write to a journal. While it deletes, imports, replays a spool or migrates, it dies at a random
+operation: an SQL statement or the removal or renaming of a file.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import cycle, islice
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-Way: TypeAlias = Literal["moment", "opening", "boundary", "statement", "torn"]
+Way: TypeAlias = Literal["moment", "opening", "boundary", "statement", "torn", "operation"]
+Work: TypeAlias = Literal["talk", "delete", "import", "replay", "migrate"]
+"""What a life does: talk, delete a conversation, import a file, leave a spool to be replayed, open an old ledger."""
 Side: TypeAlias = Literal["before", "after"]
 
 BOUNDARIES = (
@@ -57,8 +60,11 @@ OFTEN = frozenset({"accept", "open_step", "append text", "finalise", "commit", "
 
 
 class Kill(Struct, frozen=True, kw_only=True):
-    """How a life ends. ``nth`` counts calls, statements or writes; ``seconds`` from the first thing it told, or
-    for an opening from its start."""
+    """How a life ends.
+
+    ``nth`` counts calls, statements, writes or operations (statements and changes of files). ``seconds`` count from the
+    first thing it told, or for an opening from its start.
+    """
 
     way: Way
     boundary: str = ""
@@ -77,57 +83,73 @@ class Plan(Struct, frozen=True, kw_only=True):
     """A process of its own from the start, not a fork."""
     away: bool = False
     """Another process holds the ledger again and again."""
+    work: Work = "talk"
+    beside: bool = False
+    """Another process talks on the same branches meanwhile."""
 
 
-_Named: TypeAlias = tuple[str, tuple[Kill, ...]]
+class _Named(NamedTuple):
+    label: str
+    kills: tuple[Kill, ...]
+    away: bool = False
+    work: Work = "talk"
+    beside: bool = False
 
 
-def schedule(seed: int, trials: int, starts: int = 20, *, away: bool = False) -> list[Plan]:
-    """Plan all trials: the same seed gives the same plans. ``away``: the ledger is now there, now not."""
+def schedule(seed: int, trials: int, starts: int = 20) -> list[Plan]:
+    """Plan all trials: the same seed gives the same plans."""
     rng = random.Random(seed)
-    plans = list(islice(_while_away(rng) if away else _alternating(rng), trials))
-    rng.shuffle(plans)
-    fresh = set(rng.sample(range(trials), min(starts, trials // 4)))
-    return [
-        Plan(number=number, label=label, kills=kills, fresh_process=number in fresh, away=away)
-        for number, (label, kills) in enumerate(plans)
-    ]
+    return _planned(rng, list(islice(_mixed(rng), trials)), starts)
+
+
+def sample(seed: int, starts: int = 2) -> list[Plan]:
+    """Plan a small run: every boundary once, two of everything else."""
+    rng = random.Random(seed)
+    others = [kind(rng) for kind in (*_OTHERS, *_WORKS) for _ in range(2)]
+    away = [_at_boundary_away(rng, name, side) for name in AWAY for side in SIDES]
+    return _planned(rng, [*_boundaries(), *_recoveries(), *others, *away], starts)
+
+
+def _planned(rng: random.Random, named: list[_Named], starts: int) -> list[Plan]:
+    rng.shuffle(named)
+    fresh = set(rng.sample(range(len(named)), min(starts, len(named) // 4)))
+    return [Plan(number=number, fresh_process=number in fresh, **each._asdict()) for number, each in enumerate(named)]
 
 
 def labels() -> set[str]:
     """Name every boundary as the report does."""
-    return {label for label, _ in [*_boundaries(), *_recoveries()]}
+    return {each.label for each in [*_boundaries(), *_recoveries()]}
 
 
-def _alternating(rng: random.Random) -> Iterator[_Named]:
+def _mixed(rng: random.Random) -> Iterator[_Named]:
+    """A boundary, a random moment, one of the works, in turn; now and then while the ledger comes and goes."""
     boundaries = cycle([*_boundaries(), *_recoveries()])
-    others = cycle([_moment, _moment, _moment, _statement, _statement, _opening, _torn])
+    away = cycle([(name, side) for name in AWAY for side in SIDES])
+    others, works = cycle(_MOMENTS), cycle(_WORKS)
     while True:
-        yield _varied(rng, *next(boundaries))
-        yield next(others)(rng)
+        for _ in range(4):
+            yield _varied(rng, next(boundaries))
+            yield next(others)(rng)
+            yield next(works)(rng)
+        yield _at_boundary_away(rng, *next(away))
 
 
-def _while_away(rng: random.Random) -> Iterator[_Named]:
-    """Die at a random moment of outages and returns, one to three times in a row, or at a boundary of them."""
-    boundaries = cycle([(name, side) for name in AWAY for side in SIDES])
-    others = cycle([_away_moment, _away_moment, _away_moment, _torn])
-    while True:
-        name, side = next(boundaries)
-        kill = Kill(way="boundary", boundary=name, side=side, nth=rng.choice((1, 1, 2, 3)))
-        yield f"{side} {name}, away", (kill,)
-        yield from (next(others)(rng) for _ in range(3))
+def _at_boundary_away(rng: random.Random, name: str, side: Side) -> _Named:
+    kill = Kill(way="boundary", boundary=name, side=side, nth=rng.choice((1, 1, 2, 3)))
+    return _Named(f"{side} {name}, away", (kill,), away=True)
 
 
 def _away_moment(rng: random.Random) -> _Named:
+    """Die at a random moment of outages and returns, one to three times in a row."""
     lives = rng.choice((1, 1, 2, 3))
     kills = tuple(Kill(way="moment", seconds=rng.uniform(0.0, 0.25)) for _ in range(lives))
-    return "random moment, away", kills
+    return _Named("random moment, away", kills, away=True)
 
 
 def _boundaries() -> Iterator[_Named]:
     for name in BOUNDARIES:
         for side in SIDES:
-            yield f"{side} {name}", (Kill(way="boundary", boundary=name, side=side),)
+            yield _Named(f"{side} {name}", (Kill(way="boundary", boundary=name, side=side),))
 
 
 def _recoveries() -> Iterator[_Named]:
@@ -137,30 +159,67 @@ def _recoveries() -> Iterator[_Named]:
                 Kill(way="boundary", boundary=first, side="after"),
                 Kill(way="boundary", boundary=name, side=side),
             )
-            yield f"{side} {name}, in recovery", kills
+            yield _Named(f"{side} {name}, in recovery", kills)
 
 
-def _varied(rng: random.Random, label: str, kills: tuple[Kill, ...]) -> _Named:
+def _varied(rng: random.Random, named: _Named) -> _Named:
     """Die at a later call now and then, where there are many."""
-    if len(kills) > 1 or kills[0].boundary not in OFTEN:
-        return label, kills
-    return label, (replace(kills[0], nth=rng.choice((1, 1, 2, 3))),)
+    if len(named.kills) > 1 or named.kills[0].boundary not in OFTEN:
+        return named
+    return named._replace(kills=(replace(named.kills[0], nth=rng.choice((1, 1, 2, 3))),))
 
 
 def _moment(rng: random.Random) -> _Named:
     """One to three crashes in a row before anybody looks."""
     lives = rng.choice((1, 1, 1, 2, 3))
-    return "random moment", tuple(Kill(way="moment", seconds=rng.uniform(0.0, 0.08)) for _ in range(lives))
+    return _Named("random moment", tuple(Kill(way="moment", seconds=rng.uniform(0.0, 0.08)) for _ in range(lives)))
+
+
+def _beside(rng: random.Random) -> _Named:
+    """Two processes talk on the same branches, and one of them dies."""
+    kill = Kill(way="moment", seconds=rng.uniform(0.0, 0.15))
+    return _Named("random moment, two processes on one branch", (kill,), beside=True)
 
 
 def _statement(rng: random.Random) -> _Named:
-    return "random SQL statement", (Kill(way="statement", nth=rng.randint(1, 400)),)
+    return _Named("random SQL statement", (Kill(way="statement", nth=rng.randint(1, 400)),))
 
 
 def _opening(rng: random.Random) -> _Named:
     kills = (Kill(way="moment", seconds=rng.uniform(0.0, 0.05)), Kill(way="opening", seconds=rng.uniform(0.0, 0.04)))
-    return "while opening", kills
+    return _Named("while opening", kills)
 
 
 def _torn(rng: random.Random) -> _Named:
-    return "in the middle of a journal's line", (Kill(way="torn", nth=rng.randint(1, 12)),)
+    return _Named("in the middle of a journal's line", (Kill(way="torn", nth=rng.randint(1, 12)),))
+
+
+def _deleting(rng: random.Random) -> _Named:
+    kill = Kill(way="operation", nth=rng.randint(1, MOST_OPERATIONS["delete"]))
+    return _Named("while deleting", (kill,), work="delete", beside=rng.random() < 0.5)
+
+
+def _importing(rng: random.Random) -> _Named:
+    kill = Kill(way="operation", nth=rng.randint(1, MOST_OPERATIONS["import"]))
+    return _Named("while importing", (kill,), work="import", beside=rng.random() < 0.5)
+
+
+def _replaying(rng: random.Random) -> _Named:
+    """A first process leaves a spool, a second dies while it replays it."""
+    kills = (
+        Kill(way="moment", seconds=rng.uniform(0.05, 0.3)),
+        Kill(way="operation", nth=rng.randint(1, MOST_OPERATIONS["replay"])),
+    )
+    return _Named("while replaying a spool", kills, work="replay", beside=rng.random() < 0.5)
+
+
+def _migrating(rng: random.Random) -> _Named:
+    kills = (Kill(way="operation", nth=rng.randint(1, MOST_OPERATIONS["migrate"])),)
+    return _Named("while migrating", kills, work="migrate")
+
+
+MOST_OPERATIONS: dict[Work, int] = {"delete": 130, "import": 320, "replay": 300, "migrate": 95}
+"""About how many operations each takes; a later one than it takes kills nobody."""
+_OTHERS = (_moment, _beside, _statement, _opening, _torn, _away_moment)
+_MOMENTS = (_moment, _moment, _beside, _statement, _statement, _opening, _torn, _moment, _away_moment)
+_WORKS = (_deleting, _importing, _replaying, _migrating)

@@ -30,6 +30,16 @@ def message(kind: Kind, name: str, rng: random.Random) -> str:
     return f"{kind} {name} {''.join(rng.choices(_WORDS, k=rng.randint(1, 6)))}"
 
 
+IMPORTED = "import"
+"""The first word of messages that come from a file; nobody answers them here."""
+
+
+def import_lines(name: str, count: int) -> list[dict[str, str]]:
+    """Make the messages of a file that is imported: questions and answers by turns."""
+    roles = ("user", "assistant")
+    return [{"role": roles[n % 2], "content": f"{IMPORTED} {name} {n}", "thread_id": name} for n in range(count)]
+
+
 def kind_of(text: str) -> Kind:
     """Tell how a message is answered."""
     word = text.split(" ", 1)[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,11 @@ class Trap:
     def __init__(self, kill: Kill | None) -> None:
         self._kill = kill
         self._left = 0 if kill is None else kill.nth
+        self._begun = False
+
+    def begin(self) -> None:
+        """Count operations from now on: SQL statements and changes of files."""
+        self._begun = True
 
     @contextmanager
     def around(self, boundary: str) -> Iterator[None]:
@@ -65,6 +71,9 @@ class Trap:
         """Set up what springs without a boundary: at a statement, or in the middle of a write."""
         if self._kill is not None and self._kill.way == "statement":
             apsw.connection_hooks.append(self._trace)
+        if self._kill is not None and self._kill.way == "operation":
+            apsw.connection_hooks.append(self._trace)
+            sys.addaudithook(self._audit)
         if self._kill is not None and self._kill.way == "torn":
             self._tear(os.write)
 
@@ -74,10 +83,15 @@ class Trap:
 
     def _trace(self, connection: apsw.Connection) -> None:
         def executed(_cursor: object, _sql: str, _values: object) -> bool:
-            self.count()
+            if self._kill is not None and (self._kill.way == "statement" or self._begun):
+                self.count()
             return True
 
         connection.exec_trace = executed
+
+    def _audit(self, event: str, _values: object) -> None:
+        if self._begun and event in ("os.remove", "os.rename", "os.truncate"):
+            self.count()
 
     def _tear(self, write: Callable[[int, Any], int]) -> None:
         def torn(descriptor: int, data: Any, /) -> int:

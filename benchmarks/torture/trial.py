@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from benchmarks.torture import check, life
+from benchmarks.torture import check, life, old_ledger
 from benchmarks.torture.account import Account, Fact, Offence, Teller, facts_in
 from benchmarks.torture.life import TOO_LONG, Life
 from benchmarks.torture.plans import Kill, Plan
@@ -41,15 +42,43 @@ class End(NamedTuple):
 
 def run_trial(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
     """Live, die, and be looked over; tell whether the last life died as planned."""
+    if plan.work == "migrate":
+        return _run_migration(plan, folder.with_name(f"old-{plan.number}"), seed, account)
     killed = False
     for number, kill in enumerate(plan.kills):
         name = f"{plan.number}.{number}"
-        one = Life(folder=str(folder), name=name, seed=f"{seed} {name}", kill=kill, away=plan.away)
+        one = Life(folder=str(folder), name=name, seed=f"{seed} {name}", kill=kill, away=plan.away, work=plan.work)
         child = start(one) if plan.fresh_process else fork(partial(life.run, one))
-        killed = _take_in(until_end(child, kill), account, f"life {name}")
-    checker = fork(partial(check.run, folder, account, str(plan.number)))
+        children: dict[str, tuple[Child, Kill | None]] = {f"life {name}": (child, kill)}
+        if plan.beside and number == len(plan.kills) - 1:
+            other = Life(folder=str(folder), name=f"{name}b", seed=f"{seed} {name}b")
+            children[f"life {name}b"] = fork(partial(life.run, other)), None
+        ends = until_ends(children)
+        killed = ends[f"life {name}"].killed
+        for who, end in ends.items():
+            _take_in(end, account, who)
+    _look_over(folder, account, str(plan.number))
+    return killed
+
+
+def _look_over(folder: Path, account: Account, name: str) -> None:
+    checker = fork(partial(check.run, folder, account, name))
     _take_in(until_end(checker), account, "the check")
     account.see()
+
+
+def _run_migration(plan: Plan, folder: Path, seed: int, account: Account) -> bool:
+    """Make a ledger of an older release, and kill the process that migrates it."""
+    own = Account()
+    name = f"{plan.number}.0"
+    _take_in(until_end(fork(partial(old_ledger.make, folder, name, f"{seed} {name}"))), own, "making an old ledger")
+    one = Life(folder=str(folder), name=name, seed=f"{seed} {name}", kill=plan.kills[0], work=plan.work)
+    killed = _take_in(until_end(fork(partial(life.run, one)), plan.kills[0]), own, f"life {name}")
+    _look_over(folder, own, str(plan.number))
+    account.offences += own.offences
+    account.recovered += own.recovered
+    if not own.offences:
+        shutil.rmtree(folder)
     return killed
 
 
@@ -86,33 +115,66 @@ def start(one: Life) -> Child:
 
 def until_end(child: Child, kill: Kill | None = None) -> End:
     """Take in what a process tells until it is gone; kill it when its moment has come."""
-    data, hung = bytearray(), False
-    awaited = kill.seconds if kill is not None and kill.way == "moment" else None
-    planned = time.monotonic() + kill.seconds if kill is not None and kill.way == "opening" else None
-    patience = time.monotonic() + 2 * TOO_LONG
-    while True:
-        due = patience if planned is None else planned
-        ready, _, _ = select.select([child.pipe], [], [], max(due - time.monotonic(), 0))
-        if not ready:
-            hung = planned is None
-            os.kill(child.pid, signal.SIGKILL)
-            planned, patience = None, time.monotonic() + 2 * TOO_LONG
-            continue
-        told = os.read(child.pipe, 1 << 20)
-        if not told:
-            break
-        data += told
-        if awaited is not None:  # the first it told: its moment is so long from now
-            planned, awaited = time.monotonic() + awaited, None
-    os.close(child.pipe)
-    code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-    odd = "it hung" if hung else None if code in (0, -signal.SIGKILL) else f"it ended with {code}"
-    return End(facts_in(bytes(data)), code == -signal.SIGKILL, odd)
+    return until_ends({"": (child, kill)})[""]
+
+
+class Watched:
+    """A process that is listened to, and when it is to be killed."""
+
+    def __init__(self, child: Child, kill: Kill | None) -> None:
+        self.child = child
+        self.data = bytearray()
+        self.hung = False
+        self.awaited = kill.seconds if kill is not None and kill.way == "moment" else None
+        self.planned = time.monotonic() + kill.seconds if kill is not None and kill.way == "opening" else None
+        self.patience = time.monotonic() + 2 * TOO_LONG
+
+    @property
+    def due(self) -> float:
+        """When it is to be killed: as planned, or because it takes too long."""
+        return self.patience if self.planned is None else self.planned
+
+    def kill(self) -> None:
+        """Kill it."""
+        self.hung = self.planned is None
+        os.kill(self.child.pid, signal.SIGKILL)
+        self.planned, self.patience = None, time.monotonic() + 2 * TOO_LONG
+
+    def hear(self) -> bool:
+        """Take in what it told; tell whether more may come."""
+        told = os.read(self.child.pipe, 1 << 20)
+        self.data += told
+        if told and self.awaited is not None:  # the first it told: its moment is so long from now
+            self.planned, self.awaited = time.monotonic() + self.awaited, None
+        return bool(told)
+
+    def end(self) -> End:
+        """Wait for its end, and say how it was."""
+        os.close(self.child.pipe)
+        code = os.waitstatus_to_exitcode(os.waitpid(self.child.pid, 0)[1])
+        odd = "it hung" if self.hung else None if code in (0, -signal.SIGKILL) else f"it ended with {code}"
+        return End(facts_in(bytes(self.data)), code == -signal.SIGKILL, odd)
+
+
+def until_ends(children: Mapping[str, tuple[Child, Kill | None]]) -> dict[str, End]:
+    """Do the same for several processes that run beside each other."""
+    watched = {child.pipe: Watched(child, kill) for child, kill in children.values()}
+    ends: dict[int, End] = {}
+    while watched:
+        due = min(each.due for each in watched.values())
+        ready, _, _ = select.select(list(watched), [], [], max(due - time.monotonic(), 0))
+        for each in watched.values() if not ready else ():
+            if each.due <= time.monotonic():
+                each.kill()
+        for pipe in ready:
+            if not watched[pipe].hear():
+                ends[pipe] = watched.pop(pipe).end()
+    return {who: ends[child.pipe] for who, (child, _) in children.items()}
 
 
 def _take_in(end: End, account: Account, who: str) -> bool:
     for fact in end.facts:
-        account.add(fact)
+        account.add(fact, who)
     if end.odd is not None:
         account.add(Offence("broken", f"{who}: {end.odd}"))
     return end.killed
