@@ -18,50 +18,38 @@ import apsw
 import pytest
 
 from benchmarks.torture.account import Account, Fault, Forked, Pinned
-from benchmarks.torture.inspection import offences
+from benchmarks.torture.inspection import offences, remains
 from benchmarks.torture.life import Life, live
-from benchmarks.torture.plans import labels, schedule
+from benchmarks.torture.plans import labels, sample, schedule
 from tests.recovery.doomed import ROOT
 
-TRIALS = 2 * len(labels())
+WORKS = {"while deleting", "while importing", "while replaying a spool", "while migrating"}
 
 
 @pytest.mark.timeout(600)  # hundreds of processes, on a machine that may be busy
-@pytest.mark.req("TURN-8", "TURN-9", "STREAM-3")
+@pytest.mark.req("TURN-8", "TURN-9", "STREAM-3", "CHATMEM-6", "SAFE-8")
 def test_nothing_is_lost_or_doubled_wherever_a_process_is_killed(quick_folder: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    options = ["--trials", TRIALS, "--starts", 3, "--folder", quick_folder, "--report", report]
+    options = ["--sample", "--starts", 2, "--folder", quick_folder, "--report", report]
     command = [sys.executable, "-m", "benchmarks.torture", *map(str, options)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(report.read_text())
     assert (found["lost"], found["doubled"], found["broken"]) == (0, 0, 0)
-    assert found["trials"] == TRIALS
+    assert found["trials"] == len(sample(0))
     assert found["unreached"] == [], "every boundary was somebody's end"
-    assert found["acknowledged"] > TRIALS
+    assert {work: found["by_plan"][work]["trials"] for work in WORKS} == dict.fromkeys(WORKS, 2)
+    assert found["acknowledged"] > found["trials"]
 
 
-@pytest.mark.timeout(600)  # hundreds of processes, on a machine that may be busy
-@pytest.mark.req("CHATMEM-6", "TURN-9")
-def test_nothing_is_lost_or_doubled_when_a_process_is_killed_while_its_ledger_comes_and_goes(
-    quick_folder: Path, tmp_path: Path
-) -> None:
-    report = tmp_path / "report.json"
-    options = ["--away", "--trials", 16, "--starts", 0, "--folder", quick_folder, "--report", report]
-    command = [sys.executable, "-m", "benchmarks.torture", *map(str, options)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(report.read_text())
-    assert (found["lost"], found["doubled"], found["broken"]) == (0, 0, 0)
-    assert found["acknowledged"] > 16
-
-
-def test_every_boundary_has_its_turn_and_a_seed_gives_the_same_plans() -> None:
-    plans = schedule(7, TRIALS, starts=3)
-    assert {plan.label for plan in plans} > labels()
+def test_every_kind_of_kill_has_its_turn_and_a_seed_gives_the_same_plans() -> None:
+    plans = schedule(7, 200, starts=3)
+    assert {plan.label for plan in plans} > labels() | WORKS
+    assert {plan.label for plan in sample(7)} > labels() | WORKS
+    assert {plan.work for plan in plans if plan.beside} == {"talk", "delete", "import", "replay"}
     assert sum(plan.fresh_process for plan in plans) == 3
-    assert plans == schedule(7, TRIALS, starts=3)
-    assert plans != schedule(8, TRIALS, starts=3)
+    assert plans == schedule(7, 200, starts=3)
+    assert plans != schedule(8, 200, starts=3)
 
 
 # The check itself, on a ledger that is well and then is not.
@@ -146,3 +134,38 @@ def test_the_check_sees_a_pin_or_a_fork_nobody_kept(told: tuple[Path, Account]) 
     more = Account(sent=account.sent, stopping=account.stopping, pins=[Pinned("b", "s", 1, "A fact.")])
     more.forks.append(Forked("b", 3))
     assert [offence.fault for offence in offences(folder, more)] == ["lost", "lost"]
+
+
+def test_the_check_sees_a_deletion_that_left_something(told: tuple[Path, Account]) -> None:
+    folder, account = told
+    half = Account(sent=account.sent, stopping=account.stopping, deleting={"gone": "plain one"})
+    found = [offence.what for offence in remains(folder, half)]
+    assert any("which is deleted" in what for what in found), found
+    connection = apsw.Connection(str(folder / "ledger.db"))
+    there = connection.execute("SELECT uuid FROM session LIMIT 1").get
+    connection.close()
+    kept = Account(sent=account.sent, stopping=account.stopping, deleting={there: "x"}, deleted={there})
+    assert any("was acknowledged" in offence.what for offence in offences(folder, kept))
+
+
+@pytest.mark.parametrize(
+    ("fault", "texts"),
+    [
+        ("lost", ("import a 0", "import a 1", "import a 2")),
+        ("doubled", ("import a 0",)),
+        ("broken", ("import a 1", "import a 0")),
+    ],
+)
+def test_the_check_sees_an_import_that_is_not_as_its_file(
+    fault: Fault, texts: tuple[str, ...], told: tuple[Path, Account], ledger_copy: tuple[Path, apsw.Connection]
+) -> None:
+    folder, connection = ledger_copy
+    there = ("import a 0", "import a 0") if fault == "doubled" else ("import a 0", "import a 1")
+    keys = [key for (key,) in connection.execute("SELECT key FROM message ORDER BY key LIMIT 2")]
+    for key, text in zip(keys, there, strict=True):
+        connection.execute("UPDATE message SET text = ?, blocks = NULL WHERE key = ?", (text, key))
+    told[1].imports["file"] = texts
+    try:
+        assert fault in {offence.fault for offence in offences(folder, told[1]) if "file" in offence.what}
+    finally:
+        del told[1].imports["file"]
