@@ -107,6 +107,7 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
     remembered, gone = written(plan.remembered, there)
     removed += gone
     sections = Sections(
+        layout=plan.layout,
         front=whole,
         turn_seq=turn.turn_seq,
         message=turn.user_message,

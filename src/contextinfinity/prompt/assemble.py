@@ -68,7 +68,7 @@ def assemble(
     total = sum(section.tokens for section in counted)
     retrieved = sum(artifact.tokens for artifact in shown.artifacts)
     plan = Plan(
-        layout=LAYOUT_VERSION,
+        layout=shown.layout,
         epoch_reason="shrunk" if shrunk and shrunk.touches_front else reason,
         budget=replace(frame.budget, base_tokens=max(0, total - retrieved)),
         sections=counted,

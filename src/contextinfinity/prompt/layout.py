@@ -10,8 +10,8 @@
        what this turn's earlier steps said and were told                after it, as it was said
 
 Nothing that changes from request to request stands before 7: no clock, no id, no score, no count. (4 is the place of
-a workspace.) Version 1; when wording or order change, this stays and the next stands beside it, so that what was
-sent can be written again.
+a workspace.) Layout 2 differs from layout 1 in what ``quoting`` recognises as a border; a plan names its layout, so
+that what was sent can be rebuilt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextinfinity.domain.message import Json, Message, TextBlock, ToolResultBlock, say
-from contextinfinity.domain.plan import Front
+from contextinfinity.domain.plan import LAYOUT_VERSION, Front
 from contextinfinity.domain.prompt import Prompt, ToolSpec
 from contextinfinity.prompt.quoting import quote
 from contextinfinity.prompt.sections import Artifact, Sections
@@ -82,8 +82,8 @@ def summary_pair(summary: str) -> tuple[Message, ...]:
 def current_message(sections: Sections) -> Message:
     """Write sections 7 and 8: results of tools first, then artifacts, then the words as they were said."""
     said = sections.message
-    pieces = [memories_text(sections.remembered)] if sections.remembered else []
-    pieces += map(artifact_text, sections.artifacts)
+    pieces = [memories_text(sections.remembered, sections.layout)] if sections.remembered else []
+    pieces += [artifact_text(artifact, sections.layout) for artifact in sections.artifacts]
     before = "".join(f"{piece}\n" for piece in pieces)
     after = f"\n\n{CONTEXTUALISED}\n{sections.contextualised}" if sections.contextualised else ""
     if not before and not after:
@@ -101,12 +101,12 @@ def current_message(sections: Sections) -> Message:
     )
 
 
-def memories_text(remembered: str) -> str:
+def memories_text(remembered: str, layout: int = LAYOUT_VERSION) -> str:
     """Wrap what is remembered of the user as a quotation."""
-    return f'<artifact of="memories">\n{quote(remembered)}\n</artifact>'
+    return f'<artifact of="memories">\n{quote(remembered, layout)}\n</artifact>'
 
 
-def artifact_text(artifact: Artifact) -> str:
+def artifact_text(artifact: Artifact, layout: int = LAYOUT_VERSION) -> str:
     """Wrap a retrieved piece as a quotation, with who said it, when and in which turn."""
     about = {
         "said-by": artifact.side,
@@ -115,7 +115,7 @@ def artifact_text(artifact: Artifact) -> str:
         "turn": str(artifact.turn_seq or ""),
     }
     opening = " ".join(f'{key}="{value}"' for key, value in about.items() if value)
-    return f"<artifact {opening}>\n{quote(artifact.text)}\n</artifact>"
+    return f"<artifact {opening}>\n{quote(artifact.text, layout)}\n</artifact>"
 
 
 def _name(speaker: str) -> str:

@@ -5,8 +5,8 @@ can never be one of its lines, and no role or heading in it begins a line. What 
 special tokens of the vendors, our own wrapping), also in look-alike signs, as entities or with signs in between that
 are not seen, gets a round bracket for its first sign: it stays readable and is no border any more.
 
-The text can be read back, but for those brackets and for signs nobody sees. What this module writes must not change
-with other modules: requests of the past are written again with it.
+The text can be read back, but for those brackets and for signs nobody sees. Requests of the past are rebuilt with this
+module, so what it writes for a layout never changes: layout 2 adds ``disguises`` to what layout 1 does.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+
+from contextinfinity.domain.plan import LAYOUT_VERSION
+from contextinfinity.prompt.disguises import revealed
 
 BAR = "|"
 
@@ -82,9 +85,9 @@ _BORDER = re.compile(
 )
 
 
-def quote(text: str) -> str:
+def quote(text: str, layout: int = LAYOUT_VERSION) -> str:
     """Put every line of a text behind a bar, with nothing in it that passes for a border."""
-    return "\n".join(f"{BAR} {line}" if line else BAR for line in _LINES.split(harmless(text)))
+    return "\n".join(f"{BAR} {line}" if line else BAR for line in _LINES.split(harmless(text, layout)))
 
 
 def unquote(quoted: str) -> str:
@@ -92,17 +95,26 @@ def unquote(quoted: str) -> str:
     return "\n".join(line[2:] for line in quoted.split("\n"))
 
 
-def harmless(text: str) -> str:
-    """Leave out what is not seen, and open what looks like a border with a round bracket."""
+def harmless(text: str, layout: int = LAYOUT_VERSION) -> str:
+    """Remove invisible characters, and write a round bracket for the first character of what looks like a border."""
     text = _JOINERS.sub("", _HIDDEN.sub("", text))
-    skeleton = text if text.isascii() else text.translate(_table(frozenset(text)))
-    found = list(_BORDER.finditer(skeleton))
-    if not found:
+    text = _opened(text, [found.span() for found in _BORDER.finditer(_skeleton(text))])
+    if layout == 1 or (plain := revealed(text)) is None:
         return text
+    found = _BORDER.finditer(_skeleton(plain.text))
+    return _opened(text, [plain.source(match.start(), match.end()) for match in found])
+
+
+def _skeleton(text: str) -> str:
+    return text if text.isascii() else text.translate(_table(frozenset(text)))
+
+
+def _opened(text: str, borders: list[tuple[int, int]]) -> str:
+    """Write a round bracket for each of the spans."""
     pieces, place = [], 0
-    for match in found:
-        pieces += [text[place : match.start()], "("]
-        place = match.end()
+    for start, end in borders:
+        pieces += [text[place:start], "("]
+        place = end
     return "".join([*pieces, text[place:]])
 
 

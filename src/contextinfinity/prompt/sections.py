@@ -59,6 +59,7 @@ class Sections(Struct, frozen=True, kw_only=True):
     remembered: str = ""
     """What is remembered and matters for this question, a line a fact."""
     rounds: tuple[Message, ...] = ()
+    layout: int = LAYOUT_VERSION
 
 
 def shown_turns(turns: Sequence[Turn], then: Turn | None, layout: int = LAYOUT_VERSION) -> tuple[Shown, ...]:

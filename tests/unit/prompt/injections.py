@@ -54,6 +54,7 @@ def lenient(text: str) -> str:
             lambda found: chr(int(next(filter(None, found.groups()[:3]), "3c"), 16)), html.unescape(text)
         )
     text = unicodedata.normalize("NFKD", text).translate(_ANGLES)
+    text = text.translate(dict.fromkeys(map(ord, "\u2800\u3164\u115f\u1160\uffa0")))
     seen = [sign for sign in text if unicodedata.category(sign) not in ("Cf", "Cc", "Cs", "Mn", "Zs", "Zl", "Zp")]
     return re.sub(r"[.*_-]", "", "".join(seen).lower().translate(_LETTERS))
 
