@@ -277,16 +277,19 @@ async def test_an_engine_can_be_left_while_its_disk_fails(tmp_path: Path) -> Non
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("ledger-")]
 
 
-async def test_a_full_disk_stays_the_error_it_is(tmp_path: Path) -> None:
+@pytest.mark.req("METRICS-3")
+async def test_a_full_disk_stays_the_error_it_is_and_shows_in_the_health(tmp_path: Path) -> None:
     with FailingDisk() as disk:
         async with engine_on(tmp_path, vfs=disk.name) as engine:
             await engine.ask("thread", "before")
             disk.break_down("full")
             with pytest.raises(LedgerFull):
                 await engine.accept("thread", "no room")
-            assert engine.health().status == "ready"
+            assert engine.health().status == "degraded"
+            assert "the disk is full" in engine.health().reason
             disk.mend()
             assert (await engine.ask("thread", "room again")).turn_seq == 2
+            assert engine.health().status == "ready"
 
 
 @pytest.mark.req("CHATMEM-6")

@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 from contextinfinity.cli.options import Means, Terminated, settings_for
 from contextinfinity.cli.printing import remark
 from contextinfinity.client.contract import Client
+from contextinfinity.telemetry.repeats import RepeatLimit
 from contextinfinity.wiring import holds_ledger, open_client
 
 T = TypeVar("T")
@@ -217,6 +218,7 @@ class _InWords(logging.Handler):
 @contextmanager
 def _warning_in_words() -> Iterator[None]:
     logger, handler = logging.getLogger("contextinfinity"), _InWords()
+    handler.addFilter(RepeatLimit())
     logger.addHandler(handler)
     try:
         yield

@@ -10,6 +10,8 @@ import json
 import logging
 from datetime import UTC, datetime
 
+from contextinfinity.telemetry.repeats import RepeatLimit
+
 LOGGER = "contextinfinity"
 OF_A_FAILURE = ("operation", "session_id", "user_id", "error")
 """What records say of work on the ledger that did not succeed."""
@@ -31,10 +33,11 @@ class JsonLines(logging.Formatter):
 
 
 def log_as_json() -> None:
-    """Have this process write such lines from now on; of uvicorn only what went wrong."""
+    """Write such lines from now on; of uvicorn and asyncio warnings and errors only, and no flood of repeated ones."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
-    for name, level in ((LOGGER, logging.INFO), ("uvicorn", logging.WARNING)):
+    handler.addFilter(RepeatLimit())
+    for name, level in ((LOGGER, logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import apsw
 
-from contextinfinity.errors import LedgerBusy, LedgerLost, LedgerReadOnly
+from contextinfinity.errors import LedgerBusy, LedgerError, LedgerLost, LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import (
     BUSY_SECONDS,
     Waits,
@@ -110,6 +110,11 @@ class Database:
                 hint="Put the same file back; or end this process, restore a backup and start again. What is said "
                 "meanwhile is kept in the spool.",
             )
+
+    @property
+    def refused(self) -> LedgerError | None:
+        """Why the file did not take the last write; None when it did."""
+        return self._writer.refused
 
     def still_for(self) -> float:
         """Tell for how many seconds nobody has written to the log."""

@@ -89,12 +89,13 @@ class SqliteStore:
         return waited if reading or not waited else min(waited, self.database.still_for())
 
     def health(self) -> Health:
-        """Say whether the file is still where it was."""
+        """Say whether the file is still where it was, and takes writes: heartbeats try every few seconds."""
         try:
             self.database.refuse_removed()
         except LedgerLost as lost:
             return Health(status="degraded", reason=str(lost))
-        return Health()
+        refused = self.database.refused
+        return Health() if refused is None else Health(status="degraded", reason=str(refused))
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from contextinfinity.domain.wire import unicode_only
-from contextinfinity.errors import LedgerClosed, LedgerError
+from contextinfinity.errors import LedgerClosed, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import TRANSLATED, Waits, let_go, translate
 
 T = TypeVar("T")
@@ -37,6 +37,10 @@ LONG_LOG = 1000
 
 LONGEST_LOG = 16_000
 """The same while much is brought in: pages that are written again and again go into the file once."""
+
+
+UNWRITABLE = (LedgerFull, LedgerReadOnly, LedgerFailed)
+"""Failures that every other write would meet too, until somebody does something about them."""
 
 
 class _Piece(NamedTuple):
@@ -79,6 +83,8 @@ class Writer:
         self._log_pages = 0
         self.log_was_emptied = False
         """Whether the last write with ``wipe`` could empty the log."""
+        self.refused: LedgerError | None = None
+        """Why the file did not take the last write; None when it did."""
         connection.set_wal_hook(self._count_log)  # stands in the place of SQLite's own checkpoint
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
@@ -143,9 +149,18 @@ class Writer:
             if not group and first.begin():  # BEGIN itself failed
                 group = [first]
             results = [(None, failure)] * len(group)
+        self._note(results)
         if any(piece.wipe for piece in group):
             self._empty_log()
         _tell(group, results)
+
+    def _note(self, results: list[tuple[Any, BaseException | None]]) -> None:
+        """Remember whether the file takes writes; a write that was refused for what it says proves neither."""
+        for _, failure in results:
+            if failure is None:
+                self.refused = None
+            elif isinstance(failure, UNWRITABLE):
+                self.refused = failure
 
     def _next(self, already: int) -> _Piece | None:
         """Take the next waiting piece into the group, if there is one and the group has room."""

@@ -1,0 +1,65 @@
+"""A rate limit for log records that repeat: a process in trouble must not fill the disk with its log.
+
+Warnings and errors of one kind (logger, level, beginning of the message) pass 20 times in 10 seconds. The last that
+passes says that more are left out, and the first of a later period says how many were.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MOST = 20
+PERIOD_SECONDS = 10.0
+BEGINNING = 40
+"""Characters of the message that tell one kind from another; what differs from case to case usually follows."""
+MOST_KINDS = 1000
+
+Kind = tuple[str, int, str]
+
+
+@dataclass
+class _Count:
+    since: float
+    passed: int = 0
+    left_out: int = 0
+
+
+class RepeatLimit(logging.Filter):
+    """A filter for a handler; lines below a warning always pass."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._counts: dict[Kind, _Count] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a record is written."""
+        if record.levelno < logging.WARNING:
+            return True
+        count, left_out = self._count((record.name, record.levelno, str(record.msg)[:BEGINNING]))
+        if count.passed >= MOST:
+            count.left_out += 1
+            return False
+        count.passed += 1
+        if left_out:
+            _add(record, f"{left_out} more like this were left out")
+        if count.passed == MOST:
+            _add(record, f"more like this are left out for up to {PERIOD_SECONDS:g} seconds")
+        return True
+
+    def _count(self, kind: Kind) -> tuple[_Count, int]:
+        """Give the count of the present period, and how many records were left out in the one before."""
+        moment, before = self._clock(), self._counts.get(kind)
+        if before is not None and moment - before.since < PERIOD_SECONDS:
+            return before, 0
+        if len(self._counts) >= MOST_KINDS:
+            self._counts.clear()
+        count = self._counts[kind] = _Count(since=moment)
+        return count, 0 if before is None else before.left_out
+
+
+def _add(record: logging.LogRecord, remark: str) -> None:
+    record.msg, record.args = f"{record.getMessage()} ({remark})", ()
