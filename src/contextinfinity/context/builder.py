@@ -1,11 +1,12 @@
 """From a thread and a new message to what a model should see.
 
-    1  the system text                          3  the earlier turns, oldest first
-    2  long-term memories, where there are any  4  the new message: the user's own words, and beside them
-                                                   their explicit form where it says something else
+    1  the system text                          4  the earlier turns, oldest first
+    2  pinned facts and long-term memories      5  the new message: the user's own words, and beside them
+    3  the summary of older turns                  their explicit form where it says something else
 
-History is read first and nothing is written. Memories and rewriting are there to help: what fails or takes too long
-is left out, and the log says so. That history cannot be read is an error, because an answer without it would be wrong.
+History is read first and no turn is written. Memories and rewriting are optional stages: one that fails or takes too
+long is left out, and the log and the result name it. History that cannot be read is an error, because an answer
+without it would be wrong.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ import asyncio
 import logging
 
 from contextinfinity.context.history import History, load_history
-from contextinfinity.context.memories import ChosenMemories, Memories, shortened
+from contextinfinity.context.memories import CHOSEN, Memories, shortened
 from contextinfinity.context.result import ContextualMessagesResult, PlainMessage
+from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.engine.preparing import LONGEST_REWRITING
 from contextinfinity.engine.recall import SYSTEM
-from contextinfinity.prompt.layout import CONTEXTUALISED, MEMORIES
+from contextinfinity.prompt.layout import CONTEXTUALISED, summary_pair, system_texts
 from contextinfinity.rewriting import Chosen, FollowUp, Rewriter, Rewritten, rewrite
 
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
+NOT_WANTED = "it was not asked for"
 
 
 class ContextBuilder:
@@ -37,7 +40,7 @@ class ContextBuilder:
         system: str = SYSTEM,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        self._memories = memories or ChosenMemories()
+        self._memories = memories or CHOSEN
         self._rewriter = rewriter or Chosen()
         self._system = system
         self._patience = patience
@@ -54,9 +57,16 @@ class ContextBuilder:
         """Put the context of a message together."""
         history = await asyncio.to_thread(load_history, thread_id)
         _tell(thread_id, history)
-        snippet = await self._remember(latest_user_message, thread_id, user_id, org_id) if use_memory else None
+        left_out = [*history.left_out]
+        snippet = None
+        if use_memory:
+            snippet = await self._remember(latest_user_message, thread_id, user_id, org_id, left_out)
+        else:
+            left_out.append(LeftOut(what="memory", reason=NOT_WANTED))
         rewritten = None
-        if use_query_rewriter:
+        if not use_query_rewriter:
+            left_out.append(LeftOut(what="rewriting", reason=NOT_WANTED))
+        else:
             follow_up = FollowUp(
                 latest_user_message=latest_user_message,
                 recent_history=history.turns,
@@ -64,24 +74,36 @@ class ContextBuilder:
                 thread_id=thread_id,
                 user_id=user_id,
             )
-            rewritten = await rewrite(self._rewriter, follow_up, patience=self._patience)
-        return self._result(latest_user_message, history, snippet, rewritten)
+            rewritten = await rewrite(
+                self._rewriter,
+                follow_up,
+                patience=self._patience,
+                on_failure=lambda error: left_out.append(_failed("rewriting", error)),
+            )
+        result = self._result(latest_user_message, history, snippet, rewritten)
+        result.left_out = [{"what": one.what, "reason": one.reason} for one in left_out]
+        return result
 
-    async def _remember(self, question: str, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
+    async def _remember(
+        self, question: str, thread_id: str, user_id: str | None, org_id: str | None, left_out: list[LeftOut]
+    ) -> str | None:
         try:
             async with asyncio.timeout(self._patience):
                 found = await self._memories.snippet(question, thread_id=thread_id, user_id=user_id, org_id=org_id)
             return shortened(found)
         except Exception as error:  # whatever it is; its text is not logged, it may hold what was said
             log.warning("thread %r: memories were left out after %s", thread_id, type(error).__name__)
+            left_out.append(_failed("memory", error))
             return None
 
     def _result(
         self, words: str, history: History, snippet: str | None, rewritten: Rewritten | None
     ) -> ContextualMessagesResult:
-        messages = [_message("system", self._system)]
-        if snippet is not None:
-            messages.append(_message("system", f"{MEMORIES}\n{snippet}"))
+        front = Front(system=self._system, pinned_facts=history.pinned_facts, memories=snippet or "")
+        instructions, *facts = system_texts(front)
+        messages = [_message("system", instructions if history.summary else self._system)]  # a summary is data
+        messages += [_message("system", text) for text in facts]
+        messages += [_message(one.role, one.rendered_text) for one in summary_pair(history.summary)]
         messages += _plain(history)
         explicit = words if rewritten is None else rewritten.query
         is_clear = explicit.strip() == words.strip() or len(explicit) > LONGEST_REWRITING
@@ -100,12 +122,17 @@ def _tell(thread_id: str, history: History) -> None:
     if history.kept_in is None:
         log.info("thread %r not there yet, turns loaded 0", thread_id)
         return
-    older = ", older ones left out" if history.is_cut else ""
+    older = ", older ones left out" if any(one.what.startswith("turns") for one in history.left_out) else ""
     log.info("thread %r found, %s, turns loaded %d%s", thread_id, history.kept_in, len(history.turns), older)
 
 
 def _plain(history: History) -> list[PlainMessage]:
     return [_message(turn.role, turn.content) for turn in history.turns]
+
+
+def _failed(stage: str, error: Exception) -> LeftOut:
+    """Name a stage that failed; without the error's text, which may quote what was said."""
+    return LeftOut(what=stage, reason=f"it failed: {type(error).__name__}")
 
 
 def _message(role: str, content: str) -> PlainMessage:
@@ -131,6 +158,7 @@ async def build_contextual_messages(
 ) -> ContextualMessagesResult:
     """Give what a model should see of a thread and a new message, which is not part of the thread yet.
 
-    Read-only: say what was asked and answered with ``contextinfinity.threads.add_turn``.
+    No turn is written: say what was asked and answered with ``contextinfinity.threads.add_turn``. A long thread in the
+    ledger is folded first if its turns do not fit, as the engine does it.
     """
     return await _builder.build(thread_id, latest_user_message, user_id, org_id, use_memory, use_query_rewriter)

@@ -1,13 +1,37 @@
-"""The earlier turns of a thread: all of them, or of a very long one the newest that fill a bound."""
+"""The earlier turns of a thread, as a model should see them.
+
+In the ledger these are what the engine shows: pinned facts, the summary, and every turn after it. Where the turns do
+not fit, the branch is folded first, by rule. Other backends keep no summary: of a very long thread the newest turns
+are given. Whatever is left out is named.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 import contextinfinity.threads as threads
-from contextinfinity.threads.values import Turn
+from contextinfinity.domain.ids import BranchId
+from contextinfinity.domain.message import TextBlock
+from contextinfinity.domain.plan import LeftOut
+from contextinfinity.domain.session import Session
+from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import Turn as LedgerTurn
+from contextinfinity.engine.folding import fold
+from contextinfinity.errors import LedgerError
+from contextinfinity.prompt.sections import Shown, shown_turns
+from contextinfinity.storage.contract import Store
+from contextinfinity.threads.face import place
+from contextinfinity.threads.ledger import LARGEST_PAGE, LedgerThreads
+from contextinfinity.threads.values import Turn, can_be_a_thread
 from contextinfinity.threads.window import DEFAULT, window_start
 
+log = logging.getLogger(__name__)
+
+WIRING = "contextinfinity.wiring"
+"""What puts an engine's parts together. It stands above this module, so it is named, not imported."""
 MOST_CHARACTERS = 96_000
 """About 24,000 tokens; the newest ``DEFAULT`` turns are there whatever they take."""
 MESSAGE_CHARACTERS = 16
@@ -17,34 +41,125 @@ FIRST_LOOK = 64
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The turns, oldest first, whether older ones were left out, and where they are kept (None: no such thread)."""
+    """The turns, oldest first, what stands before them, what is missing, and where they are kept (None: no thread)."""
 
-    turns: tuple[Turn, ...]
-    is_cut: bool
-    kept_in: str | None
+    turns: tuple[Turn, ...] = ()
+    kept_in: str | None = None
+    summary: str = ""
+    pinned_facts: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def load_history(thread_id: str) -> History:
-    """Read the earlier turns; nothing is made and nothing is changed."""
+    """Read the earlier turns. No turn is written; a long thread in the ledger may be folded."""
+    if can_be_a_thread(thread_id) and isinstance(log_in_use := place(), LedgerThreads):
+        return log_in_use.read(thread_id, _from_ledger) or History()
     most = FIRST_LOOK
     turns = threads.get_history(thread_id, most)
     while len(turns) >= most and (size := sum(map(_size, turns))) <= MOST_CHARACTERS:
         most = max(2 * most, len(turns) * MOST_CHARACTERS // size + DEFAULT)  # as many as these let expect
         turns = threads.get_history(thread_id, most)
-    shown = turns[window_start(turns, _that_fit(turns), whole=True) :]
+    shown = turns[_start(turns) :]
     is_cut = len(shown) < len(turns) or len(turns) >= most
-    return History(turns=tuple(shown), is_cut=is_cut, kept_in=threads.identity(thread_id))
+    thread = threads.get_thread(thread_id) if is_cut else None
+    older = 0 if thread is None else len(thread.turns) - len(shown)
+    left_out = _too_many(1, older) if older > 0 else ()
+    return History(turns=tuple(shown), kept_in=threads.identity(thread_id), left_out=left_out)
 
 
-def _that_fit(turns: list[Turn]) -> int:
-    """Count the newest turns that stay within the bound together."""
+# --- in the ledger ---
+
+
+async def _from_ledger(store: Store, session: Session) -> History:
+    """Read what the engine would show, after folding what does not fit."""
+    branch = session.active_branch
+    state, turns = await _after_summary(store, branch)
+    if sum(map(_characters, turns)) > MOST_CHARACTERS:
+        await _fold(store, branch)
+        state, turns = await _after_summary(store, branch)
+    shown = shown_turns(turns, None)
+    numbered = [(each.turn_seq, said) for each in shown for said in _plain(each)]
+    start = _start([said for _, said in numbered])
+    first = numbered[start][0] if numbered else 0
+    older = await store.turns.history(branch, limit=1, before=first) if first > state.covers_turn_seq + 1 else ()
+    is_cut = any(turn.turn_seq > state.covers_turn_seq for turn in older)  # otherwise those between were deleted
+    missing = _too_many(state.covers_turn_seq + 1, first - 1) if is_cut else ()
+    return History(
+        turns=tuple(said for _, said in numbered[start:]),
+        kept_in=f"branch {branch}",
+        summary=state.summary,
+        pinned_facts=state.pinned_facts,
+        left_out=(*missing, *_not_plain(shown)),
+    )
+
+
+async def _after_summary(store: Store, branch_id: BranchId) -> tuple[State, list[LedgerTurn]]:
+    """Read the state of a branch and the turns after its summary, as far back as can matter."""
+    state = await store.states.head(branch_id)
+    turns: list[LedgerTurn] = []
+    room, size = MOST_CHARACTERS, FIRST_LOOK
+    while room >= 0:
+        page = await store.turns.history(branch_id, limit=size, before=turns[0].turn_seq if turns else None)
+        later = [turn for turn in page if turn.turn_seq > state.covers_turn_seq]
+        turns[:0] = later
+        if len(later) < size:
+            break
+        room, size = room - sum(map(_characters, later)), min(2 * size, LARGEST_PAGE)
+    return state, turns
+
+
+async def _fold(store: Store, branch_id: BranchId) -> None:
+    """Fold a branch by rule, as the engine does before a request that cannot hold the turns."""
+    try:
+        parts = import_module(WIRING).parts_without_models(store)
+        if parts.setup.folds:
+            await fold(parts, branch_id, insist=True)
+    except LedgerError as error:
+        log.warning("branch %s could not be folded; its oldest turns are left out: %s", branch_id, error)
+
+
+def _plain(shown: Shown) -> list[Turn]:
+    """Give the words of a turn."""
+    return [Turn(one.role, one.rendered_text) for one in shown.messages if one.rendered_text]
+
+
+def _not_plain(shown: Sequence[Shown]) -> tuple[LeftOut, ...]:
+    """Name the turns with more than words: calls of tools, their results, pictures."""
+    seqs = [
+        each.turn_seq
+        for each in shown
+        if any(not isinstance(block, TextBlock) for message in each.messages for block in message.blocks)
+    ]
+    if not seqs:
+        return ()
+    return (LeftOut(what=f"tool calls, results and pictures of {_turns(seqs)}", reason="messages here are plain text"),)
+
+
+def _turns(seqs: Sequence[int]) -> str:
+    return f"turn {seqs[0]}" if len(seqs) == 1 else f"{len(seqs)} turns from {seqs[0]} to {seqs[-1]}"
+
+
+def _characters(turn: LedgerTurn) -> int:
+    return len(turn.user_message.rendered_text) + len(turn.text) + 2 * MESSAGE_CHARACTERS
+
+
+# --- in any backend ---
+
+
+def _too_many(first: int, last: int) -> tuple[LeftOut, ...]:
+    reason = f"only the newest turns are shown, up to {MOST_CHARACTERS:,} characters"
+    return (LeftOut(what=f"turns {first}–{last}", reason=reason),)
+
+
+def _start(turns: Sequence[Turn]) -> int:
+    """Return the place of the first turn that is shown: a question, such that the rest stays within the bound."""
     room, count = MOST_CHARACTERS, 0
     for turn in reversed(turns):
         room -= _size(turn)
         if room < 0:
             break
         count += 1
-    return max(count, DEFAULT)
+    return window_start(turns, max(count, DEFAULT), whole=True) or 0
 
 
 def _size(turn: Turn) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
 from importlib import import_module
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.memory import ANONYMOUS
@@ -11,6 +14,12 @@ from contextinfinity.domain.session import Owner, Session
 from contextinfinity.engine.parts import Remembering
 from contextinfinity.engine.standing import known_from, nobodys, recall
 from contextinfinity.storage.contract import Store
+from contextinfinity.threads.waiting import LoopThread
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from contextinfinity.settings import Settings
 
 LONGEST_SNIPPET = 2000
 WIRING = "contextinfinity.wiring"
@@ -47,19 +56,48 @@ class LedgerMemories:
 
 
 class ChosenMemories:
-    """``Memories`` of the ledger that the machine's settings name; none where there is no such ledger yet."""
+    """``Memories`` of the ledger that the machine's settings name; none where there is no such ledger yet.
+
+    The ledger stays open for the next question, on an event loop of its own: the next caller may have another loop. It
+    is opened again where the settings name another file, the file was replaced, or the process was forked.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._key: tuple[object, ...] = ()
+        self._loop: LoopThread | None = None
+        self._store: Store | None = None
 
     async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
-        """Ask that ledger; it is open for one question, since nobody says when the last one comes."""
-        opened = import_module(WIRING).open_remembered()
-        if opened is None:
-            return None
-        store, remembering = opened
-        try:
+        """Ask that ledger."""
+
+        def ask() -> str | None:
+            chosen = import_module(WIRING).remembered()
+            if chosen is None:
+                return None
+            settings, remembering = chosen
+            loop, store = self._open(settings, settings.ledger_path)
             memories = LedgerMemories(store, remembering)
-            return await memories.snippet(question, thread_id=thread_id, user_id=user_id, org_id=org_id)
-        finally:
-            await store.close()
+            return loop.wait(lambda: memories.snippet(question, thread_id=thread_id, user_id=user_id, org_id=org_id))
+
+        return await asyncio.to_thread(ask)
+
+    def _open(self, settings: Settings, path: Path) -> tuple[LoopThread, Store]:
+        """Return the open ledger of these settings; one that was open before is closed."""
+        file = path.stat()
+        key = (os.getpid(), path, file.st_dev, file.st_ino)
+        with self._lock:
+            if self._loop is None or self._store is None or key != self._key:
+                if self._loop is not None and self._store is not None and self._key[0] == os.getpid():
+                    self._loop.close(self._store.close)
+                self._loop = self._store = None
+                store = import_module(WIRING).open_store(settings)
+                self._key, self._loop, self._store = key, LoopThread("memories"), store
+            return self._loop, self._store
+
+
+CHOSEN = ChosenMemories()
+"""The one that all builders share which are given no other."""
 
 
 def shortened(snippet: str | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
 from contextinfinity.rewriting.contract import FollowUp, Rewriter, Rewritten
@@ -32,8 +32,17 @@ class Chosen:
             await close()
 
 
-async def rewrite(rewriter: Rewriter, follow_up: FollowUp, *, patience: float = PATIENCE_SECONDS) -> Rewritten:
-    """Ask a rewriter; the original words on any failure, when it says nothing, and when it takes too long."""
+async def rewrite(
+    rewriter: Rewriter,
+    follow_up: FollowUp,
+    *,
+    patience: float = PATIENCE_SECONDS,
+    on_failure: Callable[[Exception], None] | None = None,
+) -> Rewritten:
+    """Ask a rewriter; return the original words if it fails, says nothing or takes too long.
+
+    ``on_failure`` is called with the error.
+    """
     original = Rewritten(query=follow_up.latest_user_message)
     try:
         async with asyncio.timeout(patience):
@@ -41,6 +50,8 @@ async def rewrite(rewriter: Rewriter, follow_up: FollowUp, *, patience: float = 
         return rewritten if rewritten.query.strip() else original
     except Exception as error:  # whatever it is; its text is not logged, it may hold what was said
         log.warning("thread %r: the rewriter was left out after %s", follow_up.thread_id, type(error).__name__)
+        if on_failure is not None:
+            on_failure(error)
         return original
 
 

@@ -48,6 +48,11 @@ class _Choice:
 _choice = _Choice()
 
 
+def place() -> ThreadLog:
+    """Return the backend in use."""
+    return _choice.log()
+
+
 def use(place: ThreadLog | Settings | None) -> None:
     """Keep threads there from now on: in a backend, or in the one that settings name; None: the machine's settings.
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from contextinfinity.domain.ids import is_id
@@ -24,6 +25,8 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.threads.values import ROLES, Thread, Turn
 from contextinfinity.threads.waiting import LoopThread
 from contextinfinity.threads.window import window_start
+
+T = TypeVar("T")
 
 ALL = 2**31 - 1
 LARGEST_PAGE = 4096
@@ -76,6 +79,15 @@ class LedgerThreads:
     def history(self, thread_id: str, max_turns: int) -> list[Turn]:
         """Give the newest turns."""
         return self._loop.wait(lambda: self._history(thread_id, max_turns))
+
+    def read(self, thread_id: str, work: Callable[[Store, Session], Coroutine[Any, Any, T]]) -> T | None:
+        """Run ``work`` with the ledger and the session of a thread; None if there is no such thread."""
+
+        async def run() -> T | None:
+            session = await self._find(thread_id)
+            return None if session is None else await work(self._store, session)
+
+        return self._loop.wait(run)
 
     def add(self, thread_id: str, turn: Turn) -> None:
         """Record one turn; when this returns it is durable."""

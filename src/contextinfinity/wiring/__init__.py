@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextinfinity.client.local import LocalClient
     from contextinfinity.domain.message import Json
     from contextinfinity.engine.engine import Engine
-    from contextinfinity.engine.parts import FindBoundary, Model, Models, Remembering, Rewriting, Setup
+    from contextinfinity.engine.parts import FindBoundary, Model, Models, Parts, Remembering, Rewriting, Setup
     from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.budget import Ceilings
     from contextinfinity.prompt.redact import Redactor
@@ -146,6 +146,33 @@ def store_in_memory() -> Store:
     return InMemoryStore()
 
 
+def parts_without_models(store: Store) -> Parts:
+    """Give what folds branches of a ledger by rule, for callers whose own model is not known: with a large window."""
+    from contextinfinity.domain.ids import new_id
+    from contextinfinity.engine.parts import Model, Models, Parts, Setup
+    from contextinfinity.engine.texts import Texts
+    from contextinfinity.providers.scripted import ScriptedProvider
+    from contextinfinity.settings import load_settings
+    from contextinfinity.storage.journal import JournalFolder
+
+    settings = load_settings().settings
+    setup = Setup(
+        ceilings=_ceilings(settings),
+        redactor=_redactor(settings),
+        folds=settings.compaction.enabled,
+        min_exchanges=settings.compaction.min_verbatim_exchanges,
+    )
+    unknown = Model(name="unknown", provider=ScriptedProvider([]), model_id="unknown")
+    return Parts(
+        store=store,
+        journals=JournalFolder(settings.data_dir / "streams"),
+        models=Models(by_name={unknown.name: unknown}, default=unknown.name),
+        worker=new_id(),
+        texts=Texts(store.contents),
+        setup=setup,
+    )
+
+
 def open_threads(settings: Settings | None = None) -> ThreadLog:
     """Open what ``contextinfinity.threads`` keeps its turns in; without settings those of the machine count."""
     from contextinfinity.settings import load_settings
@@ -256,8 +283,8 @@ def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callabl
     return _rewriting(settings, models), models.close
 
 
-def open_remembered(settings: Settings | None = None) -> tuple[Store, Remembering] | None:
-    """Open the ledger that memories are in; None where there is none yet, or nothing is to be remembered."""
+def remembered(settings: Settings | None = None) -> tuple[Settings, Remembering] | None:
+    """Say by which settings memories are kept, and how; None if there is no ledger yet or memory is off."""
     from contextinfinity.engine.parts import Models
     from contextinfinity.settings import OFFLINE, load_settings
 
@@ -268,7 +295,7 @@ def open_remembered(settings: Settings | None = None) -> tuple[Store, Rememberin
     none = Models(by_name={}, default=settings.general.default_model)
     offline = replace(settings, memory=replace(settings.memory, model=OFFLINE))
     remembering = _remembering(offline, none)
-    return None if remembering is None else (open_store(settings), remembering)
+    return None if remembering is None else (settings, remembering)
 
 
 def _remembering(settings: Settings, models: Models) -> Remembering | None:
