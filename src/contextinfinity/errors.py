@@ -162,7 +162,7 @@ class Ending(Refused):
 
 
 class QueueFull(Refused):
-    """Too many messages wait on this branch; ``running`` is the turn they wait for."""
+    """Too many messages wait on this branch; ``running`` is the turn they wait for, ``retry_after`` in seconds."""
 
     code = "queue_full"
     default_hint = "Wait for an answer, or send to another branch."
@@ -170,6 +170,7 @@ class QueueFull(Refused):
     def __init__(self, message: str, *, running: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.running = running
+        self.retry_after = 1.0
 
 
 class BranchBusy(Refused):

@@ -238,11 +238,14 @@ def test_a_ledger_that_another_process_holds_is_said_in_words(cix: Cix) -> None:
     cix.ask("Hello")
     holder = apsw.Connection(str(cix.folder / "ledger.db"))
     holder.execute("BEGIN IMMEDIATE")
-    done = cix("ask", "Hello again")
+    with cix.start("serve", "--port", "0") as server:
+        done = cix("ask", "Hello again")
+        code, output, errors = server.end()
     holder.execute("ROLLBACK")
     holder.close()
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "Nothing was written; try again, or end the process that holds the ledger." in done.stderr
+    assert (done.exit_code, done.stdout) == (code, output) == (1, "")
+    said = "Nothing was written; try again, or end the process that holds the ledger."
+    assert (said in done.stderr, said in errors) == (True, True)
     assert len(cix.said()) == 1
 
 

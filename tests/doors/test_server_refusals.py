@@ -401,14 +401,26 @@ def test_two_workers_let_a_user_open_as_many_streams_as_one(tmp_path: Path) -> N
     assert answers == {200: 2, 429: 10}
 
 
+@pytest.mark.req("CLI-1")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_server_whose_ledger_cannot_be_opened_says_why_and_exits_with_1(cix: Cix, workers: str) -> None:
+    (cix.folder / "ledger.db").write_text("Dear diary, " * 100, encoding="utf-8")
+    with cix.start("serve", "--port", "0", "--workers", workers) as server:
+        code, _, errors = server.end()
+    assert code == 1
+    assert "is not a ledger" in errors
+
+
 def test_a_full_queue_names_the_turn_that_runs(server: Server) -> None:
     turn, _ = server.hanging()
     path = f"/threads/{turn['thread_id']}"
     for _ in range(16):
         with server.stream("more", turn["thread_id"]) as heard:
             next(heard)
-    told = problem(server.post(f"{path}/messages", {"content": "more"}), 409)
+    refused = server.post(f"{path}/messages", {"content": "more"})
+    told = problem(refused, 409)
     assert (told["code"], told["running"]) == ("queue_full", turn["turn_id"])
+    assert int(refused.headers["retry-after"]) >= 1
     server.post(f"{path}/turns/{turn['turn_id']}/cancel")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ from contextinfinity.server.limits import Counts, Rates, Streams
 from contextinfinity.server.metrics import Figures
 from contextinfinity.settings import Retention, Server, Settings
 
-OpenClient: TypeAlias = Callable[[Settings], LocalClient]
+OpenClient: TypeAlias = Callable[[Settings], AbstractAsyncContextManager[LocalClient]]
 
 
 @dataclass(kw_only=True)

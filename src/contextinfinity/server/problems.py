@@ -127,7 +127,7 @@ def headers_of(error: ContextInfinityError) -> dict[str, str]:
         headers["www-authenticate"] = "Bearer"
     if isinstance(error, TooLarge | TooSlow):
         headers["connection"] = "close"  # the rest of the request is not read
-    if isinstance(error, TooMany):
+    if isinstance(error, TooMany | QueueFull):
         headers["retry-after"] = str(math.ceil(error.retry_after))
     return headers
 

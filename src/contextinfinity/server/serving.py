@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import math
 import os
 import shutil
@@ -16,7 +17,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
@@ -28,7 +30,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from contextinfinity.client.contract import Client
-from contextinfinity.errors import Refused, SettingsError
+from contextinfinity.client.local import LocalClient
+from contextinfinity.errors import ContextInfinityError, Refused, SettingsError
 from contextinfinity.server import problems
 from contextinfinity.server.app import make_app
 from contextinfinity.server.door import Door, OpenClient
@@ -37,6 +40,8 @@ from contextinfinity.server.limits import Share
 from contextinfinity.server.logs import log_as_json
 from contextinfinity.server.metrics import FOLDER_VARIABLE, forget_worker
 from contextinfinity.settings import Settings
+
+log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 GARBAGE = 20_000
@@ -102,11 +107,22 @@ def _refusal(error: BaseException | None) -> tuple[h11.Event, ...]:
 
 
 class Worker(uvicorn.Server):
-    """One process of the server."""
+    """One process of the server.
 
-    def __init__(self, settings: Settings, open_client: OpenClient, share: Share | None = None) -> None:
+    It opens its client before the application starts: what goes wrong then is raised by ``run`` as it is. ``ready`` is
+    called once the client is open.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        open_client: OpenClient,
+        share: Share | None = None,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
         server = settings.server
-        self._app = make_app(settings, open_client, shared_figures=FOLDER_VARIABLE in os.environ, share=share)
+        self._opening, self._open, self._ready = open_client(settings), AsyncExitStack(), ready
+        self._app = make_app(settings, self._opened, shared_figures=FOLDER_VARIABLE in os.environ, share=share)
         protocol = type("Protocol", (PatientProtocol,), {"header_seconds": server.header_seconds})
         config = uvicorn.Config(
             self._app,
@@ -126,10 +142,18 @@ class Worker(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen; what is there by now stays, and need not be looked through for garbage again and again."""
+        self._client = await self._open.enter_async_context(self._opening)
+        self._ready()
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
         gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
+
+    @asynccontextmanager
+    async def _opened(self, _: Settings) -> AsyncIterator[LocalClient]:
+        """Give the application the client that is open, and close it with the application."""
+        async with self._open:
+            yield self._client
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Do as a signal says."""
@@ -145,7 +169,10 @@ class Worker(uvicorn.Server):
 
 
 def serve(settings: Settings, open_client: OpenClient, *, tell: Callable[[str], None]) -> None:
-    """Serve until told to end; ``tell`` is given the address once connections are taken."""
+    """Serve until told to end; ``tell`` is given the address once connections are taken.
+
+    What keeps the ledger from being opened (``LedgerBusy`` and others) is raised, or logged by the worker it befalls.
+    """
     server = settings.server
     if not is_loopback(server.host) and not asyncio.run(_has_token(open_client(settings))):
         raise Refused(
@@ -153,10 +180,11 @@ def serve(settings: Settings, open_client: OpenClient, *, tell: Callable[[str], 
             hint="Make one with `cix token create --user NAME`, or serve on 127.0.0.1.",
         )
     with listening(server.host, server.port) as sock:
-        tell(address_of(server.host, sock))
+        address = address_of(server.host, sock)
         if server.workers == 1:
-            _work(settings, open_client, sock)
+            _work(settings, open_client, sock, ready=lambda: tell(address))
         else:
+            tell(address)
             _watch(settings, open_client, sock)
 
 
@@ -182,18 +210,33 @@ def address_of(host: str, sock: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
 
 
-async def _has_token(client: Client) -> bool:
-    async with client:
+async def _has_token(opening: AbstractAsyncContextManager[Client]) -> bool:
+    async with opening as client:
         return await client.tokens.needed()
 
 
-def _work(settings: Settings, open_client: OpenClient, sock: socket.socket, share: Share | None = None) -> None:
+def _work_beside(settings: Settings, open_client: OpenClient, sock: socket.socket, share: Share) -> None:
+    """Be one of several workers; one that cannot start logs why and exits with 1."""
+    try:
+        _work(settings, open_client, sock, share)
+    except ContextInfinityError as error:
+        log.error("the server cannot start: %s", error)
+        raise SystemExit(1) from None
+
+
+def _work(
+    settings: Settings,
+    open_client: OpenClient,
+    sock: socket.socket,
+    share: Share | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
     """Be a worker until told to end."""
     log_as_json()
     # uvicorn sends the signal once more when it has ended, to whoever listened before: to this, which is then the end.
     for number in ENDING:
         signal.signal(number, _leave)
-    worker = Worker(settings, open_client, share)
+    worker = Worker(settings, open_client, share, ready)
     Thread(target=_end_with_parent, args=(worker,), daemon=True).start()
     worker.run(sockets=[sock])
     if not worker.started:
@@ -225,7 +268,7 @@ def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket) -> 
 
     def start(number: int) -> BaseProcess:
         share = Share(folder, settings.server.workers, number)
-        worker = spawn.Process(target=_work, args=(settings, open_client, sock, share))
+        worker = spawn.Process(target=_work_beside, args=(settings, open_client, sock, share))
         worker.start()
         return worker
 
