@@ -115,7 +115,9 @@ class House:
 async def live(house: House, models: Iterator[str]) -> None:
     """Have a conversation in which everything happens that changes a request."""
     vendors, engine = house.vendors, house.engine
-    vendors.say("The card is noted. We agreed that the hall is painted in a pale blue, and the door in a dark green. " * 3)
+    vendors.say(
+        "The card is noted. We agreed that the hall is painted in a pale blue, and the door in a dark green. " * 3
+    )
     first = await house.ask(f"Hello, the card is {CARD}. " * 5, next(models))
     vendors.say(looks(times=2), looks(None), f"It is blue, says {CARD}.")
     seen = await house.ask("Look at the sky.", next(models))

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contextinfinity.cli.options import Means, command_for_all_users, settings_for
+from contextinfinity.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from contextinfinity.server.logs import LogFormat
 
 Host = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
 Port = Annotated[int | None, typer.Option("--port", metavar="N", min=0, max=65_535, help="The port; 0: a free one.")]
 Workers = Annotated[int | None, typer.Option("--workers", metavar="N", min=1, max=64, help="How many processes.")]
+LOG_HELP = "How log lines look: text for people, json for programs. When not set: text at a terminal, else json."
+Log = Annotated[str | None, typer.Option("--log", metavar="json|text", help=LOG_HELP)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Where the server listens, with how many processes."""
+
+    host: Host = None
+    port: Port = None
+    workers: Workers = None
 
 
 @command_for_all_users
-def serve(means: Means, host: Host = None, port: Port = None, workers: Workers = None) -> None:
-    """Serve conversations over HTTP until told to end; the settings of [server] count where nothing is said."""
+def serve(means: Means, listening: Listening, log: Log = None) -> None:
+    """Serve conversations over HTTP until told to end; options that are not given are taken from [server]."""
     import asyncio
 
     from msgspec.structs import replace
@@ -24,10 +41,10 @@ def serve(means: Means, host: Host = None, port: Port = None, workers: Workers =
     from contextinfinity.server import serving
     from contextinfinity.wiring import open_client, open_store
 
+    form = _log_format(log)
     settings = settings_for(means.config, means.data_dir).settings
     asyncio.run(open_store(settings).close())  # a ledger that cannot be opened is reported before anything listens
-    given = {"host": host, "port": port, "workers": workers}
-    asked = replace(settings.server, **{name: value for name, value in given.items() if value is not None})
+    given = {name: value for name, value in asdict(listening).items() if value is not None}
 
     def tell(address: str) -> None:
         if means.as_json:
@@ -35,4 +52,11 @@ def serve(means: Means, host: Host = None, port: Port = None, workers: Workers =
         else:
             remark(f"Serving at {address}; Ctrl-C ends it.")
 
-    serving.serve(replace(settings, server=asked), open_client, tell=tell)
+    asked = replace(settings, server=replace(settings.server, **given))
+    serving.serve(asked, open_client, tell=tell, log_format=form)
+
+
+def _log_format(log: str | None) -> LogFormat:
+    if log not in (None, "json", "text"):
+        raise InvalidInput(f"--log is {log!r}; it may be json or text.")
+    return "text" if log == "text" or (log is None and sys.stderr.isatty()) else "json"

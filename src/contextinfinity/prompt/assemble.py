@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.plan import LAYOUT_VERSION, Budget, LeftOut, Plan, Retrieved, Shrunk
+from contextinfinity.domain.plan import Budget, LeftOut, Plan, Retrieved, Shrunk
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.cutting import cut

@@ -1,4 +1,4 @@
-"""Logs for machines: one JSON object a line, on stderr.
+"""Logs on stderr: one JSON object a line for machines, or a short line of text for a person at a terminal.
 
 A request's line says where it went: thread, branch, whether the thread was found, how many turns were loaded. What
 people said, and what their tokens are, is never in one.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
 
 from contextinfinity.telemetry.repeats import RepeatLimit
 
+LogFormat: TypeAlias = Literal["json", "text"]
 LOGGER = "contextinfinity"
 OF_A_FAILURE = ("operation", "session_id", "user_id", "error")
 """What records say of work on the ledger that did not succeed."""
@@ -32,10 +34,31 @@ class JsonLines(logging.Formatter):
         return json.dumps(told)
 
 
-def log_as_json() -> None:
+class TextLines(logging.Formatter):
+    """Writes a record as a line for people: the time here, what happened, how long it took, and in which thread."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write it; characters that would steer the terminal are replaced."""
+        fields: dict[str, Any] = getattr(record, "fields", {})
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        told = [f"{level}{record.getMessage()}"]
+        told += [f"{fields['ms']:.0f} ms"] if "ms" in fields else []
+        told += [f"thread {fields['thread_id']}"] if "thread_id" in fields else []
+        told += [f"turn {fields['turn_seq']}"] if "turn_seq" in fields else []
+        told += [f"{name} {getattr(record, name)}" for name in OF_A_FAILURE if hasattr(record, name)]
+        lines = [f"{datetime.fromtimestamp(record.created):%H:%M:%S} {', '.join(told)}"]
+        lines += self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        return "\n".join(map(_printable, lines))
+
+
+def _printable(line: str) -> str:
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in line)
+
+
+def log_as(form: LogFormat) -> None:
     """Write such lines from now on; of uvicorn and asyncio warnings and errors only, and no flood of repeated ones."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
     handler.addFilter(RepeatLimit())
     for name, level in ((LOGGER, logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
         logger = logging.getLogger(name)

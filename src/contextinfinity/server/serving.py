@@ -37,7 +37,7 @@ from contextinfinity.server.app import make_app
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import is_loopback
 from contextinfinity.server.limits import Share
-from contextinfinity.server.logs import log_as_json
+from contextinfinity.server.logs import LogFormat, log_as
 from contextinfinity.server.metrics import FOLDER_VARIABLE, forget_worker
 from contextinfinity.settings import Settings
 
@@ -168,7 +168,9 @@ class Worker(uvicorn.Server):
             door.end_soon()
 
 
-def serve(settings: Settings, open_client: OpenClient, *, tell: Callable[[str], None]) -> None:
+def serve(
+    settings: Settings, open_client: OpenClient, *, tell: Callable[[str], None], log_format: LogFormat = "json"
+) -> None:
     """Serve until told to end; ``tell`` is given the address once connections are taken.
 
     What keeps the ledger from being opened (``LedgerBusy`` and others) is raised, or logged by the worker it befalls.
@@ -182,10 +184,10 @@ def serve(settings: Settings, open_client: OpenClient, *, tell: Callable[[str], 
     with listening(server.host, server.port) as sock:
         address = address_of(server.host, sock)
         if server.workers == 1:
-            _work(settings, open_client, sock, ready=lambda: tell(address))
+            _work(settings, open_client, sock, log_format, ready=lambda: tell(address))
         else:
             tell(address)
-            _watch(settings, open_client, sock)
+            _watch(settings, open_client, sock, log_format)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -215,10 +217,12 @@ async def _has_token(opening: AbstractAsyncContextManager[Client]) -> bool:
         return await client.tokens.needed()
 
 
-def _work_beside(settings: Settings, open_client: OpenClient, sock: socket.socket, share: Share) -> None:
+def _work_beside(
+    settings: Settings, open_client: OpenClient, sock: socket.socket, log_format: LogFormat, share: Share
+) -> None:
     """Be one of several workers; one that cannot start logs why and exits with 1."""
     try:
-        _work(settings, open_client, sock, share)
+        _work(settings, open_client, sock, log_format, share)
     except ContextInfinityError as error:
         log.error("the server cannot start: %s", error)
         raise SystemExit(1) from None
@@ -228,11 +232,12 @@ def _work(
     settings: Settings,
     open_client: OpenClient,
     sock: socket.socket,
+    log_format: LogFormat,
     share: Share | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Be a worker until told to end."""
-    log_as_json()
+    log_as(log_format)
     # uvicorn sends the signal once more when it has ended, to whoever listened before: to this, which is then the end.
     for number in ENDING:
         signal.signal(number, _leave)
@@ -255,7 +260,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket) -> None:
+def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket, log_format: LogFormat) -> None:
     """Keep as many workers as were asked for, until told to end."""
     spawn, ended = get_context("spawn"), False
     folder = os.environ[FOLDER_VARIABLE] = tempfile.mkdtemp(prefix="cix-figures-")
@@ -268,7 +273,7 @@ def _watch(settings: Settings, open_client: OpenClient, sock: socket.socket) -> 
 
     def start(number: int) -> BaseProcess:
         share = Share(folder, settings.server.workers, number)
-        worker = spawn.Process(target=_work_beside, args=(settings, open_client, sock, share))
+        worker = spawn.Process(target=_work_beside, args=(settings, open_client, sock, log_format, share))
         worker.start()
         return worker
 
