@@ -140,3 +140,17 @@ def test_a_newcomer_chats_with_the_built_in_model(nothing_set: Cix, built_in_wei
     assert answer.strip()
     assert told == f"{BUILT_IN_NOTE}\n", "and nothing of llama.cpp's own"
     assert nothing_set.said()[0][0] == "Say hello."
+
+
+@pytest.mark.req("CLI-1")
+def test_the_list_says_which_models_can_call_tools(cix: Cix) -> None:
+    config = (cix.folder / "config.toml").read_text()
+    more = '[models.sonar]\nprovider = "perplexity"\nmodel_id = "sonar"\n'
+    more += '[models.gpt]\nprovider = "openai"\nmodel_id = "gpt-5.5"\n'
+    more += (
+        '[models.mine]\nprovider = "openai_chat"\nmodel_id = "x"\nbase_url = "http://localhost:1/v1"\ntools = false\n'
+    )
+    (cix.folder / "config.toml").write_text(config + more)
+    can = {model["name"]: model["tools"] for model in cix.json("model", "list")["models"]}
+    assert can == {"echo": True, "built-in": False, "sonar": False, "gpt": True, "mine": False, "minilm": None}
+    assert "tools" in cix("model", "list").stdout.splitlines()[0].split()

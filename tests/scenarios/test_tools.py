@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.domain.events import Event, FinishedTurn, ToolCalled, TurnDone, TurnStarted
 from contextinfinity.domain.message import Message, TextBlock, ToolOutputItem, ToolResultBlock, ToolUseBlock
@@ -17,7 +18,7 @@ from contextinfinity.domain.turn import Completed, Paused, Phase
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.prompt.render import render_turn
-from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider, ToolCall
+from contextinfinity.providers.scripted import ABILITIES, Reply, Script, ScriptedProvider, ToolCall
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.tools.toolbox import Toolbox
 from tests.ledgers import open_store
@@ -300,3 +301,21 @@ async def test_the_calls_of_a_turn_are_blocks_of_its_answer_only_where_it_ends_w
     )
     assert kept.rounds == ()
     assert len(step.items) == 2
+
+
+@pytest.mark.req("TOOLS-1")
+async def test_a_model_that_cannot_call_tools_answers_and_the_log_and_the_plan_say_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Model(name="small", provider=ScriptedProvider(["Yes."], replace(ABILITIES, tools=False)), model_id="small")
+    models, box = Models(by_name={"small": model}, default="small"), Toolbox(mode="enabled")
+    box.add(lambda city: city, name="weather", description="Tell the weather.")
+    store, journals = SqliteStore(tmp_path / "ledger.db"), JournalFolder(tmp_path / "streams")
+    async with Engine(store, journals, models, Setup(tools=box)) as engine:
+        for _ in range(2):
+            turn = await engine.ask("new", "Do I need an umbrella?")
+        plan = await engine.context(turn.turn_id)
+    assert [left.reason for left in plan.left_out if left.what == "tools"] == ["small cannot call tools"]
+    warnings = [record.getMessage() for record in caplog.records if "cannot call tools" in record.getMessage()]
+    assert len(warnings) == 1, "once is enough"
+    assert "answers without weather" in warnings[0]

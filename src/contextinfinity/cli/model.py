@@ -19,6 +19,7 @@ model = typer.Typer(name="model", help="List models; fetch and remove weights.")
 Name = Annotated[str, typer.Argument(metavar="[NAME]", help="The model whose weights are meant: built-in or minilm.")]
 
 READY = "ready"
+YES_NO: dict[object, str] = {True: "yes", False: "no", None: ""}
 
 
 @model.command("get")
@@ -46,7 +47,7 @@ def get(
 def list_models(
     config: Config = None, data_dir: DataDir = None, as_json: Json = False, server: NoServer = None
 ) -> None:
-    """List the models, the default first, and say whether each is ready."""
+    """List the models, the default first: whether each is ready, and whether it can call tools."""
     from contextinfinity.cli.printing import print_json, print_table, remark
     from contextinfinity.providers.local.opening import BUILT_IN_NOTE
     from contextinfinity.settings import BUILT_IN
@@ -59,7 +60,8 @@ def list_models(
     if as_json:
         print_json({"models": [{**row, "default": row["name"] == default} for row in rows]})
         return
-    print_table(("model", "provider", "which", "state"), ([*row.values()] for row in rows), whole=True)
+    lines = ([str(cell) if cell not in YES_NO else YES_NO[cell] for cell in row.values()] for row in rows)
+    print_table(("model", "provider", "which", "tools", "state"), lines, whole=True)
     if default == BUILT_IN:
         remark(BUILT_IN_NOTE)
 
@@ -97,29 +99,41 @@ def _weights(name: str) -> Weights:
     return KNOWN[name]
 
 
-def _built_in(settings: Settings) -> dict[str, str]:
+def _built_in(settings: Settings) -> dict[str, object]:
     from contextinfinity.providers.local.weights import SMOLLM2
 
-    return _fetched(SMOLLM2, "a small demonstration model", "xllamacpp", settings)
+    return _fetched(SMOLLM2, "a small demonstration model", "xllamacpp", settings) | {"tools": False}
 
 
-def _minilm(settings: Settings) -> dict[str, str]:
+def _minilm(settings: Settings) -> dict[str, object]:
     from contextinfinity.providers.local.weights import MINILM
 
     return _fetched(MINILM, "for retrieval.embedding_model", "onnxruntime", settings)
 
 
-def _fetched(weights: Weights, purpose: str, runtime: str, settings: Settings) -> dict[str, str]:
+def _fetched(weights: Weights, purpose: str, runtime: str, settings: Settings) -> dict[str, object]:
     from contextinfinity.providers.local.weights import are_there, command, megabytes
 
     there = are_there(weights, settings.models_dir)
     state = _runs(runtime) if there else f"not fetched; `{command(weights)}` ({megabytes(weights.download)})"
-    return {"name": weights.name, "provider": "local", "which": f"{weights.model_id}, {purpose}", "state": state}
+    which = f"{weights.model_id}, {purpose}"
+    return {"name": weights.name, "provider": "local", "which": which, "tools": None, "state": state}
 
 
-def _named(name: str, said: ModelSettings) -> dict[str, str]:
+def _named(name: str, said: ModelSettings) -> dict[str, object]:
     which = said.path if said.provider in ("local", "scripted") else said.model_id
-    return {"name": name, "provider": said.provider, "which": which or name, "state": _state(said)}
+    tools = _calls_tools(name, said) if said.tools is None else said.tools
+    return {"name": name, "provider": said.provider, "which": which or name, "tools": tools, "state": _state(said)}
+
+
+def _calls_tools(name: str, said: ModelSettings) -> bool:
+    from contextinfinity.providers.catalogue import abilities_of
+    from contextinfinity.providers.opening import REMOTE
+
+    if said.provider not in REMOTE:
+        return said.provider == "scripted"
+    known = {"context_limit": said.context_limit or 1}  # which is not asked for here, and not to be warned of
+    return abilities_of(said.provider, said.model_id or name, known).tools
 
 
 def _state(said: ModelSettings) -> str:

@@ -71,6 +71,10 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
         contextualised=shown_form(explicit, running.asked),
         remembered=lines(riding),
     )
+    if front.tools and not model.abilities.tools:
+        missing.append(LeftOut(what="tools", reason=f"{model.name} cannot call tools"))
+        if recalled.terms is None:
+            parts.setup.tools.warn_unable(model.name)
     return Prepared(
         sections=sections,
         frame=Frame(budget=budget, abilities=model.abilities, redactor=parts.setup.redactor),

@@ -48,6 +48,7 @@ class Toolbox:
     """A longer result is cut: its two ends stay."""
     _tools: dict[str, Tool] = field(default_factory=dict)
     _at_work: set[asyncio.Task[ToolResultBlock]] = field(default_factory=set)
+    _warned_of: set[str] = field(default_factory=set)
 
     def add(self, function: Function, *, name: str | None = None, description: str | None = None) -> Function:
         """Let models call a function, async or not; gives it back, so that it can stand as a decorator."""
@@ -61,6 +62,17 @@ class Toolbox:
     def specs(self) -> tuple[ToolSpec, ...]:
         """What models are told, in the order in which tools were added; nothing when tools are disabled."""
         return () if self.mode == "disabled" else tuple(tool.spec for tool in self._tools.values())
+
+    def warn_unable(self, model: str) -> None:
+        """Log, once per model, that a model that cannot call tools answers without them."""
+        if model not in self._warned_of:
+            self._warned_of.add(model)
+            names = ", ".join(spec.name for spec in self.specs)
+            log.warning(
+                "%s cannot call tools, so it answers without %s. Choose a model that can: `cix model list` says which.",
+                model,
+                names,
+            )
 
     async def run(self, call: ToolCallItem) -> ToolResultBlock:
         """Run one call; always gives a result."""
