@@ -310,7 +310,7 @@ async def test_a_model_that_cannot_call_tools_answers_and_the_log_and_the_plan_s
     model = Model(name="small", provider=ScriptedProvider(["Yes."], replace(ABILITIES, tools=False)), model_id="small")
     models, box = Models(by_name={"small": model}, default="small"), Toolbox(mode="enabled")
     box.add(lambda city: city, name="weather", description="Tell the weather.")
-    store, journals = SqliteStore(tmp_path / "ledger.db"), JournalFolder(tmp_path / "streams")
+    store, journals = open_store(tmp_path / "ledger.db"), JournalFolder(tmp_path / "streams")
     async with Engine(store, journals, models, Setup(tools=box)) as engine:
         for _ in range(2):
             turn = await engine.ask("new", "Do I need an umbrella?")
