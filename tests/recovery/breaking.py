@@ -20,6 +20,7 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, NewTurn, Phase
 from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.identity import mark_of
 from contextinfinity.storage.sqlite.migrate import migrate, migrations
 from contextinfinity.storage.sqlite.rows import unpack
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -135,13 +136,19 @@ def folder_in_its_place(folder: Path) -> None:
     (folder / "ledger.db").mkdir(mode=0o700)
 
 
-def only_a_journal_left(folder: Path) -> None:
+def remove_ledger(folder: Path) -> None:
+    """Leave a data_dir as an earlier release would that has lost its ledger."""
     (folder / "ledger.db").unlink()
+    mark_of(folder / "ledger.db").unlink()
+
+
+def only_a_journal_left(folder: Path) -> None:
+    remove_ledger(folder)
     write(f"streams/{new_id()}.jsonl")(folder)
 
 
 def older_schema(folder: Path) -> None:
-    (folder / "ledger.db").unlink()
+    remove_ledger(folder)
     write("ledger.db")(folder)
     with closing(apsw.Connection(str(folder / "ledger.db"))) as connection:
         migrate(connection, "an older ledger", migrations()[:2])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import repeat
 
 import numpy as np
@@ -22,7 +23,7 @@ from contextinfinity.domain.vectors import packed
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.parts import Parts
-from contextinfinity.errors import ProviderError
+from contextinfinity.errors import LedgerFull, LedgerReadOnly, ProviderError
 from contextinfinity.prompt.redact import hidden
 from contextinfinity.retrieval.chunks import Cut, Speakers, chunks_of
 from contextinfinity.storage.index import BORROWED_FROM
@@ -80,8 +81,9 @@ async def placing(parts: Parts) -> Embedder | None:
         return None
     chosen = await retrieval.embedders.chosen()
     if chosen.name not in retrieval.opened:  # once: what others choose after us is followed, not fought
-        await parts.store.vectors.open(chosen.name, chosen.dim)
-        retrieval.opened.add(chosen.name)
+        with suppress(LedgerReadOnly, LedgerFull):  # searching goes on with the vectors that are there
+            await parts.store.vectors.open(chosen.name, chosen.dim)
+            retrieval.opened.add(chosen.name)
     there = await parts.store.vectors.namespaces()
     return await retrieval.embedders.named(there[0].name) if there else None
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.ids import TurnId, WorkerId, new_id
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.afterwards import Afterwards
 from contextinfinity.engine.cleanup import Cleaner
@@ -25,7 +25,7 @@ from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.texts import Texts
 from contextinfinity.engine.turn import answer, wait_for_any
-from contextinfinity.errors import LedgerError, WorkerLost
+from contextinfinity.errors import LedgerError, LedgerReadOnly, WorkerLost
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies, Journals
 from contextinfinity.storage.journal import JournalFolder
@@ -61,17 +61,29 @@ class Lifecycle:
         self._running: dict[TurnId, Running] = {}
         self._accepting: set[asyncio.Task[Turn]] = set()
         self._closed = False
+        self._upkeep: set[asyncio.Task[None]] = set()
+        self._unwritable: LedgerReadOnly | None = None
+        """Why this engine only reads: its ledger is on a medium that cannot be written."""
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._let_go)
-            await undo.enter_async_context(self.presence)
-            self._take_up_work()
-            await recover(self._parts, await self.presence.find_dead())
-            await self.cleaner.finish()
-            self._housekeeping = asyncio.create_task(self._keep_house(), name="housekeeping")
-            self._indexing = asyncio.create_task(self._keep_index(), name="indexing")
-            self._cleaning = asyncio.create_task(self._keep_clean(), name="cleaning")
+            try:
+                await undo.enter_async_context(self.presence)
+            except LedgerReadOnly as error:
+                log.warning("nothing can be written, only read: %s", error.message)
+                self._unwritable = error
+                self._take_up_work(new_id())
+            else:
+                self._take_up_work(self.presence.worker.id)
+                self.afterwards.start()
+                await recover(self._parts, await self.presence.find_dead())
+                await self.cleaner.finish()
+                self._upkeep = {
+                    asyncio.create_task(self._keep_house(), name="housekeeping"),
+                    asyncio.create_task(self._keep_index(), name="indexing"),
+                    asyncio.create_task(self._keep_clean(), name="cleaning"),
+                }
             undo.pop_all()
         return self
 
@@ -92,23 +104,26 @@ class Lifecycle:
             await asyncio.wait(self._accepting, timeout=answer_seconds)
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=answer_seconds)
-        await _stop({*self.tasks, self._housekeeping, self._indexing, self._cleaning})
-        await self.afterwards.stop(drain_seconds=job_seconds)
-        await self.presence.__aexit__(None, None, None)
+        await _stop({*self.tasks, *self._upkeep})
+        if self._unwritable is None:
+            await self.afterwards.stop(drain_seconds=job_seconds)
+            await self.presence.__aexit__(None, None, None)
         await self._let_go()
 
     async def take_on(self, new: NewTurn, asked: Asked) -> Turn:
         """Make a message durable (TX-0) and begin to answer it.
 
         A caller may leave while this is written: once it is durable it is answered, whoever is still there.
+        ``LedgerReadOnly`` where nothing can be written.
         """
+        if self._unwritable is not None:
+            raise self._unwritable
         accepting = asyncio.create_task(self._accept(new, asked), name="accept")
         self._accepting.add(accepting)
         accepting.add_done_callback(self._accepted)
         return await asyncio.shield(accepting)
 
-    def _take_up_work(self) -> None:
-        worker = self.presence.worker.id
+    def _take_up_work(self, worker: WorkerId) -> None:
         self._parts = Parts(
             store=self.store,
             journals=self._journals,
@@ -120,7 +135,6 @@ class Lifecycle:
             running=self._running,
         )
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self._parts))
-        self.afterwards.start()
 
     async def _let_go(self) -> None:
         with suppress(LedgerError):
@@ -236,7 +250,8 @@ class Lifecycle:
         await self.presence.__aexit__(None, None, None)
         self.presence = Presence(self.store.workers)
         await self.presence.__aenter__()
-        self._take_up_work()
+        self._take_up_work(self.presence.worker.id)
+        self.afterwards.start()
 
 
 async def _stop(tasks: set[asyncio.Task[None]]) -> None:

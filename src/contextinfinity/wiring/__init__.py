@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from contextinfinity.errors import SettingsError
+from contextinfinity.errors import LedgerReadOnly, SettingsError
 from contextinfinity.wiring.embedding import retrieval_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def holds_ledger(settings: Settings) -> bool:
 
 
 def open_store(settings: Settings) -> Store:
-    """Open the ledger that the settings name; whoever opens it closes it."""
+    """Open the ledger that the settings name, to be closed by the caller; one that cannot be written is read only."""
     path = settings.ledger_path
     if path is None:
         raise SettingsError(
@@ -109,7 +109,12 @@ def open_store(settings: Settings) -> Store:
         )
     from contextinfinity.storage.sqlite.store import SqliteStore
 
-    return SqliteStore(path)
+    try:
+        return SqliteStore(path)
+    except LedgerReadOnly:
+        if not path.is_file():
+            raise
+        return SqliteStore(path, read_only=True)
 
 
 def begin_new(settings: Settings) -> list[Path]:

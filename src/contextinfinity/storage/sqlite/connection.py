@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 import msgspec
@@ -139,6 +140,22 @@ def open_as_it_is(
     # Without this SQLite plans a join anew whenever a value is bound to it: that costs more than running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.set_busy_handler((waits or Waits()).handler(patience))
+    return connection
+
+
+def connect_unwritable(path: Path, *, patience: float = BUSY_SECONDS, waits: Waits | None = None) -> apsw.Connection:
+    """Open a connection to a ledger on a medium that cannot be written; ``LedgerReadOnly`` when that is impossible.
+
+    Without a log nobody writes, so the file is read as one that does not change. With a log, SQLite can read it only
+    if the index of the log (``-shm``) is there, too.
+    """
+    has_log = any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm"))
+    name = f"file:{quote(str(path))}?mode=ro{'' if has_log else '&immutable=1'}"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(name, flags=flags, statementcachesize=256)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    connection.set_busy_handler((waits or Waits()).handler(patience))
+    connection.execute("PRAGMA temp_store = MEMORY; PRAGMA query_only = 1").fetchall()
     return connection
 
 

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from contextinfinity.storage.sqlite.connection import (
     BUSY_SECONDS,
     Waits,
     connect,
+    connect_unwritable,
     create_private,
     leave_untouched,
     open_as_it_is,
@@ -30,7 +31,7 @@ from contextinfinity.storage.sqlite.connection import (
     translated,
 )
 from contextinfinity.storage.sqlite.identity import Place, refuse_lost, refuse_other, remember, remembered
-from contextinfinity.storage.sqlite.migrate import migrate, version_of
+from contextinfinity.storage.sqlite.migrate import migrate, migrations, version_of
 from contextinfinity.storage.sqlite.readers import Readers
 from contextinfinity.storage.sqlite.writer import Writer
 
@@ -38,14 +39,36 @@ T = TypeVar("T")
 
 
 class Database:
-    """One ledger file: a writer and a few readers."""
+    """One ledger file: a writer and a few readers. ``read_only``: it is on a medium that cannot be written."""
 
-    def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
+    def __init__(
+        self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS, read_only: bool = False
+    ) -> None:
         self.path = path
         self.writing_waits, self.reading_waits = Waits(), Waits()
         name = str(path)
         known = remembered(path)
         refuse_lost(path, known)
+        self._writer: Writer | None = None
+        if read_only:
+            self._refuse_unreadable(known)
+        else:
+            connection = self._open(known, vfs, patience)
+            self._place = Place(path)
+            self._writer = Writer(connection, name, self.writing_waits, self.refuse_removed)
+
+        def for_reading(is_patient: bool) -> apsw.Connection:
+            waits = (patience, self.reading_waits) if is_patient else (0.0, None)
+            if read_only:
+                return connect_unwritable(path, patience=waits[0], waits=waits[1])
+            self.refuse_removed()
+            return connect(name, vfs=vfs, read_only=True, patience=waits[0], waits=waits[1])
+
+        self._readers = Readers(for_reading, name)
+
+    def _open(self, known: str | None, vfs: str | None, patience: float) -> apsw.Connection:
+        """Open the connection of the writer; create the file or bring it to the present schema where needed."""
+        path, name = self.path, str(self.path)
         create_private(path)
         with translated(name):
             connection = open_as_it_is(name, vfs=vfs, patience=patience, waits=self.writing_waits)
@@ -61,22 +84,22 @@ class Database:
             except BaseException:
                 leave_untouched(connection, name)
                 raise
-        self._place = Place(path)
-        self._writer = Writer(connection, name, self.writing_waits, self.refuse_removed)
+        return connection
 
-        def for_reading(is_patient: bool) -> apsw.Connection:
-            self.refuse_removed()
-            waits = (patience, self.reading_waits) if is_patient else (0.0, None)
-            return connect(name, vfs=vfs, read_only=True, patience=waits[0], waits=waits[1])
-
-        self._readers = Readers(for_reading, name)
+    def _refuse_unreadable(self, known: str | None) -> None:
+        """Raise what keeps a ledger on a read-only medium from being read."""
+        with translated(str(self.path)), closing(connect_unwritable(self.path)) as connection:
+            version = version_of(connection, str(self.path))
+            refuse_other(connection, self.path, known)
+        if version != migrations()[-1].version:
+            raise LedgerReadOnly(f"The ledger {self.path} is of an older release and cannot be upgraded in its place.")
 
     async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run a change; when this returns it is durable. ``bulk``: it is one of many large ones.
 
         ``wipe``: the log is emptied after it, so that nothing of what was deleted is left there.
         """
-        return await self._writer.submit_async(work, bulk=bulk, wipe=wipe)
+        return await self._writing().submit_async(work, bulk=bulk, wipe=wipe)
 
     @property
     def log_was_emptied(self) -> bool:
@@ -96,7 +119,7 @@ class Database:
 
     def writing(self, work: Callable[[apsw.Connection], T]) -> Future[T]:
         """``write`` for callers without an event loop."""
-        return self._writer.submit(work)
+        return self._writing().submit(work)
 
     def reading(self, work: Callable[[apsw.Connection], T]) -> Future[T]:
         """``read`` for callers without an event loop."""
@@ -104,7 +127,7 @@ class Database:
 
     def refuse_removed(self) -> None:
         """Raise ``LedgerLost`` when the open file, or its log, is no longer the one of its name."""
-        if not self._place.is_kept():
+        if self._writer is not None and not self._place.is_kept():
             raise LedgerLost(
                 f"The ledger {self.path} was moved, deleted or replaced while it was open.",
                 hint="Put the same file back; or end this process, restore a backup and start again. What is said "
@@ -114,7 +137,7 @@ class Database:
     @property
     def refused(self) -> LedgerError | None:
         """Why the file did not take the last write; None when it did."""
-        return self._writer.refused
+        return self._unwritable() if self._writer is None else self._writer.refused
 
     def still_for(self) -> float:
         """Tell for how many seconds nobody has written to the log."""
@@ -125,4 +148,13 @@ class Database:
     def close(self) -> None:
         """Finish what was asked for, then close the file."""
         self._readers.close()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise self._unwritable()
+        return self._writer
+
+    def _unwritable(self) -> LedgerReadOnly:
+        return LedgerReadOnly(f"The ledger {self.path} can be read and not written.")

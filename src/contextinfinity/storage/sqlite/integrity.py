@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from contextinfinity.domain.ids import StepId, WorkerId, now, to_millis
 from contextinfinity.domain.message import Message, blobs_of
 from contextinfinity.errors import ContextInfinityError, LedgerCorrupt
 from contextinfinity.storage import sql_files
-from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, PatientHandler, translated
+from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, PatientHandler, connect_unwritable, translated
 from contextinfinity.storage.sqlite.identity import refuse_other
 from contextinfinity.storage.sqlite.migrate import migrations, version_of
 from contextinfinity.storage.sqlite.rows import many, pack_hash, to_message, unpack
@@ -79,15 +80,21 @@ def _flags(path: Path) -> int:
     return apsw.SQLITE_OPEN_READONLY if is_left or not path.is_file() else apsw.SQLITE_OPEN_READWRITE
 
 
+def _opened(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path), flags=_flags(path))
+    connection.set_busy_handler(PatientHandler(BUSY_SECONDS))
+    return connection
+
+
 class Inspection:
     """A ledger that is being looked at. Raises what opening a ledger raises; closes with the ``with`` block."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         with translated(self._path):
-            self._connection = apsw.Connection(self._path, flags=_flags(path))
+            is_writable = os.access(path.parent, os.W_OK)
+            self._connection = _opened(path) if is_writable else connect_unwritable(path)
             try:
-                self._connection.set_busy_handler(PatientHandler(BUSY_SECONDS))
                 self._connection.execute("PRAGMA temp_store = MEMORY")
                 self._connection.execute("PRAGMA query_only = ON")
                 self._connection.create_scalar_function("named", _named, 1, deterministic=True)

@@ -40,7 +40,7 @@ class SqliteStore:
     """``Store`` on a SQLite file.
 
     ``vfs`` names another way to reach the disk; tests use it to break one. ``patience`` is how many seconds to wait
-    for another process that holds the lock, before ``LedgerBusy``.
+    for another process that holds the lock, before ``LedgerBusy``. ``read_only``: every write is ``LedgerReadOnly``.
     """
 
     sessions: Sessions
@@ -60,8 +60,10 @@ class SqliteStore:
     tokens: Tokens
     trails: Trails
 
-    def __init__(self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS) -> None:
-        self.database = Database(path, vfs=vfs, patience=patience)
+    def __init__(
+        self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS, read_only: bool = False
+    ) -> None:
+        self.database = Database(path, vfs=vfs, patience=patience, read_only=read_only)
         self.sessions = SqliteSessions(self.database)
         self.branches = SqliteBranches(self.database)
         self.turns = SqliteTurns(self.database)
