@@ -160,3 +160,19 @@ async def test_what_was_said_after_a_ledger_was_lost_goes_into_the_backup_that_r
     restore(backup, ledger)
     async with engine_on(tmp_path) as engine:
         assert [asked for _, asked, _ in await said(engine, THREAD)] == ["before", "held", "held too"]
+
+
+@pytest.mark.req("LEDGER-11")
+async def test_a_data_dir_that_is_deleted_while_it_is_used_is_not_begun_again(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with engine_on(home) as engine:
+        await engine.ask(THREAD, "before")
+        shutil.rmtree(home)
+        assert (await engine.ask(THREAD, "held")).durability == "local"
+        assert engine.health().status == "degraded"
+    with pytest.raises(LedgerLost):
+        SqliteStore(home / "ledger.db")
+    aside = begin_new(home / "ledger.db")
+    assert [path.name.rpartition(".lost-")[0] for path in aside] == ["ledger.db-spool"]
+    async with engine_on(home) as engine:
+        assert (await engine.ask(THREAD, "again")).turn_seq == 1

@@ -17,7 +17,8 @@ from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerLost, LedgerReadOnly
 from contextinfinity.storage.folders import sync_folder
 
-FILES = ("", "-wal", "-shm")
+FILES = ("", "-wal", "-shm", "-spool")
+"""What belongs to a ledger and bears its name."""
 
 
 def mark_of(path: Path) -> Path:
@@ -45,10 +46,12 @@ def refuse_lost(path: Path, known: str | None) -> None:
     """Raise ``LedgerLost`` for a missing or empty file where a ledger was.
 
     This comes before SQLite opens the file, since SQLite deletes the log beside an empty one. A log that holds
-    something proves a ledger, too.
+    something, or a spool, proves that there was a ledger, too.
     """
     had_log = _size(Path(f"{path}-wal")) > 0  # first: whoever makes a ledger writes to its file before its log
-    if _size(path) > 0 or (known is None and not had_log):
+    if _size(path) > 0:
+        return
+    if known is None and not had_log and not any(Path(f"{path}-spool").glob("*.spool")):
         return
     state = "is empty" if path.exists() else "is missing"
     raise LedgerLost(f"The ledger {path} {state}, and there was one before.")
