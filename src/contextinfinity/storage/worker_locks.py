@@ -6,14 +6,19 @@ and without a clock. A lock file that is not there counts as free.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from contextinfinity.domain.ids import WorkerId
-from contextinfinity.errors import LedgerReadOnly
+from contextinfinity.errors import LedgerFailed, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.folders import make_private
+from contextinfinity.storage.journal.entries import FULL
+
+UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+"""Why a folder will not take a file, however often that is tried."""
 
 
 class WorkerLocks:
@@ -32,7 +37,8 @@ class WorkerLocks:
             while handle is None or not is_at(handle, path):  # somebody who tidied up removed it under our hands
                 handle = locked(path, os.O_CREAT)
         except OSError as error:
-            raise LedgerReadOnly(f"The folder {self._folder} cannot be written ({error.strerror}).") from error
+            kind = LedgerReadOnly if error.errno in UNWRITABLE else LedgerFull if error.errno in FULL else LedgerFailed
+            raise kind(f"The folder {self._folder} cannot be written ({error.strerror}).") from error
         self._held[worker] = handle
 
     def release(self, worker: WorkerId) -> None:

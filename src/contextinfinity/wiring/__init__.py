@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from datetime import timedelta
 from functools import partial
@@ -112,7 +113,8 @@ def open_store(settings: Settings) -> Store:
     try:
         return SqliteStore(path)
     except LedgerReadOnly:
-        if not path.is_file():
+        can_be_written = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+        if can_be_written or not path.is_file():
             raise
         return SqliteStore(path, read_only=True)
 

@@ -15,7 +15,7 @@ from heapq import merge
 from pathlib import Path
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
-from contextinfinity.errors import BranchBusy, OutOfOrder
+from contextinfinity.errors import BranchBusy, LedgerFailed, OutOfOrder
 from contextinfinity.storage.standby.landing import Lander, waits_for_its_turn
 from contextinfinity.storage.standby.records import Cargo, Item, branch_of, cargo_of, id_of, in_order
 from contextinfinity.storage.standby.spool import SUFFIX, Spool, records_in
@@ -55,29 +55,40 @@ class Replay:
 
     def spooled(self, branch_id: BranchId, own: Spool | None) -> Iterator[Item]:
         """Give what other processes hold for a branch, in the order in which it was accepted."""
-        self._refresh()
         ours = "" if own is None else own.path.name
+        self._refresh(but=ours)
         others = [in_order(cargo.turns) for name, (_, cargo) in self._read.items() if name != ours]
         return (item for item in merge(*others, key=id_of) if branch_of(item) == branch_id)
 
-    def _refresh(self) -> bool:
-        """Read the spools that changed, forget those that are gone, and tell whether there are any."""
+    def _refresh(self, *, but: str = "") -> bool:
+        """Read the spools that changed, forget those that are gone, and tell whether there are any.
+
+        The file called ``but`` is not read. ``LedgerFailed`` when another one cannot be.
+        """
         found: dict[str, tuple[tuple[int, int], Cargo]] = {}
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self._folder) as entries:
-            for entry in entries:
-                if entry.name.endswith(SUFFIX):
-                    with suppress(FileNotFoundError):  # its process was done with it just now
-                        version = (entry.inode(), entry.stat().st_size)
-                        there = self._read.get(entry.name)
-                        if there is None or there[0] != version:
-                            there = (version, cargo_of(records_in(Path(entry.path))))
-                        found[entry.name] = there
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith(SUFFIX) and entry.name != but:
+                        with suppress(FileNotFoundError):  # its process was done with it just now
+                            found[entry.name] = self._cargo(entry)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            raise LedgerFailed(f"The spools in {self._folder} could not be read ({error.strerror}).") from error
         self._read = found
-        if not found:
+        if not found and not but:
             self._written.clear()
             self._sessions.clear()
             self._texts.clear()
         return bool(found)
+
+    def _cargo(self, entry: os.DirEntry[str]) -> tuple[tuple[int, int], Cargo]:
+        version = (entry.inode(), entry.stat().st_size)
+        there = self._read.get(entry.name)
+        if there is not None and there[0] == version:
+            return there
+        return version, cargo_of(records_in(Path(entry.path)))
 
     def _cargoes(self) -> list[Cargo]:
         return [cargo for _, cargo in self._read.values()]
