@@ -7,6 +7,7 @@ import gc
 import json
 import random
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.torture.lane import Job, run_lanes
@@ -34,12 +35,13 @@ def main() -> int:
     print(f"seed {job.seed}, {len(job.plans)} trials", file=sys.stderr, flush=True)
     tally = Tally(job.seed, len(job.plans))
     gc.freeze()  # children share what is there and need not copy it
-    for done, result in enumerate(run_lanes(job, arguments.lanes, arguments.only), start=1):
-        tally.add(result)
-        if result.offences:
-            print(tally.describe(result), file=sys.stderr, flush=True)
-        elif done % EVERY == 0:
-            print(f"{done} of {len(job.plans)}", file=sys.stderr, flush=True)
+    with suppress(KeyboardInterrupt):  # the report is of the trials that were done until then
+        for done, result in enumerate(run_lanes(job, arguments.lanes, arguments.only), start=1):
+            tally.add(result)
+            if result.offences:
+                print(tally.describe(result), file=sys.stderr, flush=True)
+            elif done % EVERY == 0:
+                print(f"{done} of {len(job.plans)}", file=sys.stderr, flush=True)
     page = tally.page()
     print(page)
     if arguments.report:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -58,14 +59,18 @@ def run_lanes(job: Job, lanes: int, only: int | None = None) -> Iterator[Result]
     decoder = msgspec.json.Decoder(Result)
     children = {child.pipe: child for child in (_start(job, generations[lane::lanes]) for lane in range(lanes))}
     rests = dict.fromkeys(children, b"")
-    while children:
-        for pipe in select.select(list(children), [], [])[0]:
-            told = os.read(pipe, 1 << 16)
-            *lines, rests[pipe] = (rests[pipe] + told).split(b"\n")
-            yield from map(decoder.decode, lines)
-            if not told:
-                os.close(pipe)
-                os.waitpid(children.pop(pipe).pid, 0)
+    try:
+        while children:
+            for pipe in select.select(list(children), [], [])[0]:
+                told = os.read(pipe, 1 << 16)
+                *lines, rests[pipe] = (rests[pipe] + told).split(b"\n")
+                yield from map(decoder.decode, lines)
+                if not told:
+                    os.close(pipe)
+                    os.waitpid(children.pop(pipe).pid, 0)
+    finally:
+        for child in children.values():  # somebody stopped the run
+            os.kill(child.pid, signal.SIGTERM)
 
 
 def _start(job: Job, generations: list[int]) -> Child:

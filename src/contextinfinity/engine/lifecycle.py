@@ -7,6 +7,7 @@ are removed and what dead workers left is brought to its end. What people do wit
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from contextlib import AsyncExitStack, suppress
@@ -50,13 +51,13 @@ class Lifecycle:
     def __init__(self, store: Store, journals: JournalFolder, models: Models, setup: Setup | None = None) -> None:
         self.store = store
         self.models = models
-        self.setup = setup or Setup()
+        setup = setup or Setup()
+        self.setup = setup if setup.copies else dataclasses.replace(setup, copies=Copies(Journals(journals.folder)))
         self.presence = Presence(store.workers)
         self.tasks: set[asyncio.Task[None]] = set()
         self.unindexed = asyncio.Event()
         """To be set when turns came that no job will index."""
-        self._copies = self.setup.copies or Copies(Journals(journals.folder))
-        self.cleaner = Cleaner(store, self._copies)
+        self.cleaner = Cleaner(store, self.setup.copies)
         self._journals = journals
         self._running: dict[TurnId, Running] = {}
         self._accepting: set[asyncio.Task[Turn]] = set()
@@ -131,7 +132,6 @@ class Lifecycle:
             setup=self.setup,
             worker=worker,
             texts=Texts(self.store.contents),
-            copies=self._copies,
             running=self._running,
         )
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self._parts))

@@ -341,7 +341,6 @@ class Parts:
     models: Models
     worker: WorkerId
     texts: Texts
-    copies: Copies = field(default_factory=Copies)
     setup: Setup = field(default_factory=Setup)
     running: Mapping[TurnId, Running] = field(default_factory=dict)
     """The turns that are being answered here."""

@@ -69,7 +69,7 @@ async def reply(parts: Parts, running: Running) -> None:
 
 async def gather(parts: Parts, running: Running) -> Material | Asking:
     """Recall what stands before a message, and put together what belongs to it."""
-    await expire_before_use(Cleaner(parts.store, parts.copies), running.turn.session_id)
+    await expire_before_use(Cleaner(parts.store, parts.setup.copies), running.turn.session_id)
     recalled = await recall(parts, running)
     if may_fold(parts, running) and not fits(parts, recalled, running.turn):
         missing: list[LeftOut] = []
