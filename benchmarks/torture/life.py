@@ -11,7 +11,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Setup
+from contextinfinity.errors import LedgerAway
 from contextinfinity.exchange import importing
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import copies_of
@@ -180,12 +181,23 @@ async def _delete(life: Life, tell: Tell) -> None:
     async with engine_on(Path(life.folder), trap=trap) as (engine, store):
         speaker = Speaker(engine, tell, "new", rng)
         await speaker.talk([f"{kind} {marker}" for kind in ("plain", "tools")])
-        await speaker.pin(f"{marker} it is.", told=False)
+        await insisted(lambda: speaker.pin(f"{marker} it is.", told=False))
         await until_quiet(store)
         tell(Deleting(speaker.thread, marker))
         trap.begin()
-        await engine.delete(speaker.thread)
+        await insisted(lambda: engine.delete(speaker.thread))
         tell(Deleted(speaker.thread))
+
+
+async def insisted(ask: Callable[[], Awaitable[object]]) -> None:
+    """Ask until the ledger is there: on a busy machine another process holds it for longer than anybody waits."""
+    while True:
+        try:
+            await ask()
+        except LedgerAway:
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            return
 
 
 async def _import(life: Life, tell: Tell) -> None:

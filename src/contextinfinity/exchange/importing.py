@@ -28,7 +28,7 @@ from msgspec import Struct
 from contextinfinity.domain.arrival import Arrival, Arrived, Origin
 from contextinfinity.domain.ids import SessionId, is_id
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.errors import AlreadyExists, InvalidInput, OutOfOrder
+from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerAway, OutOfOrder
 from contextinfinity.exchange.openai import Blobs, Said, Unfit, said_in
 from contextinfinity.exchange.records import STDIN, Record, Source, opened
 from contextinfinity.exchange.tally import Talk, Tally, result_of
@@ -291,13 +291,13 @@ def _same_beginning(there: Iterable[Origin], begins: Sequence[Arrival]) -> bool:
 
 
 async def _patiently_added(store: Store, branch_id: str, arrivals: Sequence[Arrival]) -> Arrived:
-    """Add messages; where a turn of the branch is being answered, wait for its end for a while."""
+    """Add messages; wait for a while where a turn of the branch is being answered, or the ledger is away."""
     clock = asyncio.get_running_loop().time
     end = clock() + PATIENCE_SECONDS
     while True:
         try:
             return await store.arrivals.add(branch_id, arrivals)
-        except OutOfOrder:
+        except (LedgerAway, OutOfOrder):
             if clock() > end:
                 raise
         await asyncio.sleep(LOOK_SECONDS)

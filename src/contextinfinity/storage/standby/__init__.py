@@ -13,5 +13,6 @@ returning   asks for the ledger, and lets them land
 nouns       the verbs of the ledger that go on without it
 trails      matching of resent messages, after a replay
 deleting    deletions, of which everything here is told
+arriving    imports, which follow what is held
 store       the ``Store`` that is put together from these
 """

@@ -7,8 +7,10 @@ from typing import cast
 
 from contextinfinity.domain.health import Health
 from contextinfinity.errors import LedgerFailed
+from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.deletions import Deletions
+from contextinfinity.storage.standby.arriving import StandbyArrivals
 from contextinfinity.storage.standby.deleting import StandbyDeletions
 from contextinfinity.storage.standby.holding import Bounds, Holding
 from contextinfinity.storage.standby.nouns import (
@@ -44,7 +46,7 @@ class Standby:
         self.jobs = cast(Jobs, StandbyJobs(holding, ledger.jobs))
         self._workers = StandbyWorkers(holding, ledger.workers)
         self.workers = cast(Workers, self._workers)
-        self.arrivals = ledger.arrivals
+        self.arrivals = cast(Arrivals, StandbyArrivals(holding, ledger.arrivals))
         self.chunks = ledger.chunks
         self.index = ledger.index
         self.vectors = ledger.vectors
