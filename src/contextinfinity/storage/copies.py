@@ -10,22 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, is_id
-from contextinfinity.errors import LedgerFailed
+from contextinfinity.errors import LedgerBusy, LedgerFailed
 from contextinfinity.storage import typed_lines
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.folders import make_private, sync_folder
+from contextinfinity.storage.journal.entries import END
 from contextinfinity.storage.journal.folder import is_written
+from contextinfinity.storage.journal.reading import open_lines
 
 log = logging.getLogger(__name__)
 
 ELSEWHERE = "written_elsewhere"
 """The file in the folder of backups that names the backups written to other places, one path per line."""
+
+
+LOOK_SECONDS, BACKUP_SECONDS = 0.05, 10.0
+"""How often to look whether a backup is made, and how long a deletion waits for that."""
+LEFT_SECONDS = 86_400.0
+"""How long a journal without an end may wait for the ledger it belongs to: two of them may share a data_dir."""
 
 
 class Copy(Protocol):
@@ -115,9 +124,12 @@ class Journals:
             return
         # In this order: a step that leaves its spool meanwhile is in the ledger by then.
         held = await asyncio.to_thread(_steps_in_spools, self._spools)
-        doomed = await deletions.doomed_steps(found.keys() - held)
-        if doomed:
-            await asyncio.to_thread(self._remove, [path for step in doomed for path in found[step]])
+        doomed = await deletions.doomed_steps(found)
+        stray = await deletions.stray_steps(found.keys() - held - doomed)
+        paths = [path for step in doomed for path in found[step]]
+        paths += [path for step in stray for path in found[step] if await asyncio.to_thread(_is_useless, path)]
+        if paths:
+            await asyncio.to_thread(self._remove, paths)
 
     def _found(self) -> dict[StepId, list[Path]]:
         found: dict[StepId, list[Path]] = {}
@@ -185,14 +197,26 @@ class Backups:
         """Delete in each backup what is being deleted in the ledger, and what is past its time to live."""
         if not self._folder.is_dir():
             return
-        from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN, is_being_made
+        from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN
         from contextinfinity.storage.sqlite.purge import purge
 
         for path in self._folder.glob(f"*{PARTIAL}"):
-            if not is_being_made(path):
-                path.unlink(missing_ok=True)
+            await _until_made(path)
+            for unfinished in self._folder.glob(f"{path.name}*"):  # nothing if it was finished
+                unfinished.unlink(missing_ok=True)
         for path in sorted(self._folder.glob(PATTERN)):
             await purge(path, sessions)
+
+
+async def _until_made(partial: Path) -> None:
+    """Wait until a process has made its backup; ``LedgerBusy`` when that takes too long."""
+    from contextinfinity.storage.sqlite.backup import is_being_made
+
+    end = time.monotonic() + BACKUP_SECONDS
+    while is_being_made(partial):
+        if time.monotonic() > end:
+            raise LedgerBusy(f"The backup {partial} is being made; the deletion continues when it is done.")
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _kept_records(deletions: Deletions, records: Sequence[bytes | None]) -> list[bytes] | None:
@@ -217,6 +241,23 @@ async def _kept_records(deletions: Deletions, records: Sequence[bytes | None]) -
         else:
             kept.append(record)
     return kept if has_doomed else None
+
+
+def _is_useless(journal: Path) -> bool:
+    """Tell whether nobody can need a journal of an unknown step: it has ended, or was left a day ago."""
+    try:
+        if journal.stat().st_mtime < time.time() - LEFT_SECONDS:
+            return True
+        lines = open_lines(journal)
+    except OSError:
+        return False
+    if lines is None:
+        return False
+    try:
+        last = lines.last()
+    finally:
+        lines.close()
+    return last is not None and last.event_type == END
 
 
 def _steps_in_spools(folder: Path | None) -> frozenset[StepId]:

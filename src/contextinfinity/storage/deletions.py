@@ -65,11 +65,11 @@ class Deletions(Protocol):
         ...
 
     async def doomed_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
-        """Return those of these steps whose journals must go.
+        """Return the steps of sessions whose deletion was begun, and of turns that are over and past their time."""
+        ...
 
-        They belong to a session whose deletion was begun, or to a turn that is over and past its time to live; or the
-        ledger does not know them and something was deleted since they were made.
-        """
+    async def stray_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
+        """Return the steps that are not known, if something was deleted since they were made: it may have been they."""
         ...
 
     async def sessions_of(self, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:

@@ -57,8 +57,12 @@ def examine_and_repair(
             if not codes & _HANDS_OFF and "schema_older" not in codes:
                 _run(_finish_deletions(settings, path))
             began = now()
-            backup = back_up(path, files.backups_folder(settings), lambda part: progress("backup", part))
-            _run(purge_deleted(backup, path, began))
+            backup = back_up(
+                path,
+                files.backups_folder(settings),
+                lambda part: progress("backup", part),
+                lambda copy: _run(purge_deleted(copy, path, began)),
+            )
         except LedgerError as error:
             return replace(before, findings=(*before.findings, found("backup_failed", [error.message])))
     done = _repair(settings, with_ledger=before.schema is not None, may_write=not codes & _HANDS_OFF)

@@ -100,6 +100,10 @@ class InMemoryDeletions:
             gone = [turn.id for session in due for turn in _expired(tables, session, now())]
             return frozenset(step for turn in gone for step in tables.steps_of.get(turn, ()) if step in steps)
 
+    async def stray_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
+        """Return none: nothing outlives this store."""
+        return frozenset()
+
     async def sessions_of(self, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:
         """Say to which session branches belong."""
         with self._tables.transaction() as tables:

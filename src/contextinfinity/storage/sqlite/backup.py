@@ -28,8 +28,16 @@ _HEADER = struct.Struct(">16sH10xI36xI")  # mark, page size, pages, application 
 _MARK = b"SQLite format 3\0"
 
 
-def back_up(ledger: Path, folder: Path, progress: Callable[[float], None]) -> Path:
-    """Copy a ledger into a folder, under the present time, and give the copy's path."""
+def back_up(
+    ledger: Path,
+    folder: Path,
+    progress: Callable[[float], None],
+    complete: Callable[[Path], None] = lambda _: None,
+) -> Path:
+    """Copy a ledger into a folder, under the present time, and give the copy's path.
+
+    ``complete`` gets the copy before it has its name, to remove what must not be in it.
+    """
     name = f"ledger-{now():%Y%m%dT%H%M%S.%f}"[:-3] + "Z.db"
     partial = folder / f"{name}{PARTIAL}"
     _make_room(ledger, folder)
@@ -37,6 +45,7 @@ def back_up(ledger: Path, folder: Path, progress: Callable[[float], None]) -> Pa
     try:
         with translated(str(ledger)):
             _copy(str(ledger), str(partial), progress)
+        complete(partial)
         partial.rename(folder / name)
         _sync(folder)
     except OSError as error:

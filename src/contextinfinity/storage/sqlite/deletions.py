@@ -79,7 +79,13 @@ class SqliteDeletions:
 
     async def doomed_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
         """Return the steps whose journals must go."""
-        return await self._database.read(lambda connection: doomed_steps(connection, steps))
+        values = {"steps": _hexed(steps), "now": to_millis(now())}
+        rows = await self._database.read(lambda connection: many(connection, SQL["select_known_steps"], values))
+        return frozenset(unpack(key) for key, is_doomed in rows if is_doomed)
+
+    async def stray_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
+        """Return the steps that are not known, if something was deleted since they were made."""
+        return await self._database.read(lambda connection: _stray_steps(connection, steps))
 
     async def sessions_of(self, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:
         """Say to which session branches belong or belonged."""
@@ -96,15 +102,13 @@ class SqliteDeletions:
         return await self._database.look(is_wiped)
 
 
-def doomed_steps(connection: apsw.Connection, steps: Collection[StepId]) -> frozenset[StepId]:
-    """Return those of these steps whose journals must go."""
-    values = {"steps": _hexed(steps), "now": to_millis(now())}
-    known = {unpack(key): bool(doomed) for key, doomed in many(connection, SQL["select_known_steps"], values)}
-    doomed = {step for step, is_doomed in known.items() if is_doomed}
-    if unknown := set(steps) - known.keys():
-        (last,) = one(connection, SQL["select_last_deleted"])  # type: ignore[misc]
-        doomed |= {step for step in unknown if last is not None and int(step[:8] + step[9:13], 16) <= last}
-    return frozenset(doomed)
+def _stray_steps(connection: apsw.Connection, steps: Collection[StepId]) -> frozenset[StepId]:
+    rows = many(connection, SQL["select_known_steps"], {"steps": _hexed(steps), "now": 0})
+    unknown = set(steps) - {unpack(key) for key, _ in rows}
+    last = one(connection, SQL["select_last_deleted"]) if unknown else None
+    if last is None or last[0] is None:
+        return frozenset()
+    return frozenset(step for step in unknown if int(step[:8] + step[9:13], 16) <= last[0])
 
 
 def _hexed(ids: Collection[str]) -> str:
