@@ -79,6 +79,15 @@ def summary_pair(summary: str) -> tuple[Message, ...]:
     return (say("user", f"{SUMMARY}\n{summary}"), say("assistant", UNDERSTOOD)) if summary else ()
 
 
+def split_summary(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
+    """Split off a pair that ``summary_pair`` wrote at the beginning; return (summary, the other messages)."""
+    if len(messages) >= 2 and messages[1] == say("assistant", UNDERSTOOD):
+        summary = messages[0].rendered_text.removeprefix(f"{SUMMARY}\n")
+        if tuple(messages[:2]) == summary_pair(summary):
+            return summary, messages[2:]
+    return "", messages
+
+
 def current_message(sections: Sections) -> Message:
     """Write sections 7 and 8: results of tools first, then artifacts, then the words as they were said."""
     said = sections.message

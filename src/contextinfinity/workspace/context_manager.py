@@ -24,8 +24,10 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
 
+from contextinfinity.dialects.openai_chat.checks import Wrong
+from contextinfinity.dialects.openai_chat.conversation import Conversation
 from contextinfinity.domain.events import CompactionEvent
-from contextinfinity.domain.message import Message, say
+from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, TextBlock, say
 from contextinfinity.domain.session import NewSession
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.news import Broadcast
@@ -41,6 +43,7 @@ from contextinfinity.workspace.opening import Means, open_means, settings_for
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+Content: TypeAlias = str | list[dict[str, Any]]
 OnEvent: TypeAlias = Callable[[dict[str, Any]], object]
 
 
@@ -98,20 +101,31 @@ class ContextManager:
 
     # --- history ---
 
-    def add_message(self, role: str, content: str) -> None:
-        """Append a message of the user, assistant, system or tool; when this returns, it is kept."""
+    def add_message(self, role: str, content: Content) -> None:
+        """Append a message of the user, assistant, system or tool; when this returns, it is kept.
+
+        ``content`` is a text, or a list of parts in OpenAI's form (``text``, ``image_url``). Only an assistant's text
+        may be empty.
+        """
         self._add(_message(role, content))
 
-    def add_exchange(self, user: str, assistant: str) -> None:
+    def add_exchange(self, user: Content, assistant: Content) -> None:
         """Append a question and its answer: both, or neither."""
         self._add(_message("user", user), _message("assistant", assistant))
 
-    def get_history(self) -> list[dict[str, str]]:
-        """Give a copy of the messages, oldest first; after a fold the summary and its answer stand in front."""
-        return _plain(self._read())
+    def get_history(self) -> list[dict[str, Any]]:
+        """Return a copy of the messages, oldest first; after a fold the summary and its answer stand in front.
+
+        ``content`` is a text, or a list of parts where a message has pictures.
+        """
+        messages = self._wait(self._history.messages)
+        return [{"role": message.role, "content": _content_of(message)} for message in messages]
 
     def set_history(self, messages: Iterable[Mapping[str, object]]) -> None:
-        """Go on with these messages instead; of each, ``role`` and ``content`` count."""
+        """Continue with these messages instead; of each, ``role`` and ``content`` are used.
+
+        A summary that ``get_history`` put in front is taken as the summary, not as a message.
+        """
         if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
             raise InvalidInput(f"The messages are of type {type(messages).__name__}.", hint="Give a list of dicts.")
         checked = [*map(_checked, messages)]
@@ -288,8 +302,22 @@ def _as_dict(event: CompactionEvent) -> dict[str, Any]:
     return {"type": event.__struct_config__.tag, **{name: said[name] for name in known if name in said}}
 
 
-def _plain(standing: Standing) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.rendered_text} for message in standing.messages]
+def _content_of(message: Message) -> Content:
+    """Return a message's content: a text, or parts if it shows pictures."""
+    if not any(isinstance(block, ImageBlock) for block in message.blocks):
+        return message.rendered_text
+    return [part for block in message.blocks if (part := _part(block)) is not None]
+
+
+def _part(block: ContentBlock) -> dict[str, Any] | None:
+    if isinstance(block, TextBlock):
+        return {"type": "text", "text": block.text}
+    if not isinstance(block, ImageBlock):
+        return None
+    source = dict(block.source)
+    data = f"data:{block.media_type};base64,{source.get('data', '')}"
+    detail = {"detail": source["detail"]} if "detail" in source else {}
+    return {"type": "image_url", "image_url": {"url": source.get("url", data), **detail}}
 
 
 def _checked(message: Mapping[str, object]) -> Message:
@@ -302,12 +330,27 @@ def _message(role: object, content: object) -> Message:
     """Make a message, or say why it is none."""
     if not isinstance(role, str):
         raise InvalidInput(f"The role is of type {type(role).__name__}.", hint=f"It may be {', '.join(ROLES)}.")
+    if isinstance(content, list) and role in ROLES:
+        return Message(role=ROLES[role], blocks=_parts(content))
     if not isinstance(content, str):
-        raise InvalidInput(f"The content is of type {type(content).__name__}.", hint="Give a text.")
-    if not content.strip():
+        raise InvalidInput(f"The content is of type {type(content).__name__}.", hint="Give a text or a list of parts.")
+    if not content.strip() and role != "assistant":
         raise InvalidInput(f"The {role} message is empty.", hint="Say something.")
     check_turn(Turn(role=role, content=content))
     return say(ROLES[role], content)
+
+
+def _parts(content: list[Any]) -> tuple[ContentBlock, ...]:
+    """Read a list of parts in OpenAI's form, whoever says it."""
+    read = Conversation()
+    try:
+        read.take({"role": "user", "content": content})
+    except Wrong as wrong:
+        raise wrong.told() from None
+    if not read.messages[0].blocks:
+        raise InvalidInput("The content has no part that says something.", hint="Give a text or an image_url.")
+    check_turn(Turn(role="user", content=read.messages[0].rendered_text))
+    return read.messages[0].blocks
 
 
 def _session_of(repo_root: str | Path | None) -> NewSession:

@@ -15,19 +15,21 @@ from typing import TypeVar
 import msgspec
 
 from contextinfinity.domain.ids import BranchId, now
-from contextinfinity.domain.message import Message, ToolResultBlock, say
+from contextinfinity.domain.message import ImageBlock, Message, TextBlock, ToolResultBlock, say
 from contextinfinity.domain.plan import Budget
+from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.session import NewSession, Session
-from contextinfinity.domain.state import FoldCandidate, State
+from contextinfinity.domain.state import FoldCandidate, State, StateDraft
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
 from contextinfinity.engine.news import Broadcast
+from contextinfinity.engine.pictures import with_kept_pictures, with_pictures
 from contextinfinity.engine.recall import read_back
 from contextinfinity.engine.weighing import said
 from contextinfinity.errors import AlreadyExists, OutOfOrder
 from contextinfinity.librarian.contract import Task
 from contextinfinity.librarian.offline import OfflineLibrarian
-from contextinfinity.prompt.layout import summary_pair
+from contextinfinity.prompt.layout import split_summary, summary_pair
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import redact_turns
 from contextinfinity.prompt.sections import shown_turns
@@ -36,6 +38,9 @@ from contextinfinity.threads.values import ROLES
 from contextinfinity.workspace.opening import Means
 
 T = TypeVar("T")
+
+FAR_BACK = 500
+"""How many states are searched for one that a branch can begin after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,26 +78,67 @@ class History:
         session = await self._find()
         return Standing() if session is None else await self._stands(session.active_branch)
 
+    async def messages(self) -> tuple[Message, ...]:
+        """Read all messages, oldest first, with the bytes of their pictures."""
+        shown = Prompt(system=(), messages=(await self.read()).messages)
+        return (await with_pictures(self._store.contents, shown)).messages
+
     async def add(self, messages: Sequence[Message], patience: float) -> None:
         """Append one message, or a question and its answer together; wait that long for a turn that is answered."""
 
+        kept = await self._kept(messages)
+
         async def write() -> None:
             branch = (await self._find_or_create()).active_branch
-            if len(messages) == 1:
-                await self._store.turns.log(branch, messages[0])
+            if len(kept) == 1:
+                await self._store.turns.log(branch, kept[0])
             else:
-                await self._store.turns.record(branch, exchanges_of(messages))
+                await self._store.turns.record(branch, exchanges_of(kept))
 
         async with self._changing:
             await _patiently(write, patience)
 
     async def replace(self, messages: Sequence[Message]) -> None:
-        """Go on with these messages only; whoever reads meanwhile sees the old ones, then the new."""
+        """Continue with these messages only; a concurrent reader sees the old ones or the new ones.
+
+        A summary in front, as ``read`` gives it, becomes the summary of the new branch. The present one also keeps the
+        turns it covers where it can, so that they can still be searched and unfolded.
+        """
+        summary, later = split_summary(messages)
         async with self._changing:
             session = await self._find_or_create()
-            branch = await self._store.branches.fork(session.active_branch, state=0)
-            await self._store.turns.record(branch.id, exchanges_of(messages))
+            covers = await self._covered_by(summary, session.active_branch) if summary else 0
+            place = {"at": covers} if covers else {"state": 0}
+            branch = await self._store.branches.fork(session.active_branch, **place)
+            if summary:
+                await self._summarise(branch.id, summary, covers)
+            await self._store.turns.record(branch.id, exchanges_of(await self._kept(later)))
             await self._store.sessions.activate(session.id, branch.id)
+
+    async def _covered_by(self, summary: str, branch_id: BranchId) -> int:
+        """Return the last turn that a summary covers, if it is the branch's own and a branch can begin after that turn.
+
+        It can where a state was committed for that turn; messages that were set together share one state.
+        """
+        head = await self._store.states.head(branch_id)
+        states = await self._store.states.list(branch_id, limit=FAR_BACK) if summary == head.summary else ()
+        return head.covers_turn_seq if any(state.turn_seq == head.covers_turn_seq for state in states) else 0
+
+    async def _summarise(self, branch_id: BranchId, summary: str, covers: int) -> None:
+        """Give a new branch its summary."""
+        head = await self._store.states.head(branch_id)
+        draft = StateDraft(
+            branch_id=branch_id,
+            reason="fold",
+            summary=summary,
+            covers_turn_seq=covers,
+            token_count_est=self.measure.text(summary),
+        )
+        await self._store.states.commit(draft, expected_head=head.id)
+
+    async def _kept(self, messages: Sequence[Message]) -> list[Message]:
+        """Keep the pictures of messages in the ledger."""
+        return [await with_kept_pictures(self._store.contents, message) for message in messages]
 
     async def clear(self) -> None:
         """Go on with no messages; where there are none, nothing changes."""
@@ -188,8 +234,13 @@ def exchanges_of(messages: Sequence[Message]) -> list[Exchange]:
 
 
 def messages_of(turn: Turn) -> list[Message]:
-    """Give what was said in a turn, each by who said it, in words."""
-    return [say(ROLES[one.role], one.content) for one in logged(turn)]
+    """Return what was said in a turn, each by who said it: words, and the pictures of the question."""
+    question, *answer = (say(ROLES[one.role], one.content) for one in logged(turn))
+    blocks = turn.user_message.blocks
+    if any(isinstance(block, ImageBlock) for block in blocks):
+        shown = tuple(block for block in blocks if isinstance(block, TextBlock | ImageBlock))
+        question = Message(role=question.role, blocks=shown)
+    return [question, *answer]
 
 
 def opens(turn: Turn) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from contextinfinity.errors import InvalidInput, LedgerClosed
+from contextinfinity.prompt.layout import SUMMARY, UNDERSTOOD
 from contextinfinity.workspace import ContextManager
 from tests.unit.workspace.rooms import MODEL, SMALL, answer, machine, question
 
@@ -48,7 +50,7 @@ def test_messages_of_all_four_roles_come_back_as_they_were_added(opened: Open) -
 def test_an_exchange_is_added_whole_or_not_at_all(opened: Open) -> None:
     context = opened()
     context.add_exchange("Q", "A")
-    for user, assistant in (("Q", ""), ("", "A"), ("Q", None), ("Q", "\ud800")):
+    for user, assistant in (("", "A"), ("Q", None), ("Q", "\ud800")):
         with pytest.raises(InvalidInput):
             context.add_exchange(user, assistant)  # type: ignore[arg-type]
     assert context.get_history() == [Q, A]
@@ -75,6 +77,66 @@ def test_setting_a_history_replaces_all_of_it(opened: Open) -> None:
     assert context.get_history() == [*new, {"role": "user", "content": "more"}]
     context.set_history([])
     assert context.get_history() == []
+
+
+def talked(context: ContextManager, first: int, last: int, *, round_trips: bool = False) -> list[dict[str, Any]]:
+    for number in range(first, last):
+        context.add_exchange(question(number), answer(number))
+        if context.compact_history_if_needed() and round_trips:
+            context.set_history(context.get_history())
+    return context.get_history()
+
+
+@pytest.mark.req("MANAGER-1")
+@pytest.mark.parametrize("kept", [False, True], ids=["in memory", "in the ledger"])
+def test_reading_a_history_and_setting_it_again_changes_nothing(tmp_path: Path, kept: bool) -> None:
+    histories = []
+    for name in ("read", "set"):
+        (folder := tmp_path / name).mkdir()
+        how = {"settings": machine(folder / "data"), "compaction_config": SMALL}
+        with ContextManager(MODEL, folder if kept else None, **how) as context:  # type: ignore[arg-type]
+            histories.append(talked(context, 0, 36, round_trips=name == "set"))
+    assert histories[0][0]["content"].startswith(SUMMARY)
+    assert histories[0] == histories[1], "no summary is made of a summary, however often"
+
+
+@pytest.mark.req("MANAGER-1")
+def test_a_saved_history_with_its_summary_can_be_loaded_elsewhere(opened: Open, tmp_path: Path) -> None:
+    roomy = {**SMALL, "summary_budget_tokens": 500}
+    saved = talked(opened(compaction_config=roomy), 0, 12)
+    (tmp_path / "repository").mkdir()
+    how = {"settings": machine(tmp_path / "other"), "compaction_config": roomy}
+    with ContextManager(MODEL, tmp_path / "repository", **how) as loaded:  # type: ignore[arg-type]
+        loaded.set_history(saved)
+        assert loaded.get_history() == saved
+        (summary, understood, *_) = talked(loaded, 12, 14, round_trips=True)
+    assert understood["content"] == UNDERSTOOD
+    for number in range(10):
+        assert f": we decided to write chapter {number} first" in summary["content"]
+    assert summary["content"].count(SUMMARY) == 1
+    assert "no. 1" not in summary["content"], "entries of a summary stay entries; they are not quoted as a message"
+
+
+@pytest.mark.req("MANAGER-1")
+def test_an_answer_without_text_and_content_of_parts_are_kept(opened: Open) -> None:
+    context = opened()
+    pixel = base64.b64encode(b"GIF89a").decode()
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/gif;base64,{pixel}"}}
+    parts: list[dict[str, Any]] = [{"type": "text", "text": "What is this?"}, picture]
+    empty = {"role": "assistant", "content": ""}
+    context.add_exchange("Q", "")
+    context.add_message("user", parts)
+    context.add_message("assistant", "")
+    context.add_message("user", [{"type": "text", "text": "Plain "}, {"type": "text", "text": "words"}])
+    shown: dict[str, Any] = {"role": "user", "content": parts}
+    history: list[dict[str, Any]] = [Q, empty, shown, empty, {"role": "user", "content": "Plain words"}]
+    assert context.get_history() == history
+    context.set_history(history)
+    assert context.get_history() == history
+    assert context.history_token_count() > 0
+    for wrong in ([], [{"type": "text"}], [{"type": "image_url", "image_url": {"url": "C:/a.png"}}]):
+        with pytest.raises(InvalidInput, match="content"):
+            context.add_message("user", wrong)
 
 
 @pytest.mark.req("MANAGER-1")
