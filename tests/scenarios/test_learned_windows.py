@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.domain.events import FinishedTurn
+from contextinfinity.domain.message import ImageBlock, TextBlock
 from contextinfinity.domain.state import State
 from contextinfinity.engine.engine import Engine
 from contextinfinity.testing.vendors import Answer, FakeVendors, Trouble
@@ -110,6 +111,19 @@ async def test_a_limit_on_bytes_teaches_nothing_about_tokens(
         vendors.say(trouble, Answer(text="Fine."))
         turn = await say(here, turn.thread_id, "anthropic")
         assert (turn.outcome, turn.text) == ("completed", "Fine.")
+        assert (await here.context(turn.turn_id)).budget.model_limit == CONFIGURED  # type: ignore[union-attr]
+
+
+@pytest.mark.req("BUDGET-11")
+async def test_a_rejected_picture_teaches_nothing_without_a_named_figure(vendors: FakeVendors, tmp_path: Path) -> None:
+    """What a picture takes is a guess of ours: the window of all conversations must not shrink to it."""
+    picture = ImageBlock(media_type="", source={"type": "url", "url": "https://example.org/large.png"})
+    async with engine(vendors, tmp_path) as here:
+        turn = await say(here, "new", "openai")
+        vendors.say(*[Trouble.size()] * 4)
+        await here.ask(turn.thread_id, (TextBlock(text="What is this?"), picture), model="openai")
+        vendors.script.clear()
+        turn = await say(here, turn.thread_id, "openai")
         assert (await here.context(turn.turn_id)).budget.model_limit == CONFIGURED  # type: ignore[union-attr]
 
 

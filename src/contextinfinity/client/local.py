@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
@@ -57,7 +58,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.once import for_session, once_of
 from contextinfinity.engine.pending import commit_pending
-from contextinfinity.errors import NotFound
+from contextinfinity.errors import LedgerError, NotFound
 from contextinfinity.exchange.values import Format, Imported, Progress
 
 PAGE = 500
@@ -385,9 +386,10 @@ class LocalImports:
 
         store = self._engine.store
         imported = await import_file(store, path, owner=owner, form=form, thread_id=thread_id, progress=progress)
-        for one in imported.sessions:
-            session = await store.sessions.get(one.thread_id) if one.added >= LONG_IMPORT else None
-            if session is not None:  # shorter ones are folded when they are continued, if they do not fit
-                await store.jobs.enqueue("fold_branch", session.active_branch)
-                self._engine.afterwards.wake()
+        with suppress(LedgerError):  # what is not folded now is folded before its first answer, if it does not fit
+            for one in imported.sessions:
+                session = await store.sessions.get(one.thread_id) if one.added >= LONG_IMPORT else None
+                if session is not None:
+                    await store.jobs.enqueue("fold_branch", session.active_branch)
+            self._engine.afterwards.wake()
         return imported

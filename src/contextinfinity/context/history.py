@@ -18,6 +18,7 @@ from contextinfinity.domain.message import TextBlock
 from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import UNFINISHED
 from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.engine.folding import fold
 from contextinfinity.errors import LedgerError
@@ -77,7 +78,8 @@ async def _from_ledger(store: Store, session: Session) -> History:
     if sum(map(_characters, turns)) > MOST_CHARACTERS:
         await _fold(store, branch)
         state, turns = await _after_summary(store, branch)
-    shown = shown_turns(turns, None)
+    running = [turn.turn_seq for turn in turns if turn.phase in UNFINISHED]
+    shown = shown_turns([turn for turn in turns if turn.phase not in UNFINISHED], None)
     numbered = [(each.turn_seq, said) for each in shown for said in _plain(each)]
     start = _start([said for _, said in numbered])
     first = numbered[start][0] if numbered else 0
@@ -89,7 +91,7 @@ async def _from_ledger(store: Store, session: Session) -> History:
         kept_in=f"branch {branch}",
         summary=state.summary,
         pinned_facts=state.pinned_facts,
-        left_out=(*missing, *_not_plain(shown)),
+        left_out=(*missing, *_not_plain(shown), *_unanswered(running)),
     )
 
 
@@ -113,7 +115,7 @@ async def _fold(store: Store, branch_id: BranchId) -> None:
     try:
         parts = import_module(WIRING).parts_without_models(store)
         if parts.setup.folds:
-            await fold(parts, branch_id, insist=True)
+            await fold(parts, branch_id)
     except LedgerError as error:
         log.warning("branch %s could not be folded; its oldest turns are left out: %s", branch_id, error)
 
@@ -133,6 +135,10 @@ def _not_plain(shown: Sequence[Shown]) -> tuple[LeftOut, ...]:
     if not seqs:
         return ()
     return (LeftOut(what=f"tool calls, results and pictures of {_turns(seqs)}", reason="messages here are plain text"),)
+
+
+def _unanswered(seqs: Sequence[int]) -> tuple[LeftOut, ...]:
+    return (LeftOut(what=_turns(seqs), reason="still being answered"),) if seqs else ()
 
 
 def _turns(seqs: Sequence[int]) -> str:

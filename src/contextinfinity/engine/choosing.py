@@ -93,7 +93,7 @@ def instead(parts: Parts, route: Route, failed: Model, problem: Problem) -> Rout
 
 def _caller(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> Model | None:
     """Give the model that called the tools whose results a message brings: it goes on with its own work."""
-    if not (earlier and earlier[-1].outcome == "paused" and _has(turn.user_message.blocks, ToolResultBlock)):
+    if not (earlier and earlier[-1].outcome == "paused" and has(turn.user_message.blocks, ToolResultBlock)):
         return None
     before = earlier[-1]
     answered = (model for model in parts.models.by_name.values() if model.answered(before))
@@ -122,8 +122,8 @@ def _described(parts: Parts, turn: Turn, asked: Asked, material: Material) -> Ro
         front_tokens=front,
         context_tokens=shown,
         labelled=recalled.session.kind == "chat",
-        images=_has(message.blocks, ImageBlock),
-        tools=_has(message.blocks, ToolResultBlock) or _has_to_call(asked),
+        images=has(message.blocks, ImageBlock),
+        tools=has(message.blocks, ToolResultBlock) or _has_to_call(asked),
     )
 
 
@@ -161,8 +161,8 @@ def _facts(parts: Parts, model: Model, home: Model) -> ModelFacts:
     )
 
 
-def _has(blocks: tuple[ContentBlock, ...], kind: type[ContentBlock]) -> bool:
+def has(blocks: tuple[ContentBlock, ...], kind: type[ContentBlock]) -> bool:
+    """Tell whether blocks, or results of tools among them, hold a block of that kind."""
     return any(
-        isinstance(block, kind) or (isinstance(block, ToolResultBlock) and _has(block.content, kind))
-        for block in blocks
+        isinstance(block, kind) or (isinstance(block, ToolResultBlock) and has(block.content, kind)) for block in blocks
     )

@@ -56,11 +56,11 @@ class LearnedWindow:
     def rejected(self, configured: int, tokens: int, named: int) -> None:
         """Learn from a request of ``tokens`` that was rejected; ``named`` is the limit that the vendor gave, or 0.
 
-        A named limit is the window, unless that does not explain the rejection: then our count is too low, and the
-        window is smaller than the request by our count.
+        ``tokens`` is 0 if the size is not known. A named limit is the window, unless that does not explain the
+        rejection: then our count is too low, and the window is smaller than the request by our count.
         """
         explains = 0 < named < self.limit(configured)
-        if explains or tokens * LARGEST_COUNTING_ERROR > named:
+        if explains or (tokens and tokens * LARGEST_COUNTING_ERROR > named):
             self._learn(configured, named if explains else tokens)
 
     def recall(self, configured: int, budget: Budget | None) -> None:

@@ -103,12 +103,13 @@ class Model:
         if finished is not None and finished.usage.input_tokens:
             self.counter.learn(plan.tokens, finished.usage.input_tokens)
 
-    def learn_window(self, plan: Plan, answer: int, named: int) -> None:
+    def learn_window(self, tokens: int, answer: int, named: int) -> None:
         """Learn from a rejected request with room for an answer of that many tokens; see ``LearnedWindow``.
 
         An answer that is longer than what we reserve is counted: the vendor may have rejected the sum.
         """
-        self.window.rejected(self.configured_window, plan.tokens + max(0, answer - self.max_output_tokens), named)
+        tokens += max(0, answer - self.max_output_tokens) if tokens else 0
+        self.window.rejected(self.configured_window, tokens, named)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import StepId
-from contextinfinity.domain.message import AssistantItem, Message, ToolOutputItem, blocks_of, say
+from contextinfinity.domain.message import AssistantItem, ImageBlock, Message, ToolOutputItem, blocks_of, say
 from contextinfinity.domain.prompt import Finished, Retry
 from contextinfinity.domain.route import Route
 from contextinfinity.domain.turn import (
@@ -35,7 +35,7 @@ from contextinfinity.domain.turn import (
     TurnOutcome,
 )
 from contextinfinity.domain.work import Job
-from contextinfinity.engine.choosing import chat_notes, instead
+from contextinfinity.engine.choosing import chat_notes, has, instead
 from contextinfinity.engine.parts import Model, Parts, Running
 from contextinfinity.engine.preparing import Material, Prepared, prepare
 from contextinfinity.engine.rounds import run_tools
@@ -180,7 +180,9 @@ def learn(model: Model, assembled: Assembled, heard: Heard) -> None:
     """Learn from a provider's reply how it counts, or how large its window is."""
     model.learn(assembled.plan, heard.finished)
     if heard.window is not None:
-        model.learn_window(assembled.plan, heard.max_output_tokens, heard.window)
+        has_pictures = any(has(message.blocks, ImageBlock) for message in assembled.prompt.messages)
+        tokens = 0 if has_pictures else assembled.tokens  # what pictures take is a guess, and proves nothing
+        model.learn_window(tokens, heard.max_output_tokens, heard.window)
 
 
 def failed(parts: Parts, running: Running, attempt: Attempt, heard: Heard) -> Route | None:

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from contextinfinity.tools.toolbox import Toolbox
 
 
+UNKNOWN_MODEL_TRIGGER = 12_000
+"""Tokens of turns from which on a thread is folded whose model we do not know: half of what its context may take."""
+
+
 def open_engine(settings: Settings | None = None, *, data_dir: str | Path | None = None) -> Engine:
     """Return an engine, to be used with ``async with``; without settings those of the machine are used.
 
@@ -163,8 +167,9 @@ def parts_without_models(store: Store) -> Parts:
     from contextinfinity.storage.journal import JournalFolder
 
     settings = load_settings().settings
+    ceilings = _ceilings(settings)
     setup = Setup(
-        ceilings=_ceilings(settings),
+        ceilings=replace(ceilings, fold_trigger=min(ceilings.fold_trigger, UNKNOWN_MODEL_TRIGGER)),
         redactor=_redactor(settings),
         folds=settings.compaction.enabled,
         min_exchanges=settings.compaction.min_verbatim_exchanges,

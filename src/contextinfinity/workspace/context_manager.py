@@ -331,7 +331,7 @@ def _message(role: object, content: object) -> Message:
     if not isinstance(role, str):
         raise InvalidInput(f"The role is of type {type(role).__name__}.", hint=f"It may be {', '.join(ROLES)}.")
     if isinstance(content, list) and role in ROLES:
-        return Message(role=ROLES[role], blocks=_parts(content))
+        return Message(role=ROLES[role], blocks=_parts(role, content))
     if not isinstance(content, str):
         raise InvalidInput(f"The content is of type {type(content).__name__}.", hint="Give a text or a list of parts.")
     if not content.strip() and role != "assistant":
@@ -340,13 +340,15 @@ def _message(role: object, content: object) -> Message:
     return say(ROLES[role], content)
 
 
-def _parts(content: list[Any]) -> tuple[ContentBlock, ...]:
-    """Read a list of parts in OpenAI's form, whoever says it."""
-    read = Conversation()
+def _parts(role: str, content: list[Any]) -> tuple[ContentBlock, ...]:
+    """Read a list of parts in OpenAI's form; an assistant shows no pictures."""
+    read, is_answer = Conversation(), role == "assistant"
     try:
-        read.take({"role": "user", "content": content})
+        read.take({"role": "assistant" if is_answer else "user", "content": content})
     except Wrong as wrong:
         raise wrong.told() from None
+    if is_answer and not read.messages[0].rendered_text:
+        return (TextBlock(text=""),)
     if not read.messages[0].blocks:
         raise InvalidInput("The content has no part that says something.", hint="Give a text or an image_url.")
     check_turn(Turn(role="user", content=read.messages[0].rendered_text))

@@ -137,6 +137,8 @@ def test_an_answer_without_text_and_content_of_parts_are_kept(opened: Open) -> N
     for wrong in ([], [{"type": "text"}], [{"type": "image_url", "image_url": {"url": "C:/a.png"}}]):
         with pytest.raises(InvalidInput, match="content"):
             context.add_message("user", wrong)
+    with pytest.raises(InvalidInput, match="content"):
+        context.add_message("assistant", [picture])
 
 
 @pytest.mark.req("MANAGER-1")
