@@ -175,6 +175,13 @@ def test_a_question_without_input_at_a_terminal_does_not_wait(cix: Cix) -> None:
 
 
 @pytest.mark.req("CLI-1")
+def test_a_lone_surrogate_is_named_by_its_place_and_code(cix: Cix) -> None:
+    done = cix("ask", "half \ud83d of it")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "The text holds a lone surrogate at 5 (U+D83D, half a character)." in done.stderr
+
+
+@pytest.mark.req("CLI-1")
 def test_a_part_of_an_id_that_fits_several_names_them(cix: Cix) -> None:
     threads = [cix.ask(text)["thread_id"] for text in "abc"]
     part = threads[0][:6] if threads[1].startswith(threads[0][:6]) else threads[2][:6]

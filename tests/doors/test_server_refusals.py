@@ -117,6 +117,23 @@ def test_a_body_that_breaks_a_rule_is_refused_and_nothing_is_said(server: Server
     problem(server.http.get(f"/threads/{own}"), 404)
 
 
+@pytest.mark.req("API-3")
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/threads/new/messages", b'{"content": "half \\ud83d of it"}'),
+        ("/chat", b'{"query": "half \\ud83d of it"}'),
+        ("/v1/chat/completions", b'{"model": "echo", "messages": [{"role": "user", "content": "\\ud83d"}]}'),
+        ("/v1/messages", b'{"model": "echo", "max_tokens": 9, "messages": [{"role": "user", "content": "\\ud83d"}]}'),
+    ],
+)
+def test_a_lone_surrogate_is_named_by_its_place_and_code(server: Server, path: str, body: bytes) -> None:
+    answer = server.http.post(path, content=body, headers=JSON)
+    assert answer.status_code in (400, 422)
+    place = body.index(b"\\ud83d")
+    assert f"a lone surrogate at byte {place} (U+D83D, half a character)" in answer.text
+
+
 def test_a_branch_of_a_thread_that_is_yet_to_be_made_is_refused_and_nothing_is_made(server: Server) -> None:
     user = f"zoe-{uuid4().hex}"
     problem(server.post("/threads/new/messages", {"content": "a", "branch_id": new_id(), "user_id": user}), 404)

@@ -10,6 +10,7 @@ import msgspec
 
 from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.turn import Keeping
+from contextinfinity.domain.unicode import NUL, has_nul, lone_surrogate
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.rules import LONGEST_NAME, check_json, is_blank
 
@@ -101,11 +102,13 @@ def checked_metadata(metadata: object) -> dict[str, Any]:
         raise ValueError(f"metadata: it must be a dict, not {type(metadata).__name__}.")
     try:
         check_json(metadata, "it")
-        msgspec.json.encode(metadata)
+        written = msgspec.json.encode(metadata)
     except InvalidInput as error:
         raise ValueError(f"metadata: {error.message}") from error
     except UnicodeEncodeError as error:
-        raise ValueError("metadata: it must hold valid Unicode only.") from error
+        raise ValueError(f"metadata: it holds {lone_surrogate(error)}.") from error
+    if b"\\u0000" in written and has_nul(metadata):
+        raise ValueError("metadata: it holds a NUL character, which is no text; leave it out.")
     return dict(metadata)
 
 
@@ -113,4 +116,6 @@ def _check_unicode(name: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name}: it must be valid Unicode.") from error
+        raise ValueError(f"{name}: it holds {lone_surrogate(error)}.") from error
+    if has_nul(text):
+        raise ValueError(f"{name}: it holds a NUL character at {text.index(NUL)}, which is no text; leave it out.")

@@ -34,6 +34,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     UnknownItem,
 )
+from contextinfinity.domain.unicode import lone_surrogate
 from contextinfinity.errors import InvalidInput
 
 Upgrade = Callable[[Json], Json]
@@ -121,7 +122,7 @@ class unicode_only:  # noqa: N801 - used like a function; a class costs a fifth 
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, UnicodeEncodeError):
-            raise InvalidInput(f"The text holds a lone surrogate at {error.start}: it is not valid Unicode.") from error
+            raise InvalidInput(f"The text holds {lone_surrogate(error)}.") from error
 
 
 def _mark_unknown(value: Json) -> Json:

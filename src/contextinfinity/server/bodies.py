@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from fastapi import Request
 from msgspec import Meta, Struct
 
 from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock, ToolResultBlock
+from contextinfinity.domain.unicode import has_nul, unreadable
 from contextinfinity.errors import InvalidInput, TooLarge, WrongForm
 
 B = TypeVar("B", bound=Struct)
@@ -155,9 +156,9 @@ def decode(kind: type[B], raw: bytes) -> B:
     try:
         value: B = _decoder(kind).decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else unreadable(raw, error)
         raise InvalidInput(f"The body cannot be read: {said}.", hint="Its form is in /openapi.json.") from None
-    if b"\\u0000" in raw and _has_nul(msgspec.to_builtins(value)):
+    if b"\\u0000" in raw and has_nul(msgspec.to_builtins(value)):
         raise InvalidInput("The body holds a NUL character, which is no text.", hint="Leave it out.")
     return value
 
@@ -174,14 +175,6 @@ def check_media_type(request: Request) -> None:
         raise WrongForm(f"The body is sent as {given or 'nothing in particular'}.", hint=f"Send it as {JSON}.")
     if (coding := request.headers.get("content-encoding", "identity").strip().lower()) != "identity":
         raise WrongForm(f"The body is coded as {coding}.", hint="Send it as it is.")
-
-
-def _has_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\x00" in value
-    if isinstance(value, dict):
-        return any(_has_nul(key) or _has_nul(inner) for key, inner in value.items())
-    return isinstance(value, list | tuple) and any(map(_has_nul, value))
 
 
 def content_of(message: NewMessage, most_chars: int) -> str | tuple[ContentBlock, ...]:

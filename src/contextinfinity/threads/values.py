@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from contextinfinity.domain.message import Role
+from contextinfinity.domain.unicode import lone_surrogate
 from contextinfinity.errors import InvalidInput
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "tool"}
@@ -63,8 +64,10 @@ def check_turn(turn: Turn) -> None:
         raise InvalidInput(f"The role of a turn is {turn.role!r}; it may be {', '.join(ROLES)}.")
     if not isinstance(turn.content, str):
         raise InvalidInput(f"The content of a turn is of type {type(turn.content).__name__}; it has to be a text.")
-    if not _is_unicode(turn.content):
-        raise InvalidInput("The content of a turn holds a lone surrogate: it is not valid Unicode.")
+    try:
+        turn.content.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"The content of a turn holds {lone_surrogate(error)}.") from error
 
 
 def _is_unicode(text: str) -> bool:

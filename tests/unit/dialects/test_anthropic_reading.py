@@ -420,7 +420,7 @@ def test_a_count_of_tokens_needs_no_length_of_the_answer() -> None:
         (b"[]", "has to be a JSON object"),
         (b"null", "has to be a JSON object"),
         (b'{"model": "\xff"}', "not valid JSON"),
-        (b'{"model": "\\ud800"}', "Half a character"),
+        (b'{"model": "\\ud800"}', "U+D800"),
         (b'{"max_tokens": 1e999}', "not valid JSON"),
         (b'{"max_tokens": NaN}', "not valid JSON"),
         (b'{"messages": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", "nested too deep"),

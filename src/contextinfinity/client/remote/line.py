@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from contextinfinity.domain.session import Owner
+from contextinfinity.domain.unicode import lone_surrogate
 from contextinfinity.errors import (
     ContextInfinityError,
     Ending,
@@ -254,4 +255,4 @@ def _written(body: object) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"The text holds a lone surrogate at {error.start}: it is not valid Unicode.") from error
+        raise InvalidInput(f"The text holds {lone_surrogate(error)}.") from error

@@ -30,6 +30,7 @@ from contextinfinity.dialects.anthropic.tools import Offered, choice_of, offered
 from contextinfinity.dialects.contract import Incoming
 from contextinfinity.domain.message import Json, Message, TextBlock
 from contextinfinity.domain.prompt import Wishes
+from contextinfinity.domain.unicode import unreadable
 from contextinfinity.errors import InvalidInput
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -71,8 +72,7 @@ def _decoded(body: bytes) -> dict[str, Json]:
     except RecursionError:
         raise InvalidInput("The body is nested too deep to be read.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        hint = "Half a character (a lone surrogate) cannot be read either." if b"\\ud" in body.lower() else ""
-        raise InvalidInput(f"The body is not valid JSON: {error}.", hint=hint) from None
+        raise InvalidInput(f"The body is not valid JSON: {unreadable(body, error)}.") from None
     if not isinstance(asked, dict):
         raise InvalidInput("The body has to be a JSON object.")
     return asked

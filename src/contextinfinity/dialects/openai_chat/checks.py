@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from contextinfinity.domain.message import Json
+from contextinfinity.domain.unicode import unreadable
 from contextinfinity.errors import InvalidInput
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ def body_object(body: bytes) -> dict[str, Json]:
     try:
         asked = msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        said = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        said = "it is nested too deep" if isinstance(error, RecursionError) else unreadable(body, error)
         raise InvalidInput(f"The body is no JSON that can be read: {said}.", hint="Send a JSON object.") from None
     if not isinstance(asked, dict):
         raise InvalidInput(f"The body is {shown(asked)}.", hint="Send a JSON object.")

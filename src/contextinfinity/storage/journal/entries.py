@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from contextinfinity.domain.message import Json
+from contextinfinity.domain.unicode import lone_surrogate
 from contextinfinity.errors import InvalidInput, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
 
 END = "end"
@@ -46,7 +47,7 @@ def to_line(entry: Entry) -> bytes:
     try:
         return _encoder.encode(entry) + b"\n"
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"The event holds a lone surrogate at {error.start}: it is not valid Unicode.") from error
+        raise InvalidInput(f"The event holds {lone_surrogate(error)}.") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"The payload of an event has to be JSON: {error}.") from error
 
