@@ -35,6 +35,7 @@
         ├── LedgerCorrupt      the file is damaged
         ├── LedgerLost         it is missing, empty or another one
         ├── LedgerFailed       the disk refused to read or write
+        │   └── LedgerUnlocked another SQLite library in this process dropped the locks and deleted the log
         ├── LedgerAway         it cannot be reached for now, and this cannot be done without it
         ├── SpoolFull          it cannot be reached for now, and no more can be held for it
         └── LedgerClosed       used after it was closed
@@ -320,6 +321,16 @@ class LedgerFailed(LedgerError):
     code = "ledger_failed"
     # Not "nothing was written": when the flush of a commit fails, a later opening may find the commit in the log.
     default_hint = "Check the disk, then run `cix doctor`; what was being written is there whole or not at all."
+
+
+class LedgerUnlocked(LedgerFailed):
+    """Another SQLite library in this process dropped the locks on the ledger and deleted its log."""
+
+    code = "ledger_unlocked"
+    default_hint = (
+        "Restart this process: what it holds is written then. Read the ledger from another process, or through "
+        "contextinfinity."
+    )
 
 
 class LedgerAway(LedgerError):

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import apsw
 
-from contextinfinity.errors import LedgerBusy, LedgerError, LedgerLost, LedgerReadOnly
+from contextinfinity.errors import LedgerBusy, LedgerError, LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import (
     BUSY_SECONDS,
     Waits,
@@ -55,16 +55,16 @@ class Database:
         else:
             connection = self._open(known, vfs, patience)
             self._place = Place(path)
-            self._writer = Writer(connection, name, self.writing_waits, self.refuse_removed)
+            self._writer = Writer(connection, name, self.writing_waits, self.check_place)
 
         def for_reading(is_patient: bool) -> apsw.Connection:
             waits = (patience, self.reading_waits) if is_patient else (0.0, None)
             if read_only:
                 return connect_unwritable(path, patience=waits[0], waits=waits[1])
-            self.refuse_removed()
+            self.check_place()
             return connect(name, vfs=vfs, read_only=True, patience=waits[0], waits=waits[1])
 
-        self._readers = Readers(for_reading, name)
+        self._readers = Readers(for_reading, name, self.check_place)
 
     def _open(self, known: str | None, vfs: str | None, patience: float) -> apsw.Connection:
         """Open the connection of the writer; create the file or bring it to the present schema where needed."""
@@ -125,14 +125,10 @@ class Database:
         """``read`` for callers without an event loop."""
         return self._readers.submit(work)
 
-    def refuse_removed(self) -> None:
-        """Raise ``LedgerLost`` when the open file, or its log, is no longer the one of its name."""
-        if self._writer is not None and not self._place.is_kept():
-            raise LedgerLost(
-                f"The ledger {self.path} was moved, deleted or replaced while it was open.",
-                hint="Put the same file back; or end this process, restore a backup and start again. What is said "
-                "meanwhile is kept in the spool.",
-            )
+    def check_place(self) -> None:
+        """Raise ``LedgerLost`` or ``LedgerUnlocked`` when the open file or its log is no longer the one of its name."""
+        if self._writer is not None:
+            self._place.check()
 
     @property
     def refused(self) -> LedgerError | None:

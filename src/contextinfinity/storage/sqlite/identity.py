@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 
 from contextinfinity.domain.ids import now
-from contextinfinity.errors import LedgerLost, LedgerReadOnly
+from contextinfinity.errors import LedgerLost, LedgerReadOnly, LedgerUnlocked
 from contextinfinity.storage.folders import sync_folder
 
 FILES = ("", "-wal", "-shm", "-spool")
@@ -112,21 +112,36 @@ def begin_new(path: Path) -> list[Path]:
 
 
 class Place:
-    """Where an open ledger is: tells whether its file and its log are still the ones of their names."""
+    """Where an open ledger is: checks that its file and its log are still the ones of their names.
+
+    The log can vanish alone. SQLite keeps other users from removing it with POSIX locks on the ledger, which belong to
+    the process and not to a file descriptor: when a second SQLite library in the same process opens the ledger and
+    closes it again, all locks are dropped, and that library deletes the log as if it were the last user.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._paths = ((str(path), 1), (f"{path}-wal", 0))
-        self._opened = [_file(name, least) for name, least in self._paths]
+        self._path = str(path)
+        self._log = f"{path}-wal"
+        self._opened = _file(self._path, 1)
+        self._opened_log = _file(self._log, 0)
 
-    def is_kept(self) -> bool:
-        """Tell whether what is written now will be found by the next process; two calls of ``stat``."""
-        for number, (name, least) in enumerate(self._paths):
-            found, opened = _file(name, least), self._opened[number]
-            if opened is None:
-                self._opened[number] = found
-            elif found != opened:
-                return False
-        return True
+    def check(self) -> None:
+        """Raise when what is written now would not be found by the next process; two calls of ``stat``."""
+        found, log = _file(self._path, 1), _file(self._log, 0)
+        if self._opened is None or self._opened_log is None:  # SQLite creates each with the first write to it
+            self._opened, self._opened_log = self._opened or found, self._opened_log or log
+        if found != self._opened:
+            raise LedgerLost(
+                f"The ledger {self._path} was moved, deleted or replaced while it was open.",
+                hint="Put the same file back; or end this process, restore a backup and start again. What is said "
+                "meanwhile is kept in the spool.",
+            )
+        if log != self._opened_log:
+            raise LedgerUnlocked(
+                f"The log of the ledger {self._path} was deleted while it was open. The usual cause is a second SQLite "
+                "library in this process, such as Python's sqlite3 module, that opened the ledger and closed it again: "
+                "that drops the locks of the whole process."
+            )
 
 
 def _file(name: str, least: int) -> tuple[int, int] | None:

@@ -219,6 +219,7 @@ def _checks(dead: str) -> Mapping[str, Check]:
         "branch_circle": _circles,
     }
     values: dict[str, str | int] = {"dead": dead, "now": to_millis(now())}
+    values["migrations"] = json.dumps([step.version for step in migrations()])
     return special | {code: _query(sql, values) for code, sql in SQL.items() if not code.startswith("each_")}
 
 

@@ -1,11 +1,14 @@
 -- What must hold in a ledger, as questions for what breaks it: each statement is named after what it finds and
 -- gives one place a row. Those called each_… give rows to be looked at elsewhere. `named` writes an id, `is_text`
--- tells whether bytes are UTF-8; `:dead` is a JSON array, `:now` in milliseconds.
+-- tells whether bytes are UTF-8; `:dead` is a JSON array, `:now` in milliseconds,
+-- `:migrations` the numbers of all migrations of this release.
 
 -- name: schema_gap
 -- Migrations that were passed over, by the one after them.
-SELECT 'before version ' || version FROM schema_version AS v
-WHERE version <> 1 AND NOT EXISTS (SELECT 1 FROM schema_version WHERE version = v.version - 1)
+SELECT 'before version ' || (SELECT min(version) FROM schema_version WHERE version > known.value)
+FROM json_each(:migrations) AS known
+WHERE known.value < (SELECT max(version) FROM schema_version)
+  AND NOT EXISTS (SELECT 1 FROM schema_version WHERE version = known.value)
 
 -- name: id_length
 -- Ids that are none: an id has 16 bytes.

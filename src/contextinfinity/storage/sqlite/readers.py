@@ -26,8 +26,11 @@ READERS = 4
 class Readers:
     """A few threads that answer questions. ``open_connection`` is told whether its connection may wait for others."""
 
-    def __init__(self, open_connection: Callable[[bool], apsw.Connection], path: str) -> None:
+    def __init__(
+        self, open_connection: Callable[[bool], apsw.Connection], path: str, check: Callable[[], None]
+    ) -> None:
         self._path = path
+        self._check = check
         self._mine = threading.local()
         self._at_hand: apsw.Connection | None = None
         self._asking = threading.Lock()
@@ -49,6 +52,7 @@ class Readers:
         try:
             if self._closed:
                 raise LedgerClosed("The ledger is closed.")
+            self._check()
             with translated(self._path), unicode_only():
                 if self._at_hand is None:
                     self._at_hand = self._opened(is_patient=False)
@@ -65,6 +69,7 @@ class Readers:
                 let_go(self._connections.pop())
 
     def _work(self, work: Callable[[apsw.Connection], T]) -> T:
+        self._check()
         with translated(self._path), unicode_only():
             return _in_one_moment(self._connection(), work)
 

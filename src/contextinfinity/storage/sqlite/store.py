@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from contextinfinity.domain.health import Health
-from contextinfinity.errors import LedgerLost
+from contextinfinity.errors import LedgerError
 from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
 from contextinfinity.storage.deletions import Deletions
@@ -93,8 +93,8 @@ class SqliteStore:
     def health(self) -> Health:
         """Say whether the file is still where it was, and takes writes: heartbeats try every few seconds."""
         try:
-            self.database.refuse_removed()
-        except LedgerLost as lost:
+            self.database.check_place()
+        except LedgerError as lost:
             return Health(status="degraded", reason=str(lost))
         refused = self.database.refused
         return Health() if refused is None else Health(status="degraded", reason=str(refused))

@@ -119,6 +119,10 @@ class Writer:
                 self._closed = True
                 self._waiting.put(None)
         self._thread.join()
+        try:
+            self._check()
+        except LedgerError:  # the ledger may belong to others by now: nothing of this log may go into it
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         let_go(self._connection)
 
     def _run(self) -> None:
@@ -133,6 +137,7 @@ class Writer:
         group: list[_Piece] = []
         results: list[tuple[Any, BaseException | None]] = []
         try:
+            self._check()
             self._connection.execute("BEGIN IMMEDIATE")
             piece: _Piece | None = first
             while piece is not None:
@@ -202,7 +207,8 @@ class Writer:
     def _checkpoint(self, long: int) -> None:
         """Bring a long log into the file. Nobody waits for it; if the disk refuses, the log goes on holding all."""
         if self._log_pages >= long:
-            with suppress(apsw.Error):
+            with suppress(apsw.Error, LedgerError):
+                self._check()
                 self._connection.wal_checkpoint()
 
     def _empty_log(self) -> None:
@@ -211,7 +217,8 @@ class Writer:
         The first checkpoint waits for nobody: while a reader is in the way, writers are not held up for it.
         """
         self.log_was_emptied = False
-        with suppress(apsw.Error), self._waits.in_passing():
+        with suppress(apsw.Error, LedgerError), self._waits.in_passing():
+            self._check()
             pages, copied = self._connection.wal_checkpoint()
             if copied == pages:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
