@@ -8,8 +8,17 @@ from __future__ import annotations
 import re
 
 NUL = "\0"
-_IN_JSON = re.compile(rb"\\(?:u([0-9A-Fa-f]{4})|.)|\xed([\xa0-\xbf])([\x80-\xbf])", re.DOTALL)
-"""An escape in JSON, or a surrogate that was written as if it had a form in UTF-8."""
+LOOKED_AT = 1 << 20
+"""Bytes at the front of a document that are searched: whoever sends much must not hold up others."""
+PAIR = len(r"\ud83d\ude00")
+_WHOLE = re.compile(
+    rb"(?:[^\\\xed]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|\xed[^\xa0-\xbf])*+",
+    re.DOTALL,
+)
+"""The front of a JSON document that holds whole characters only."""
+_HALF = re.compile(rb"\\u([dD][89a-fA-F][0-9a-fA-F]{2})|\xed([\xa0-\xbf])([\x80-\xbf])")
+"""A surrogate as an escape, or written as if it had a form in UTF-8."""
 
 
 def lone_surrogate(error: UnicodeEncodeError) -> str:
@@ -18,19 +27,14 @@ def lone_surrogate(error: UnicodeEncodeError) -> str:
 
 
 def lone_surrogate_in(body: bytes) -> str | None:
-    """Describe the first lone surrogate in a JSON document; None when it has none."""
-    high: re.Match[bytes] | None = None
-    for found in _IN_JSON.finditer(body):
-        code = _code(found)
-        if high is not None and found.start() == high.end() and 0xDC00 <= code <= 0xDFFF and found[1]:
-            high = None
-            continue
-        if high is not None:
-            break
-        if 0xDC00 <= code <= 0xDFFF or (0xD800 <= code <= 0xDBFF and not found[1]):
-            return _described(found)
-        high = found if 0xD800 <= code <= 0xDBFF else None
-    return None if high is None else _described(high)
+    """Describe the first lone surrogate near the front of a JSON document; None when there is none."""
+    whole = _WHOLE.match(body, 0, LOOKED_AT)
+    place = 0 if whole is None else whole.end()
+    found = _HALF.match(body, place) if place + PAIR <= LOOKED_AT else None
+    if found is None:
+        return None
+    code = int(found[1], 16) if found[1] else 0xD000 | (found[2][0] & 0x3F) << 6 | found[3][0] & 0x3F
+    return f"a lone surrogate at byte {place} (U+{code:04X}, half a character)"
 
 
 def unreadable(body: bytes, error: Exception) -> str:
@@ -51,13 +55,3 @@ def has_nul(value: object) -> bool:
         elif isinstance(one, list | tuple):
             left += one
     return False
-
-
-def _code(found: re.Match[bytes]) -> int:
-    if found[2]:
-        return 0xD000 | (found[2][0] & 0x3F) << 6 | found[3][0] & 0x3F
-    return int(found[1], 16) if found[1] else 0
-
-
-def _described(found: re.Match[bytes]) -> str:
-    return f"a lone surrogate at byte {found.start()} (U+{_code(found):04X}, half a character)"

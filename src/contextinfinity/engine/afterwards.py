@@ -35,6 +35,8 @@ STAGES: dict[JobType, Stage] = {
     "fold_branch": "fold",
     "reconcile_stream": "reconcile",
 }
+KEPT_WITH_THE_TURN: frozenset[Stage] = frozenset({"summarise", "index"})
+"""The stages whose latencies a turn keeps."""
 NEVER_GIVEN_UP: frozenset[JobType] = frozenset({"summarize_turn"})
 """No later turn of the branch can be committed past it, and it asks no model: it is tried for as long as it takes."""
 
@@ -200,7 +202,7 @@ class Afterwards:
             log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=True)
             await self._record(job, self._failed(job, f"{type(error).__name__}: {error}"))
             return None
-        took = (stage, round(1000 * (perf_counter() - began), 3))
+        took = (stage, round(1000 * (perf_counter() - began), 3)) if stage in KEPT_WITH_THE_TURN else None
         return await self._taken(self._record(job, self._completed(job, lane, took)))
 
     async def _taken(self, taking: Coroutine[Any, Any, Job | None]) -> Job | None:

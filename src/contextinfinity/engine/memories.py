@@ -105,8 +105,9 @@ class KeptMemories:
 
     async def _own(self, owner: Owner, thread: str) -> Session:
         session = await self._store.sessions.get(thread) if is_id(thread) else None
-        session = session or await self._store.sessions.find(owner, thread)
         if session is None or session.owner != owner:
+            session = await self._store.sessions.find(owner, thread)
+        if session is None:
             raise NotFound(f"There is no thread {thread}.", hint="`cix sessions` lists those there are.")
         return session
 

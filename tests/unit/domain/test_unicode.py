@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.domain.unicode import lone_surrogate_in
+from contextinfinity.domain.unicode import LOOKED_AT, lone_surrogate_in
 
 
 @pytest.mark.req("API-3")
@@ -28,6 +28,12 @@ from contextinfinity.domain.unicode import lone_surrogate_in
 def test_a_lone_surrogate_is_named_by_place_and_code(body: bytes, named: str | None) -> None:
     found = lone_surrogate_in(body)
     assert found is None if named is None else (found is not None and named in found)
+
+
+def test_a_pair_at_the_end_of_what_is_searched_is_not_taken_for_half() -> None:
+    for shift in range(14):
+        body = b'"' + b"x" * (LOOKED_AT - shift) + rb'\ud83d\ude00"'
+        assert lone_surrogate_in(body) is None, shift
 
 
 @given(st.lists(st.sampled_from([r"\ud83d", r"\ude00", r"\u0041", "x", r"\\", "\\n"]), max_size=8).map("".join))
