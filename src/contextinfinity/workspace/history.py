@@ -108,8 +108,9 @@ class History:
         async with self._changing:
             session = await self._find_or_create()
             covers = await self._covered_by(summary, session.active_branch) if summary else 0
-            place = {"at": covers} if covers else {"state": 0}
-            branch = await self._store.branches.fork(session.active_branch, **place)
+            branch = await self._store.branches.fork(
+                session.active_branch, at=covers or None, state=None if covers else 0
+            )
             if summary:
                 await self._summarise(branch.id, summary, covers)
             await self._store.turns.record(branch.id, exchanges_of(await self._kept(later)))

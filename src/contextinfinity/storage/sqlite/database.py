@@ -104,7 +104,7 @@ class Database:
     @property
     def log_was_emptied(self) -> bool:
         """Whether the last write with ``wipe`` could empty the log: no other process needed it."""
-        return self._writer.log_was_emptied
+        return self._writing().log_was_emptied
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run a question against one moment of the file."""
