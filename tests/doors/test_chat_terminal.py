@@ -173,6 +173,24 @@ def test_a_paste_during_an_answer_is_one_message_and_runs_nothing(cix: Cix, argu
     assert [user for user, _ in cix.said()] == ["first", f"{pasted} and that"]
 
 
+def test_a_long_paste_during_an_answer_does_not_hold_a_ctrl_c_back(cix: Cix) -> None:
+    cix.script(HANGS, "Fine.")
+    pasted = "\n".join(f"line {number} of a log" for number in range(1000))
+    with talk(cix) as chat:
+        chat.type("go on and on" + ENTER)
+        chat.until("one two three")
+        chat.paste(pasted)
+        chat.type(CTRL_C)
+        chat.until("[stopped]")
+        chat.until("line 999 of a log")
+        chat.type(ENTER)
+        chat.until("Fine.")
+    assert [(turn["user"], turn["outcome"]) for turn in cix.turns()] == [
+        ("go on and on", "cancelled"),
+        (pasted, "completed"),
+    ]
+
+
 def test_a_line_sent_during_an_answer_waits_for_its_end(cix: Cix) -> None:
     cix.script({"when": "first", "text": "a b c d e f", "delay": 0.1}, "Second.", "Third.")
     with talk(cix) as chat:

@@ -53,7 +53,7 @@ class DrawnFace:
     def answering(self) -> Iterator[Hear]:
         """Draw an answer as it comes; what others print meanwhile goes above its tail."""
         drawing = Drawing(self._console)
-        with redirect_stderr(_Above(drawing.live)):
+        with self._input.reading_ahead(), redirect_stderr(_Above(drawing.live)):
             try:
                 yield drawing.hear
             finally:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
@@ -19,6 +22,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -79,6 +83,25 @@ class Input:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+
+    @contextmanager
+    def reading_ahead(self) -> Iterator[None]:
+        """Read keys for the next prompt while none is shown: behind a full queue of them a Ctrl-C would wait."""
+        woken, wake = os.pipe()
+        reader = Thread(target=self._read_ahead, args=(woken,), daemon=True)
+        reader.start()
+        try:
+            yield
+        finally:
+            os.close(wake)
+            reader.join()
+            os.close(woken)
+
+    def _read_ahead(self, woken: int) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *ENDING))  # they are the main thread's
+        keyboard = self._session.app.input
+        while not keyboard.closed and woken not in select.select((keyboard.fileno(), woken), (), ())[0]:
+            store_typeahead(keyboard, keyboard.read_keys())
 
     def _begin(self) -> None:
         self._set_typed(False)
