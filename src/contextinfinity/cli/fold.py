@@ -46,8 +46,9 @@ def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix 
     from contextinfinity.cli.printing import remark, tame
 
     if shown.case == "none":
-        stands = f"the summary covers {span(1, shown.covers_turn_seq)}; " if shown.covers_turn_seq else ""
-        return remark(f"Nothing to fold: {stands}the other turns are to stay word for word.")
+        covered = shown.covers_turn_seq
+        others = f"the summary covers {span(1, covered)}; the other turns" if covered else "all turns"
+        return remark(f"Nothing to fold: {others} stay word for word.")
     for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays), *_difference(shown)):
         typer.echo(tame(line))
     return remark(_told(shown, by, undone_by))

@@ -145,7 +145,7 @@ def print_hits(hits: Hits, *, numbered: bool = False) -> None:
 
     for number, hit in enumerate(hits.hits, start=1):
         front = f"{number}. " if numbered else ""
-        say(f"{front}{one_line(hit.text, SHOWN)}\n")
+        say(folded(f"{front}{one_line(hit.text, SHOWN)}") + "\n")
         thread, chunk = (short(hit.thread_id), "") if numbered else (hit.thread_id, f", chunk {hit.chunk_id}")
         said = f"{hit.score:.2f}, {hit.speaker or hit.role}, {moment(hit.created_at)}"
         say(folded(f"   {said}, turn {hit.turn_seq} of {thread}{chunk}") + "\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.cli.answering import NEW, check_model
@@ -161,7 +162,8 @@ def _fold(talk: Talk, what: str) -> None:
 def _help(talk: Talk, _: str) -> None:
     names = [f"/{command.name} {command.takes}".rstrip() for command in COMMANDS]
     width = max(map(len, names)) + 2
-    lines = [f"{name:{width}}{command.says}" for name, command in zip(names, COMMANDS, strict=True)]
+    between = "\n  " if get_terminal_size().columns < 2 * width else ""  # too narrow for two columns
+    lines = [f"{name:{0 if between else width}}{between}{one.says}" for name, one in zip(names, COMMANDS, strict=True)]
     talk.face.note("\n".join([*lines, "", KEYS]))
 
 
