@@ -127,3 +127,13 @@ def test_a_turn_that_is_not_there_is_said_in_words(cix: Cix) -> None:
     unknown = cix("context", "0192f0c1-2345-7abc-8def-000000000000")
     assert unknown.exit_code != 0
     assert "There is no turn 0192f0c1-2345-7abc-8def-000000000000." in unknown.stderr
+
+
+@pytest.mark.req("CLI-1")
+def test_a_turn_is_named_by_last_by_nothing_or_by_a_part_of_its_id(cix: Cix) -> None:
+    first = cix.ask("Hello")["turn_id"]
+    last = cix.ask("Hello again", "--session", "last")["turn_id"]
+    for arguments, turn in (([], last), (["last"], last), ([first[-8:]], first)):
+        assert cix.json("context", *arguments)["turn_id"] == turn
+    assert last in cix("show", "last").stdout
+    assert "There is no turn nope. Use at least 6 characters of the id" in cix("context", "nope").stderr

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from contextinfinity.engine.explain import Explained
 
 LAST = "last"
+NEWEST = 500
+"""Turns of the last conversation among which a part of an id is looked for."""
 
 TurnRef = Annotated[str, typer.Argument(metavar="[TURN_ID]", help="A turn's id; `cix show` prints them.")]
 Other = Annotated[str | None, typer.Option("--compare", metavar="TURN_ID", help="Compare with this turn's request.")]
@@ -43,17 +45,21 @@ def context(means: Means, turn: TurnRef = LAST, compare: Other = None, step: Ste
 
 
 def _turn(work: Work, means: Means, reference: str) -> str:
-    """Give a turn's id; ``last`` is the last turn of the conversation spoken in last."""
+    """Return a turn's id; ``last`` and parts of an id are those of a turn of the last conversation."""
     from contextinfinity.cli.places import place
+    from contextinfinity.client.references import fits, the_one
+    from contextinfinity.domain.ids import is_id
     from contextinfinity.errors import NotFound
 
-    if reference != LAST:
+    if is_id(reference):
         return reference
     thread_id, branch_id = place(work, means, LAST, None)
-    shown = work.do(work.client.conversations.show(thread_id, branch_id=branch_id, limit=1))
-    if not shown.turns:
+    turns = work.do(work.client.conversations.show(thread_id, branch_id=branch_id, limit=NEWEST)).turns
+    if reference == LAST and not turns:
         raise NotFound("Nothing was said in the last conversation yet.")
-    return shown.turns[-1].turn_id
+    fitting = [turn.turn_id for turn in turns if fits(turn.turn_id, reference)]
+    hint = "`cix show` prints the ids of turns; one of an earlier conversation is named by its whole id."
+    return turns[-1].turn_id if reference == LAST else the_one("turn", reference, fitting, hint=hint)
 
 
 def print_explained(told: Explained, *, compared: bool = False) -> None:

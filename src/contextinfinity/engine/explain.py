@@ -173,7 +173,7 @@ def rounds_before(steps: Sequence[Step], index: int) -> tuple[Message, ...]:
 async def _turn(parts: Parts, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
     turn = await parts.store.turns.get(turn_id)
     if turn is None:
-        raise NotFound(f"There is no turn {turn_id}.", hint="`cix show --json` names them.")
+        raise NotFound(f"There is no turn {turn_id}.", hint="`cix show` prints the ids of turns.")
     steps = await parts.store.turns.steps(turn_id)
     if not steps:
         why = "It was answered by asking back." if turn.outcome == "clarification" else "It ended before that."
