@@ -6,6 +6,7 @@ commands share, so that each is declared once, and turns our errors into a messa
 
 from __future__ import annotations
 
+import errno
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -159,6 +160,10 @@ def told_in_words() -> Iterator[None]:
         raise typer.Exit(2 if isinstance(error, InvalidInput) else 1) from error
     except (KeyboardInterrupt, Terminated) as error:
         raise typer.Exit(1) from error
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise typer.Exit(1) from error  # the terminal is gone
 
 
 def give_to_all(context: typer.Context, **given: object) -> None:

@@ -11,7 +11,7 @@ import os
 import sys
 import termios
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 
 PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
@@ -53,7 +53,8 @@ def _keyboard_set(*, cooked: bool) -> Iterator[Callable[[], None]]:
         modes[place] = modes[place] | flags if cooked else modes[place] & ~flags
 
     def restore() -> None:
-        termios.tcsetattr(keyboard, termios.TCSANOW, before)
+        with suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(keyboard, termios.TCSANOW, before)
 
     termios.tcsetattr(keyboard, termios.TCSANOW, modes)
     try:
@@ -70,8 +71,9 @@ def is_dumb() -> bool:
 def keep_pastes_whole(sequence: str = PASTE_ON) -> None:
     """Switch bracketed paste on, or off."""
     if not is_dumb():
-        sys.stdout.write(sequence)
-        sys.stdout.flush()
+        with suppress(OSError):  # the terminal may be gone
+            sys.stdout.write(sequence)
+            sys.stdout.flush()
 
 
 class LeavingByCtrlC:

@@ -25,6 +25,7 @@ class PlainFace:
     def read(self, words: str = "") -> str | None:
         """Read a message; a backslash at the end of a line goes on with the next."""
         remark("")
+        self.typed = False
         lines = [self._line(PROMPT, words)]
         while lines[-1] is not None and lines[-1].endswith("\\"):
             lines.append(self._line(" " * len(PROMPT)))
