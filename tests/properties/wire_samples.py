@@ -160,7 +160,7 @@ events = {
     "durability": Durability(displayed=20, durable=12),
     "tool_called": ToolCalled(call_id="call-1", name="search", arguments=JSON, output=["found"]),
     "retrying": Retrying(attempt=2, reason="overloaded", wait_seconds=1.5),
-    "clarification": Clarification(question="Which dog?", candidates=("Rex", "Bello")),
+    "clarification": Clarification.of("Which dog?", ("Rex", "Bello")),
     "turn_done": TurnDone(turn=FINISHED),
     "turn_failed": TurnFailed(code="interrupted", message="The connection was lost.", hint="Try again."),
 }

@@ -131,7 +131,7 @@ async def test_a_doubt_is_asked_back_as_an_ordinary_turn(tmp_path: Path) -> None
     async with desk_at(tmp_path) as desk:
         await desk.ask(FOUNDERS[0])
         events = await hear(desk, "Where was he born?")
-        assert Clarification(question=WHICH, candidates=("Larry Page", "Sergey Brin")) in events
+        assert Clarification.of(WHICH, ("Larry Page", "Sergey Brin")) in events
         done = events[-1]
         assert isinstance(done, TurnDone)
         assert (done.turn.outcome, done.turn.text, done.turn.turn_seq) == ("clarification", WHICH, 2)
@@ -149,10 +149,12 @@ async def test_a_doubt_is_asked_back_as_an_ordinary_turn(tmp_path: Path) -> None
         assert [type(event) for event in again] == [Clarification, TurnDone], "whoever joins later hears it too"
 
 
-@pytest.mark.req("REWRITE-5")
+@pytest.mark.req("REWRITE-5", "REWRITE-9")
 @pytest.mark.parametrize(
     ("reply", "explicit"),
     [
+        ("1 and 2", "Where was Larry Page and Sergey Brin born?"),
+        ("I mean Eric Schmidt", "Where was Eric Schmidt born?"),
         ("the second", "Where was Sergey Brin born?"),
         ("Larry", "Where was Larry Page born?"),
         ("both", "Where was Larry Page and Sergey Brin born?"),

@@ -6,6 +6,7 @@ behind the answers and has events of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -91,11 +92,24 @@ class Retrying(Struct, frozen=True, kw_only=True, tag="retry"):
     wait_seconds: float
 
 
+class Candidate(Struct, frozen=True, kw_only=True):
+    """One of the things a clarification asks about. A reply that is its id, or its name, chooses it."""
+
+    id: str
+    name: str
+
+
 class Clarification(Struct, frozen=True, kw_only=True, tag="clarification"):
-    """A question back: which one?"""
+    """The question which of several candidates is meant."""
 
     question: str
-    candidates: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+
+    @classmethod
+    def of(cls, question: str, names: Iterable[str]) -> Clarification:
+        """Number the names of a plan: the id of a candidate is its place in the question, from 1."""
+        numbered = (Candidate(id=str(number), name=name) for number, name in enumerate(names, start=1))
+        return cls(question=question, candidates=tuple(numbered))
 
 
 class TurnDone(Struct, frozen=True, kw_only=True, tag="done"):

@@ -137,6 +137,11 @@ def _mark_unknown(value: Json) -> Json:
     for name in ("user_message", "message", "answer", "step"):
         if isinstance(marked.get(name), dict):
             marked[name] = _mark_unknown(marked[name])
+    if marked.get("type") == "clarification" and isinstance(names := marked.get("candidates"), list):
+        # Older releases wrote names alone; the id of a candidate is its place.
+        marked["candidates"] = [
+            {"id": str(number), "name": name} if isinstance(name, str) else name for number, name in enumerate(names, 1)
+        ]
     return marked
 
 

@@ -115,7 +115,7 @@ async def watch(
         await _wait(parts, news)
     if turn.outcome == "clarification":
         plan = await parts.store.turns.plan(turn.id)
-        yield Stamped(event=Clarification(question=turn.text, candidates=plan.candidates if plan else ()))
+        yield Stamped(event=Clarification.of(turn.text, plan.candidates if plan else ()))
     if turn.error is not None:
         yield Stamped(event=TurnFailed(code=turn.error.code, message=turn.error.message, hint=turn.error.hint))
     yield Stamped(event=TurnDone(turn=finished(turn)))

@@ -15,6 +15,8 @@ from typing import Final
 from contextinfinity.domain.message import Json
 from contextinfinity.rewriting.lexicon import ORDINALS, Kind, listed
 from contextinfinity.rewriting.message import Doubt
+from contextinfinity.rewriting.naming import mentions
+from contextinfinity.rewriting.phrases import together
 from contextinfinity.rewriting.references import references, tokens, worded
 from contextinfinity.rewriting.things import Thing, name_words
 from contextinfinity.text.cues import leaves_topic
@@ -25,11 +27,29 @@ _NOUNS: dict[Kind, str] = {"person": "person", "place": "place", "file": "file"}
 _FILLER = listed(
     """
     the a an one ones i i'm mean meant please of them it is was that about choose pick option number no and or
-    as to by from want think sure yes yeah ok okay hm well just for me
+    as to by from want think sure yes yeah ok okay hm well just for me actually rather option options
+    der die das den dem ich meine und el la los las y quiero decir
     """
 )
 _WORD = re.compile(r"[\w'’]+")
-_NUMBERS = {"one": 0, "two": 1, "three": 2, "four": 3, "five": 4, "1": 0, "2": 1, "3": 2, "4": 3, "5": 4}
+_PLACES = {
+    **ORDINALS,
+    **{word: place for place, word in enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight"])},
+    **{str(place + 1): place for place in range(8)},
+    **{word: place for place, word in enumerate(["sixth", "seventh", "eighth"], 5)},
+    **dict.fromkeys(listed("erste ersten erster erstes primero primera former"), 0),
+    **dict.fromkeys(listed("zweite zweiten zweiter zweites segundo segunda"), 1),
+    **dict.fromkeys(listed("dritte dritten dritter drittes tercero tercera"), 2),
+    **dict.fromkeys(listed("last latter final letzte letzten letzter letztes último última"), -1),
+}
+_ALL = listed("both all either everything every each beide beiden alle ambos ambas todos todas")
+_BUT = listed("not except but without besides nicht außer menos excepto")
+_MIDDLE = listed("middle mittlere mittleren")
+_RANGE = re.compile(r"\b([1-8]) ?(?:-|–|to|through|bis) ?([1-8])\b")
+_MEANS = re.compile(r"\b(?:mean|meant|meine|meinte)\b\W*(?P<name>[\w.'’ -]{2,60}?)\W*$", re.I)
+_LONGEST_NAME = 3
+_PREFIX = 4
+"""Letters of a name that name it, if no other candidate begins with them."""
 _STOPPING = listed("cancel stop nevermind mind forget neither none nothing nobody")
 _LEFT_OVER = 2
 """Words beside a name that a reply may have; with more of them it is a question of its own."""
@@ -50,11 +70,11 @@ def asking(doubt: Doubt) -> Json:
     return {
         "question": f"Which {noun} do you mean: {choices}?",
         "reference": doubt.reference,
-        "candidates": [described(thing) for thing in doubt.in_order],
+        "candidates": [{"id": str(number), **described(thing)} for number, thing in enumerate(doubt.in_order, start=1)],
     }
 
 
-def described(thing: Thing) -> Json:
+def described(thing: Thing) -> dict[str, Json]:
     """Give a thing as data; ``turn`` is its place in the history, or None when only the memories name it."""
     return {"name": thing.name, "kind": thing.kind, "turn": thing.turn if thing.turn >= 0 else None}
 
@@ -65,42 +85,92 @@ def is_open(asked_at: datetime, now: datetime) -> bool:
 
 
 def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[str, ...] | Reply | None:
-    """Give the names a reply chooses, ``Reply.CANCELLED`` when it speaks of something else, None when it is unclear."""
+    """Return the names a reply chooses, among the candidates or a new one.
+
+    ``Reply.CANCELLED`` means that it speaks of something else, None that it is unclear.
+    """
     names = [str(candidate["name"]) for candidate in candidates]
     said = [word.replace("’", "'").removesuffix("'s") for word in _WORD.findall(message.lower())]
+    if new := _new_name(names, message):
+        return (new,)
+    if _BUT & {*said}:
+        return _except(names, said)
     named = _named(names, said)
     rest = [word for word in said if word not in _FILLER]
-    left_over = [word for word in rest if not any(word in name_words(name) for name in named)]
+    left_over = [word for word in rest if not any(_is_of(word, name) for name in named)]
     if named:
         return named if len(left_over) <= _LEFT_OVER else Reply.CANCELLED
-    if placed := _placed(names, said if len(said) == 1 else rest):
+    if placed := _placed(names, message, said if len(said) == 1 else rest):
         return placed
     asks_anew = message.rstrip().endswith("?") or len(rest) > _LEFT_OVER
     return Reply.CANCELLED if asks_anew or leaves_topic(message) or not _STOPPING.isdisjoint(said) else None
 
 
+def _except(names: list[str], said: list[str]) -> tuple[str, ...] | Reply | None:
+    """Read "not the first one", "all but Vienna": what is left, if that is one or all others were asked for."""
+    rest = [word for word in said if word not in _FILLER and word not in _BUT and word not in _ALL]
+    gone = _named(names, said) or _placed(names, "", rest)
+    left = tuple(name for name in names if name not in gone)
+    if gone and left and (len(left) == 1 or _ALL & {*said}):
+        return left
+    return None if gone else Reply.CANCELLED
+
+
+def _new_name(names: list[str], message: str) -> str:
+    """Return a name that is all a reply says and that is not among the candidates."""
+    found = [one for one in mentions(message) if name_words(one.name).isdisjoint(_FILLER | _STOPPING | _PLACES.keys())]
+    if len(found) == 1 and not message.rstrip().endswith("?"):
+        outside = _WORD.findall(f"{message[: found[0].start]} {message[found[0].end :]}".lower())
+        name = found[0].name if all(word in _FILLER or word in _STOPPING for word in outside) else ""
+    elif means := _MEANS.search(message):
+        name = means["name"].strip()
+    else:
+        return ""
+    words = name_words(name)
+    known = any(all(_is_of(word, one) for word in words) for one in names) or not words.isdisjoint(
+        _FILLER | _PLACES.keys() | _ALL
+    )
+    return name if words and not known and len(name.split()) <= _LONGEST_NAME else ""
+
+
+def _is_of(word: str, name: str) -> bool:
+    """Tell whether a word is one of a name, or begins one."""
+    return any(word == one or (len(word) >= _PREFIX and one.startswith(word)) for one in name_words(name))
+
+
 def _named(names: list[str], said: list[str]) -> tuple[str, ...]:
-    """Find the candidates of which a word is said that no other has."""
+    """Find the candidates of which a word is said that no other has; else those of which one begins with a word."""
     each = [name_words(name) for name in names]
     shared = {word for mine in each for word in mine if sum(word in other for other in each) > 1}
-    return tuple(name for name, mine in zip(names, each, strict=True) if (mine - shared or mine) & {*said})
+    whole = tuple(name for name, mine in zip(names, each, strict=True) if (mine - shared or mine) & {*said})
+    if whole:
+        return whole
+    begun = [(word, [name for name in names if _is_of(word, name)]) for word in said if word not in _FILLER]
+    return tuple(dict.fromkeys(mine[0] for _, mine in begun if len(mine) == 1))
 
 
-def _placed(names: list[str], rest: list[str]) -> tuple[str, ...]:
-    """Read "the second", "the latter", "both"; only when nothing else is said."""
-    if len(rest) != 1:
+def _placed(names: list[str], message: str, rest: list[str]) -> tuple[str, ...]:
+    """Read "2", "1 and 3", "the first two", "the middle one", "both"; only when nothing else is said."""
+    if span := _RANGE.search(message):
+        first, last = int(span[1]), int(span[2])
+        return tuple(names[first - 1 : last]) if first < last <= len(names) else ()
+    match rest:
+        case [word] | [word, _] if word in _ALL:
+            return tuple(names)
+        case ["first" | "last" as end, count] if count in _PLACES and count not in ORDINALS:
+            many = _PLACES[count] + 1
+            return () if many > len(names) else tuple(names[:many] if end == "first" else names[-many:])
+        case [word] if word in _MIDDLE:
+            return (names[len(names) // 2],) if len(names) % 2 else ()
+    places = [_PLACES.get(word, len(names)) for word in rest]
+    if not places or not all(place < len(names) for place in places):
         return ()
-    word = rest[0]
-    if word in ("both", "all", "either"):
-        return tuple(names)
-    places = {**ORDINALS, **_NUMBERS, "former": 0, "latter": len(names) - 1, "last": len(names) - 1}
-    place = places.get(word)
-    return (names[place],) if place is not None and place < len(names) else ()
+    return tuple(dict.fromkeys(names[place] for place in places))
 
 
 def filled_in(message: str, reference: str, chosen: Sequence[str]) -> str:
     """Put the chosen names in the place of the reference that was asked about."""
-    name = " and ".join(chosen)
+    name = together(chosen)
     for one in references(message, tokens(message)):
         if one.text == reference:
             return message[: one.start] + worded(one, name) + message[one.end :]

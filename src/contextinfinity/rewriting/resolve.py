@@ -27,7 +27,7 @@ _ALONE = 0.6
 """What it has to score when no other comes near."""
 _LISTED = 6
 """Entries of a list that "they" repeats."""
-_CHOICES = 4
+_CHOICES = 8
 """Candidates that a question back may have."""
 _OF_PLACES = re.compile(r"\b(?:is|was|about|visit|to|of|from|like|leave|left|reach|in|than) it\b", re.I)
 """How people say "it" of a town or a country."""
@@ -94,7 +94,7 @@ def _pronoun(reference: Reference, message: Message, focus: Focus, told: Resolve
     if thing is None or (pronoun == "they" and thing.gender):
         return None
     beside = focus.group if thing in focus.group else []
-    others = [other for value, other in scored[1:8] if value >= _NEAR * score or other in beside]
+    others = [other for value, other in scored[1:] if value >= _NEAR * score or other in beside]
     rivals = _rivals(thing, others, focus)
     if rivals and pronoun != "they":
         return _doubt(reference, thing, rivals)
@@ -111,7 +111,7 @@ def _pronoun(reference: Reference, message: Message, focus: Focus, told: Resolve
 
 
 def _doubt(reference: Reference, thing: Thing, rivals: list[Thing]) -> Doubt | None:
-    """Give the candidates; of too many nobody would choose one."""
+    """Return all candidates as a doubt; None if they are too many to choose from."""
     return Doubt(reference=reference.text, candidates=(thing, *rivals)) if len(rivals) < _CHOICES else None
 
 
@@ -187,7 +187,7 @@ def _description(reference: Reference, message: Message, focus: Focus) -> Change
     thing, *others = things
     if thing.words <= message.words:
         return None
-    rivals = _rivals(thing, others[:5], focus)
+    rivals = _rivals(thing, others, focus)
     if rivals and reference.pronoun != "they":
         return _doubt(reference, thing, rivals)
     words = f"{_the(reference)} {reference.text.split()[1]} {thing.name}"
@@ -213,7 +213,8 @@ def _newest(reference: Reference, focus: Focus, kind: Kind) -> Change | Doubt | 
     things = focus.newest(kind)
     if not things:
         return None
-    return _doubted(reference, things) or _put(reference, things[0].name, 0.8, things[0])
+    rivals = _places_beside(things)
+    return _doubt(reference, things[0], rivals) if rivals else _put(reference, things[0].name, 0.8, things[0])
 
 
 def _workplace(reference: Reference, message: Message, focus: Focus) -> Change | Doubt | None:
@@ -230,14 +231,19 @@ def _workplace(reference: Reference, message: Message, focus: Focus) -> Change |
 
 
 def _doubted(reference: Reference, things: list[Thing]) -> Doubt | None:
-    """Tell whether two places or dates of one turn could be meant."""
+    """Return a doubt if two dates of one turn could be meant."""
+    rivals = _places_beside(things)
+    return _doubt(reference, things[0], rivals) if rivals else None
+
+
+def _places_beside(things: list[Thing]) -> list[Thing]:
+    """Return the places or dates that the same speaker named in the same turn as the first."""
     first = things[0]
-    rivals = [
+    return [
         other
-        for other in things[1:5]
+        for other in things[1:]
         if (other.turn, other.by_user) == (first.turn, first.by_user) and not other.is_part and not first.is_part
     ]
-    return _doubt(reference, first, rivals) if rivals else None
 
 
 def _choice(reference: Reference, focus: Focus) -> Change | Doubt | None:

@@ -17,6 +17,7 @@ _PART_OF = re.compile(
     r", | near (?:the )?| next to (?:the )?"
     r"| – |-|[^.!?]{0,30}\b(?:capital|city|town|part|state|region|border) (?:of|in) (?:the )?"
 )
+_PAIR = 2
 _CAPITAL_OF = re.compile(r"\b(?:capital|part|city|town) (?:of|in) (?:the )?$")
 
 
@@ -40,6 +41,9 @@ def row(text: str, named: list[tuple[Mention, Thing]]) -> list[Thing]:
         run = [*run, thing] if joined else [thing]
         if joined and _CONJUNCTION.search(between):
             group = run
+            if len(run) > _PAIR:
+                for member in run[1:]:
+                    member.is_part = False  # in "Vienna, Prague and Budapest" none lies in another
             _call(run, text[max(0, before.start - 40) : here.end + 25])
         before, last = here, thing
     return group

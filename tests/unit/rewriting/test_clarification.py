@@ -36,8 +36,8 @@ async def test_a_doubt_tells_the_question_and_the_candidates() -> None:
         "question": "Which person do you mean: Larry Page or Sergey Brin?",
         "reference": "he",
         "candidates": [
-            {"name": "Larry Page", "kind": "person", "turn": 1},
-            {"name": "Sergey Brin", "kind": "person", "turn": 1},
+            {"id": "1", "name": "Larry Page", "kind": "person", "turn": 1},
+            {"id": "2", "name": "Sergey Brin", "kind": "person", "turn": 1},
         ],
     }
     assert rewritten.query == "Where was he (Larry Page or Sergey Brin) born?"
@@ -60,6 +60,66 @@ async def test_a_doubt_tells_the_question_and_the_candidates() -> None:
 )
 def test_a_reply_chooses_by_place_or_by_name(reply: str, chosen: tuple[str, ...]) -> None:
     assert reply_to(FOUNDERS, reply) == chosen
+
+
+CITIES = [{"name": "Vienna"}, {"name": "Prague"}, {"name": "Krakow"}, {"name": "Budapest"}, {"name": "Graz"}]
+
+
+@pytest.mark.req("REWRITE-9")
+@pytest.mark.parametrize(
+    ("message", "question"),
+    [
+        ("How far is it from there?", "Which place do you mean: Vienna, Prague, Krakow or Budapest?"),
+        ("What is the weather like there?", "Which place do you mean: Vienna, Prague, Krakow or Budapest?"),
+    ],
+)
+async def test_a_clarification_names_every_candidate(message: str, question: str) -> None:
+    said = (Turn("user", "We will visit Vienna, Prague, Krakow and Budapest."), Turn("assistant", "Nice trip!"))
+    rewritten = await Offline().rewrite(FollowUp(latest_user_message=message, recent_history=said))
+    assert isinstance(rewritten.disambiguation_data, dict)
+    assert rewritten.disambiguation_data["question"] == question
+
+
+@pytest.mark.req("REWRITE-9")
+@pytest.mark.parametrize(
+    ("reply", "chosen"),
+    [
+        ("4", ["Budapest"]),
+        ("#2", ["Prague"]),
+        ("option 3 please", ["Krakow"]),
+        ("number two", ["Prague"]),
+        ("1 and 2", ["Vienna", "Prague"]),
+        ("1, 3 & 5", ["Vienna", "Krakow", "Graz"]),
+        ("1-3", ["Vienna", "Prague", "Krakow"]),
+        ("the first and the third", ["Vienna", "Krakow"]),
+        ("the first two", ["Vienna", "Prague"]),
+        ("the last two", ["Budapest", "Graz"]),
+        ("the last one", ["Graz"]),
+        ("the middle one", ["Krakow"]),
+        ("all of them", ["Vienna", "Prague", "Krakow", "Budapest", "Graz"]),
+        ("all five", ["Vienna", "Prague", "Krakow", "Budapest", "Graz"]),
+        ("all but Vienna", ["Prague", "Krakow", "Budapest", "Graz"]),
+        ("Buda", ["Budapest"]),
+        ("die zweite", ["Prague"]),
+        ("Krakow and Graz", ["Krakow", "Graz"]),
+        ("I mean Salzburg", ["Salzburg"]),
+        ("neither, I meant Salzburg", ["Salzburg"]),
+        ("i meant salzburg", ["salzburg"]),
+        ("Salzburg", ["Salzburg"]),
+    ],
+)
+def test_a_reply_chooses_by_number_position_part_of_a_name_or_a_new_name(reply: str, chosen: list[str]) -> None:
+    assert reply_to(CITIES, reply) == tuple(chosen)
+
+
+@pytest.mark.req("REWRITE-9")
+def test_a_new_name_that_shares_a_word_with_a_candidate_is_new() -> None:
+    people = [{"name": "Eric Clapton"}, {"name": "John Smith"}]
+    assert reply_to(people, "I mean Eric Schmidt") == ("Eric Schmidt",)
+    assert reply_to(people, "i mean eric schmidt") == ("eric schmidt",)
+    assert reply_to(people, "I mean Eric") == ("Eric Clapton",)
+    assert reply_to(people, "not Eric") == ("John Smith",)
+    assert reply_to(people, "the middle one") is None
 
 
 @pytest.mark.req("REWRITE-5")

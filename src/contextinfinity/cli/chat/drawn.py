@@ -107,7 +107,7 @@ class Drawing:
         from contextinfinity.domain.events import Clarification, Delta, Durability, Retrying, StepStarted, ToolCalled
 
         if isinstance(event, Clarification):
-            choices = (f"{number}. {name}" for number, name in enumerate(event.candidates, 1))
+            choices = (f"{candidate.id}. {candidate.name}" for candidate in event.candidates)
             self._written.add("\n\n".join((event.question, "\n".join(choices))))
         elif isinstance(event, Delta):
             self._shown += len(event.text.encode("utf-8", "replace"))

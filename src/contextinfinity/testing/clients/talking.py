@@ -162,7 +162,7 @@ class TalkPromises:
         thread_id = (await client.conversations.ask("new", "Larry Page and Sergey Brin founded Google.")).thread_id
         events = await heard(client.conversations.send(thread_id, "Where was he born?"))
         (asked,) = [stamped.event for stamped in events if isinstance(stamped.event, Clarification)]
-        assert asked.candidates == ("Larry Page", "Sergey Brin")
+        assert [(one.id, one.name) for one in asked.candidates] == [("1", "Larry Page"), ("2", "Sergey Brin")]
         assert (done(events).outcome, done(events).text) == ("clarification", asked.question)
         plain = await client.conversations.ask(thread_id, "Where was he born?", may_ask_back=False)
         assert plain.outcome == "completed"
