@@ -92,18 +92,22 @@ async def test_a_rewriter_that_takes_too_long_is_left_out_and_named(tmp_path: Pa
     assert [(left.what, left.reason) for left in plan.left_out] == [("rewriting", "it failed: it took too long")]
 
 
-@pytest.mark.req("REWRITE-1", "REWRITE-3", "REWRITE-6")
+LARRY = "Where was Larry Page born, the founder of Google?"
+DROPPED = "The answer of llama3.1 was dropped: it does not keep to what was said."
+
+
+@pytest.mark.req("REWRITE-1", "REWRITE-3", "REWRITE-6", "REWRITE-8")
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("said", "shown", "left_out"),
     [
-        ("Where was Larry Page born, the founder of Google?", "Where was Larry Page born, the founder of Google?"),
-        ("Where was Steve Wozniak born?", None),
-        ("", None),
+        (LARRY, LARRY, []),
+        ("Where was Steve Wozniak born?", "Where was Larry Page born?", [("rewriter.model", DROPPED)]),
+        ("", None, [("rewriting", "it failed: ProviderError: llama3.1 said nothing.")]),
     ],
     ids=["grounded", "made up", "nothing"],
 )
 async def test_a_model_rewrites_where_one_is_named_and_invents_nothing(
-    said: str, shown: str | None, vendors: FakeVendors, tmp_path: Path
+    said: str, shown: str | None, left_out: list[tuple[str, str]], vendors: FakeVendors, tmp_path: Path
 ) -> None:
     settings = Settings(
         general=General(data_dir=str(tmp_path), default_model="openai"),
@@ -121,6 +125,7 @@ async def test_a_model_rewrites_where_one_is_named_and_invents_nothing(
     assert "Where was he born?" in asked
     assert "Larry Page was the founder of Google." in asked, "it is given the turns before"
     assert (turn.text, plan.contextualised) == ("In Michigan.", shown)
+    assert [(left.what, left.reason) for left in plan.left_out] == left_out
 
 
 # --- asking back ---
@@ -384,7 +389,7 @@ async def test_a_model_that_rewrites_sees_no_secret_and_cannot_be_talked_into_ot
         plan = await engine.context(turn.turn_id)
         sent = len(vendors.requests)
         await engine.route(first.thread_id, "Where was he born?")
-    assert plan.contextualised is None
+    assert plan.contextualised == "Where was Larry Page born?", "the offline form"
     assert not any("sk-12345" in str(request.body) for request in vendors.requests)
     assert len(vendors.requests) == sent, "a trial asks nobody"
 

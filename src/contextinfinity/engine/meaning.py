@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import ChunkId, now
 from contextinfinity.domain.message import ImageBlock, TextBlock, say
-from contextinfinity.domain.plan import AskedBack, Plan
+from contextinfinity.domain.plan import AskedBack, LeftOut, Plan
 from contextinfinity.domain.turn import Turn, TurnEnd
 from contextinfinity.engine.choosing import asked_back, chat_notes
 from contextinfinity.engine.parts import Parts, Rewriting, Running
@@ -94,6 +94,8 @@ async def _meant(rewriting: Rewriting, turn: Turn, recalled: Recalled, before: S
     words = turn.user_message.rendered_text
     async with asyncio.timeout(rewriting.seconds):
         told = await rewriting.rewrite(_follow_up(turn, recalled, before))
+    if told.dropped:
+        recalled.missing.append(LeftOut(what="rewriter.model", reason=told.dropped))
     explicit = told.query.strip()
     explicit.encode()  # what cannot be written is no rewriting
     return Meant(explicit=explicit if explicit and explicit != words.strip() else None, doubt=_doubt(told))

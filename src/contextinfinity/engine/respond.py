@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -112,8 +113,16 @@ class Attempt:
 
 
 def kept(route: Route) -> Route:
-    """Give a route as a plan keeps it: who answers, and why."""
-    return replace(route, reason=route.reason[:LONGEST_REASON], fallbacks=(), considered=())
+    """Return a route as a plan keeps it: who answers, and why, in whole sentences."""
+    return replace(route, reason=_in_short(route.reason), fallbacks=(), considered=())
+
+
+def _in_short(reason: str) -> str:
+    """Leave out sentences of a long reason; the last one, which names who answers, stays."""
+    *others, last = re.split(r"(?<=[.!?]) ", reason)
+    while others and len(" ".join([*others, last])) > LONGEST_REASON:
+        others.pop()
+    return " ".join([*others, last])
 
 
 async def respond(parts: Parts, running: Running, material: Material, route: Route) -> None:

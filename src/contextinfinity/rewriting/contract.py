@@ -24,13 +24,15 @@ class Rewritten(Struct, frozen=True, kw_only=True):
     """The message made explicit.
 
     ``entities`` are the things spoken of. With several candidates for one reference ``is_ambiguous`` is set, and
-    ``disambiguation_data`` holds the candidates and the question to ask.
+    ``disambiguation_data`` holds the candidates and the question to ask. ``dropped`` says which model's answer was not
+    used, and why.
     """
 
     query: str
     entities: tuple[Json, ...] = ()
     is_ambiguous: bool = False
     disambiguation_data: Json = None
+    dropped: str = ""
 
 
 class Rewriter(Protocol):

@@ -1,8 +1,8 @@
 """The rewriter that asks a model, and takes its word only where nothing is made up.
 
 Every word of the answer that carries content has to stand in the message, in the turns before it or in the memories,
-as the model saw them. What is longer than a question should be, says nothing, or says something else is dropped, and
-the user's own words go on. Entities, and doubts about whom a message means, come from the words alone.
+as the model saw them. An answer that is longer than a question should be, says nothing, or says something else is
+dropped, and the offline form is used. Entities, and doubts about whom a message means, come from the words alone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from contextinfinity.rewriting.contract import FollowUp, Rewritten
 from contextinfinity.rewriting.focus import TURNS
@@ -46,7 +48,7 @@ class ModelRewriter:
         self._offline = Offline()
 
     async def rewrite(self, follow_up: FollowUp) -> Rewritten:
-        """Ask for the explicit form; what the model makes up is not taken."""
+        """Ask for the explicit form; an answer that fails its check gives way to the offline form."""
         words_alone = await self._offline.rewrite(follow_up)
         message = follow_up.latest_user_message
         if words_alone.is_ambiguous or not follow_up.recent_history or len(message) > LONGEST:
@@ -57,7 +59,10 @@ class ModelRewriter:
         question = json.dumps({"conversation": told, "message": message}, ensure_ascii=False)
         answer = await self._adviser.ask(INSTRUCTIONS, question, max_output_tokens=2_000 + len(message))
         explicit = checked(answer, message, [text for _, text in shown])
-        return Rewritten(query=explicit or follow_up.latest_user_message, entities=words_alone.entities)
+        if not explicit:
+            dropped = f"The answer of {self._adviser.model_id} was dropped: it does not keep to what was said."
+            return replace(words_alone, dropped=dropped)
+        return Rewritten(query=explicit, entities=words_alone.entities)
 
 
 def _shown(follow_up: FollowUp) -> Iterator[tuple[str, str]]:

@@ -57,7 +57,7 @@ async def rewrite(
 
 async def rewrite_query(
     latest_user_message: str,
-    recent_history: Sequence[Turn | Mapping[str, str]],
+    recent_history: Sequence[Turn | Mapping[str, str]] | None,
     memory_snippet: str | None = None,
     *,
     thread_id: str | None = None,
@@ -65,14 +65,34 @@ async def rewrite_query(
 ) -> str:
     """Make a message explicit in view of the turns before it and of what is remembered.
 
-    A turn is a ``Turn``, or a mapping with ``role`` and ``content``.
+    A turn is a ``Turn``, or a mapping with ``role`` and ``content``. With a history that is None or malformed, the
+    message is returned as it is.
     """
-    turns = (one if isinstance(one, Turn) else Turn(one["role"], one["content"]) for one in recent_history)
+    turns = _turns(recent_history)
+    if turns is None:
+        log.warning("thread %r: the history is no list of turns, the message stays as it is", thread_id)
+        return latest_user_message
     follow_up = FollowUp(
         latest_user_message=latest_user_message,
-        recent_history=tuple(turns),
+        recent_history=turns,
         memory_snippet=memory_snippet,
         thread_id=thread_id,
         user_id=user_id,
     )
     return (await rewrite(Chosen(), follow_up)).query
+
+
+def _turns(history: object) -> tuple[Turn, ...] | None:
+    """Read a history; None if it is not a list of turns."""
+    if not isinstance(history, Sequence) or isinstance(history, str | bytes):
+        return None
+    turns = []
+    for one in history:
+        role, content = (one.get("role"), one.get("content")) if isinstance(one, Mapping) else (None, None)
+        turn = one if isinstance(one, Turn) else None
+        if isinstance(role, str) and isinstance(content, str):
+            turn = Turn(role, content)
+        if turn is None:
+            return None
+        turns.append(turn)
+    return tuple(turns)

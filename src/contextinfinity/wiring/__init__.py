@@ -343,6 +343,8 @@ def _rewriting(settings: Settings, models: Models) -> Rewriting:
     from contextinfinity.rewriting import ModelRewriter
 
     hide = partial(hidden, redactor=_redactor(settings))
+    # The model's own time-out comes first, so that the plan names the model.
+    adviser = dataclasses.replace(adviser, seconds=0.9 * said.timeout_seconds)
     return dataclasses.replace(rewriting, rewrite=ModelRewriter(adviser, hide).rewrite)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -53,3 +54,23 @@ async def test_a_caller_that_stops_waiting_stops_the_rewriter() -> None:
     rewriting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await rewriting
+
+
+@pytest.mark.req("REWRITE-2")
+@pytest.mark.parametrize(
+    "history",
+    [
+        None,
+        "Who is Donald Trump?",
+        7,
+        {"role": "user"},
+        [None],
+        ["Who?"],
+        [{"role": "user"}],
+        [{"content": "Who is Donald Trump?"}],
+        [{"role": "user", "content": None}],
+        [{"role": None, "content": "x"}],
+    ],
+)
+async def test_with_a_malformed_history_the_message_comes_back_as_it_is(history: Any) -> None:
+    assert await rewrite_query("who are his children", history) == "who are his children"
