@@ -327,7 +327,7 @@ async def test_a_ledger_that_was_taken_away_under_the_engine_is_noticed(tmp_path
         await engine.ask("thread", "before")
         (tmp_path / "ledger.db").rename(tmp_path / "elsewhere.db")
         assert engine.health().status == "degraded"
-        assert "was moved or deleted" in engine.health().reason
+        assert "was moved, deleted or replaced" in engine.health().reason
         (tmp_path / "elsewhere.db").rename(tmp_path / "ledger.db")
         assert engine.health().status == "ready"
 

@@ -236,7 +236,7 @@ def test_a_deletion_opens_its_own_session_only(vandal: apsw.Connection) -> None:
 async def test_the_file_and_its_journals_are_private(ledger: SqliteStore, ledger_path: Path) -> None:
     await ledger.sessions.create(NewSession())
     made = sorted(ledger_path.parent.glob("ledger.db*"))
-    assert [path.name for path in made] == ["ledger.db", "ledger.db-shm", "ledger.db-wal"]
+    assert [path.name for path in made] == ["ledger.db", "ledger.db-identity", "ledger.db-shm", "ledger.db-wal"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
 
 

@@ -50,6 +50,8 @@ class Database:
         known = remembered(path)
         refuse_lost(path, known)
         self._writer: Writer | None = None
+        self._place: Place | None = None
+        """Where the open file is, while it can be written."""
         if read_only:
             self._refuse_unreadable(known)
         else:
@@ -127,7 +129,7 @@ class Database:
 
     def check_place(self) -> None:
         """Raise ``LedgerLost`` or ``LedgerUnlocked`` when the open file or its log is no longer the one of its name."""
-        if self._writer is not None:
+        if self._place is not None:
             self._place.check()
 
     @property
@@ -146,6 +148,7 @@ class Database:
         self._readers.close()
         if self._writer is not None:
             self._writer.close()
+        self._place = None
 
     def _writing(self) -> Writer:
         if self._writer is None:
