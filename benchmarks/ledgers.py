@@ -25,6 +25,7 @@ from benchmarks.words import text
 from contextinfinity.domain.ids import BranchId
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Exchange
+from contextinfinity.storage.sqlite.identity import mark_of
 from contextinfinity.storage.sqlite.migrate import migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import exchange, new_branch
@@ -43,6 +44,7 @@ async def ledger(bench: Bench, turns: int) -> Path:
         with Progress(console=bench.console, transient=True) as progress:
             await _build(unfinished, turns, progress)
         unfinished.rename(path)
+        mark_of(unfinished).unlink(missing_ok=True)
     return path
 
 
