@@ -200,7 +200,7 @@ class Backups:
         from contextinfinity.storage.sqlite.backup import PARTIAL, PATTERN
         from contextinfinity.storage.sqlite.purge import purge
 
-        for path in self._folder.glob(f"*{PARTIAL}"):
+        for path in self._folder.glob(f"*{PARTIAL}") if sessions else ():
             await _until_made(path)
             for unfinished in self._folder.glob(f"{path.name}*"):  # nothing if it was finished
                 unfinished.unlink(missing_ok=True)
