@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 
 ELSEWHERE = "written_elsewhere"
 """The file in the folder of backups that names the backups written to other places, one path per line."""
-
-
 LOOK_SECONDS, BACKUP_SECONDS = 0.05, 10.0
 """How often to look whether a backup is made, and how long a deletion waits for that."""
 LEFT_SECONDS = 86_400.0
@@ -96,7 +94,7 @@ def written_elsewhere(backups: Path) -> list[Path]:
 def note_written_elsewhere(backups: Path, path: Path) -> None:
     """Note that a backup was written to another place, so that a deletion can name it."""
     make_private(backups)
-    with typed_lines.appending(backups / ELSEWHERE) as file:
+    with (backups / ELSEWHERE).open("a", encoding="utf-8") as file:
         file.write(f"{path.absolute()}\n")
 
 
@@ -158,13 +156,12 @@ class TypedLines:
 
         def is_kept(line: typed_lines.Line) -> bool:
             if not line.session or line.at is None:
-                return not sessions
+                return bool(line.text) and not sessions
             return line.session not in cutoffs or line.at > cutoffs[line.session]
 
-        kept = [line for line in lines if is_kept(line)]
-        if len(kept) < len(lines):
-            await asyncio.to_thread(typed_lines.replace_all, self._file, kept)
-        for unfinished in self._file.parent.glob(f"{self._file.name}.*"):  # its writer was killed
+        if not all(map(is_kept, lines)):
+            await asyncio.to_thread(typed_lines.keep_only, self._file, is_kept)
+        for unfinished in self._file.parent.glob(f"{self._file.name}.*"):  # of older releases
             unfinished.unlink(missing_ok=True)
 
 
@@ -180,6 +177,8 @@ class RefusedSpools:
             return
         from contextinfinity.storage.standby import spool
 
+        for unfinished in self._folder.glob(f"*{spool.REFUSED}.new"):  # its writer was killed
+            unfinished.unlink(missing_ok=True)
         for path in sorted(self._folder.glob(f"*{spool.REFUSED}")):
             records = await asyncio.to_thread(spool.records_in, path)
             kept = await _kept_records(deletions, records)

@@ -6,16 +6,16 @@ releases hold bare JSON strings, whose conversation is not known.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from contextinfinity.domain.ids import SessionId, from_millis, to_millis
-from contextinfinity.storage.folders import sync_folder
 
 
 class Line(NamedTuple):
@@ -36,45 +36,54 @@ def read(file: Path) -> list[Line]:
 
 
 def append(file: Path, lines: Sequence[Line]) -> None:
-    """Add lines."""
-    with appending(file) as opened:
-        opened.write("".join(map(_encoded, lines)))
+    """Add lines to a private file."""
+    with _locked(file, os.O_CREAT) as descriptor:
+        os.lseek(descriptor, 0, os.SEEK_END)
+        _write(descriptor, "".join(map(_encoded, lines)))
 
 
-def replace_all(file: Path, lines: Sequence[Line]) -> None:
-    """Replace the file by one with these lines, durably; without any it is removed."""
-    if lines:
-        new = file.with_name(f"{file.name}.new")
-        with _opened(new, os.O_TRUNC) as opened:
-            opened.write("".join(map(_encoded, lines)))
-            opened.flush()
-            os.fsync(opened.fileno())
-        new.replace(file)
-    else:
-        file.unlink(missing_ok=True)
-    sync_folder(file.parent)
+def keep_only(file: Path, is_kept: Callable[[Line], bool]) -> None:
+    """Remove all other lines."""
+    _rewrite(file, lambda lines: list(filter(is_kept, lines)))
+
+
+def keep_last(file: Path, count: int) -> None:
+    """Remove all but the newest lines."""
+    _rewrite(file, lambda lines: lines[-count:])
 
 
 def forget(file: Path, session: SessionId) -> None:
     """Remove the lines of a session, and those whose session is not known."""
-    lines = read(file)
-    kept = [line for line in lines if line.session not in (session, None)]
-    if len(kept) < len(lines):
-        replace_all(file, kept)
+    keep_only(file, lambda line: line.session not in (session, None))
+
+
+def _rewrite(file: Path, choose: Callable[[list[Line]], list[Line]]) -> None:
+    """Rewrite a file in place; one that a kill cut off in the middle is rewritten the next time."""
+    with suppress(FileNotFoundError), _locked(file) as descriptor:
+        lines = read(file)
+        kept = choose(lines)
+        if len(kept) < len(lines):
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            _write(descriptor, "".join(map(_encoded, kept)))
+            os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
+            os.fsync(descriptor)
 
 
 @contextmanager
-def appending(file: Path) -> Iterator[TextIO]:
-    """Open a private file to append to it."""
-    with _opened(file, os.O_APPEND) as opened:
-        yield opened
+def _locked(file: Path, how: int = 0) -> Iterator[int]:
+    descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | how, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)  # it may have been there before
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
-@contextmanager
-def _opened(file: Path, how: int) -> Iterator[TextIO]:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | how, 0o600), "w", encoding="utf-8") as opened:
-        os.fchmod(opened.fileno(), 0o600)  # it may have been there before
-        yield opened
+def _write(descriptor: int, text: str) -> None:
+    rest = memoryview(text.encode())
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def _encoded(line: Line) -> str:

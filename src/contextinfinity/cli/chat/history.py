@@ -36,7 +36,7 @@ class KeptHistory(History):
         if len(lines) > MOST:
             lines = lines[-MOST:]
             with suppress(OSError):
-                typed_lines.replace_all(self._file, lines)
+                typed_lines.keep_last(self._file, MOST)
         return [line.text for line in reversed(lines) if line.text]
 
     def store_string(self, string: str) -> None:

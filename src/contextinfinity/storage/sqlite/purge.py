@@ -30,12 +30,13 @@ async def purge(path: Path, sessions: Sequence[SessionId]) -> None:
     """
     keys = [pack(each) for each in sessions]
     try:
-        if await asyncio.to_thread(_has_work, path, keys):
-            await _purge(path, keys)
-    except (LedgerCorrupt, LedgerForeign, apsw.CorruptError, apsw.NotADBError) as error:
+        with translated(str(path)):
+            if await asyncio.to_thread(_has_work, path, keys):
+                await _purge(path, keys)
+    except (LedgerCorrupt, LedgerForeign) as error:
         if sessions:
             log.warning("the backup %s is removed: it is damaged and may hold deleted text (%s)", path, error)
-            await asyncio.to_thread(path.unlink, missing_ok=True)
+            await asyncio.to_thread(_remove, path)
 
 
 async def purge_deleted(copy: Path, ledger: Path, since: datetime) -> None:
@@ -51,6 +52,11 @@ async def purge_deleted(copy: Path, ledger: Path, since: datetime) -> None:
     with translated(str(ledger)):
         deleted = await asyncio.to_thread(read)
     await purge(copy, deleted)
+
+
+def _remove(path: Path) -> None:
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink(missing_ok=True)
 
 
 def _has_work(path: Path, sessions: Sequence[bytes]) -> bool:
