@@ -43,7 +43,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Setup
-from contextinfinity.errors import LedgerAway
+from contextinfinity.errors import LedgerAway, NotFound
 from contextinfinity.exchange import importing
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import copies_of
@@ -185,8 +185,9 @@ async def _delete(life: Life, tell: Tell) -> None:
         await until_quiet(store)
         tell(Deleting(speaker.thread, marker))
         trap.begin()
-        await insisted(lambda: engine.delete(speaker.thread))
-        tell(Deleted(speaker.thread))
+        with suppress(NotFound):  # the ledger was away after it was begun: the next start finishes it
+            await insisted(lambda: engine.delete(speaker.thread))
+            tell(Deleted(speaker.thread))
 
 
 async def insisted(ask: Callable[[], Awaitable[object]]) -> None:

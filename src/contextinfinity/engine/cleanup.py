@@ -26,8 +26,10 @@ PAGE = 16
 """How many sessions are cleaned together: what they write is committed together."""
 SWEEP_SECONDS = 1.0
 """How long wiping out may take at a time; what is left is done the next time."""
-FINISH_SECONDS = 2.0
+FINISH_SECONDS = 5.0
 """How long a start may take to finish what another process began to delete."""
+WIPE_TRIES, WIPE_PAUSE = 5, 0.02
+"""How often a start tries to empty the log, which a short read of another process may prevent, and the pause."""
 STILL_THERE = (
     "The ledger's own files still hold deleted text: another process reads an older state of them, or they take longer "
     "to rewrite. It is removed as soon as that ends, by a running engine, the next start or `cix cleanup`."
@@ -113,8 +115,11 @@ class Cleaner:
                     sessions, turns = await self._expire_rows(session_id)
                     done = self._finished
                     self._finished = Removed(sessions=done.sessions + sessions, turns=done.turns + turns)
-                if not await deletions.is_wiped():
+                for _ in range(WIPE_TRIES):
+                    if await deletions.is_wiped():
+                        break
                     await self.sweep(seconds)
+                    await asyncio.sleep(WIPE_PAUSE)
 
     async def remaining(self) -> tuple[str, ...]:
         """Say where deleted text can still be found, and why."""

@@ -70,6 +70,7 @@ class Lifecycle:
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._let_go)
             try:
+                await self.cleaner.finish()  # while nobody reads here, so that the log can be emptied
                 await undo.enter_async_context(self.presence)
             except LedgerReadOnly as error:
                 log.warning("nothing can be written, only read: %s", error.message)
@@ -79,7 +80,6 @@ class Lifecycle:
                 self._take_up_work(self.presence.worker.id)
                 self.afterwards.start()
                 await recover(self._parts, await self.presence.find_dead())
-                await self.cleaner.finish()
                 self._upkeep = {
                     asyncio.create_task(self._keep_house(), name="housekeeping"),
                     asyncio.create_task(self._keep_index(), name="indexing"),
