@@ -22,6 +22,7 @@ from contextinfinity.compaction.policy import CONFIDENT, choose_cut, is_due, pay
 from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import BranchId, SessionId, now
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft
+from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.parts import Parts, boundary_offline
 from contextinfinity.engine.weighing import PAGE, Here, leaving, look, said
 from contextinfinity.errors import HeadMoved, Refused
@@ -171,7 +172,8 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
 
     ``over``: what they were about is over.
     """
-    from contextinfinity.librarian.offline import OfflineLibrarian  # what it knows of words takes time to load
+    await loaded(*FOR_FOLDS)
+    from contextinfinity.librarian.offline import OfflineLibrarian
 
     summary, left, failed = Summary(text=here.head.summary), 0, False
     known, by_rule = {piece.turn_seq: piece.tokens for piece in here.pieces}, OfflineLibrarian()

@@ -8,6 +8,7 @@ from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.work import Job, JobType
 from contextinfinity.engine.afterwards import Handler
 from contextinfinity.engine.folding import fold
+from contextinfinity.engine.lazy_modules import FOR_A_TURN, FOR_THE_INDEX, loaded
 from contextinfinity.engine.parts import Parts
 
 
@@ -23,7 +24,8 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
 
     async def index(job: Job) -> None:
         """Make the turn findable: its chunks and their vectors (TX-C)."""
-        from contextinfinity.engine.indexing import index_turn  # cutting texts takes time to load
+        await loaded(*FOR_THE_INDEX)
+        from contextinfinity.engine.indexing import index_turn
 
         if job.turn_id is not None:
             await index_turn(parts, job.turn_id)
@@ -35,7 +37,8 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
 
     async def remember(job: Job) -> None:
         """Keep what the user tells of themselves, and forget what they want forgotten."""
-        from contextinfinity.engine.remembering import remember_turn  # its phrases take time to load
+        await loaded(*FOR_A_TURN)
+        from contextinfinity.engine.remembering import remember_turn
 
         if job.turn_id is not None and parts.setup.remembering is not None:
             await remember_turn(parts, parts.setup.remembering, job.turn_id)

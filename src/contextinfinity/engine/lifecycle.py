@@ -21,6 +21,7 @@ from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.afterwards import Afterwards
 from contextinfinity.engine.cleanup import Cleaner
 from contextinfinity.engine.handlers import handlers
+from contextinfinity.engine.lazy_modules import FOR_THE_INDEX, loaded, preload
 from contextinfinity.engine.parts import Asked, Models, Parts, Running, Setup
 from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
@@ -84,6 +85,7 @@ class Lifecycle:
                     asyncio.create_task(self._keep_house(), name="housekeeping"),
                     asyncio.create_task(self._keep_index(), name="indexing"),
                     asyncio.create_task(self._keep_clean(), name="cleaning"),
+                    asyncio.create_task(preload(self._count), name="preloading"),
                 }
             undo.pop_all()
         return self
@@ -135,6 +137,9 @@ class Lifecycle:
             running=self._running,
         )
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self._parts))
+
+    def _count(self, text: str) -> int:
+        return self.models.named(None).counter.count(text)
 
     async def _let_go(self) -> None:
         with suppress(LedgerError):
@@ -213,7 +218,8 @@ class Lifecycle:
             self.unindexed.clear()
             pause = min(2 * pause, HOUSEKEEPING_SECONDS)
             try:
-                from contextinfinity.engine.indexing import bring_in_step, look_over  # cutting takes time to load
+                await loaded(*FOR_THE_INDEX)
+                from contextinfinity.engine.indexing import bring_in_step, look_over
 
                 if not is_looked_over:
                     await look_over(self._parts)

@@ -19,6 +19,7 @@ from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
 from contextinfinity.domain.turn import NewStep, Step, Turn, TurnEnd
 from contextinfinity.embedders.choice import Embedders
+from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
 from contextinfinity.engine.news import Broadcast, News
 from contextinfinity.engine.observed import Away, LearnedWindow
 from contextinfinity.engine.texts import Texts
@@ -244,7 +245,8 @@ FindBoundary: TypeAlias = Callable[[Sequence[Mapping[str, object]]], Awaitable["
 
 async def boundary_offline(messages: Sequence[Mapping[str, object]]) -> TopicBoundary:
     """Find it without a model, and without holding up the answers."""
-    from contextinfinity.compaction.boundary import find_topic_boundary  # what it knows of words takes time to load
+    await loaded(*FOR_FOLDS)
+    from contextinfinity.compaction.boundary import find_topic_boundary
 
     return await asyncio.to_thread(find_topic_boundary, messages)
 
@@ -266,7 +268,7 @@ class Retrieval:
 
 async def rewrite_offline(follow_up: FollowUp) -> Rewritten:
     """Make a message explicit without a model."""
-    from contextinfinity.rewriting import Offline  # what it knows of words takes time to load
+    from contextinfinity.rewriting import Offline  # loaded by then, see ``lazy_modules``
 
     return await Offline().rewrite(follow_up)
 
@@ -284,7 +286,8 @@ class Rewriting:
 
 async def draw_offline(message: str, said_at: datetime) -> Drawn:
     """Draw memories from what a user said, without a model."""
-    from contextinfinity.memory.drawing import draw  # its phrases take time to load
+    await loaded(*FOR_MEMORIES)
+    from contextinfinity.memory.drawing import draw
     from contextinfinity.retrieval.dates import told_of
 
     return await asyncio.to_thread(draw, message, said_at, told_of)

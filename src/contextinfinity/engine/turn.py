@@ -17,6 +17,7 @@ from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.choosing import choose
 from contextinfinity.engine.cleanup import Cleaner, expire_before_use
 from contextinfinity.engine.folding import fold_to_fit
+from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
 from contextinfinity.engine.meaning import Asking, ask_back, understand
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.engine.preparing import Material
@@ -83,6 +84,9 @@ def may_fold(parts: Parts, running: Running) -> bool:
     """Tell whether older turns may be summarised for a request; not where the caller wants just what they sent."""
     terms = running.asked.terms
     return parts.setup.folds and (terms is None or terms.only_last is None)
+    await loaded(*FOR_A_TURN)
+    await expire_before_use(Cleaner(parts.store, parts.journals), running.turn.session_id)
+    return await gather_from(parts, running, await recall(parts, running))
 
 
 async def gather_from(parts: Parts, running: Running, recalled: Recalled) -> Material | Asking:

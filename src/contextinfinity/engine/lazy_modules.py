@@ -1,0 +1,48 @@
+"""Modules that take long to import, for their word lists and patterns: loaded in a thread, never on the event loop.
+
+Code that needs one awaits ``loaded`` before its import statement, which is instant then. A process that lives longer
+than a short command loads all of them ahead of need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from importlib import import_module
+
+log = logging.getLogger(__name__)
+
+FOR_A_TURN = (
+    "contextinfinity.routing.route",
+    "contextinfinity.rewriting.clarification",
+    "contextinfinity.rewriting",
+    "contextinfinity.engine.finding",
+    "contextinfinity.engine.remembering",
+)
+FOR_MEMORIES = ("contextinfinity.retrieval.dates", "contextinfinity.memory.drawing")
+FOR_FOLDS = ("contextinfinity.compaction.boundary", "contextinfinity.librarian.offline")
+FOR_THE_INDEX = ("contextinfinity.engine.indexing",)
+ALL = (*FOR_A_TURN, *FOR_THE_INDEX, *FOR_MEMORIES, *FOR_FOLDS)
+PRELOAD_SECONDS = 0.3
+"""How long after the start everything is loaded; a short command ends before that."""
+
+_done: set[str] = set()
+
+
+async def loaded(*names: str) -> None:
+    """Make sure that modules are imported; the event loop goes on meanwhile."""
+    for name in names:
+        if name not in _done:
+            await asyncio.to_thread(import_module, name)
+            _done.add(name)
+
+
+async def preload(count: Callable[[str], int]) -> None:
+    """Load the tokenizer, which ``count`` uses, and all slow modules a moment after the start."""
+    await asyncio.sleep(PRELOAD_SECONDS)
+    try:
+        await asyncio.to_thread(count, "a")
+        await loaded(*ALL)
+    except Exception as error:  # the code that needs the module raises it again
+        log.warning("not everything could be loaded ahead of need: %s: %s", type(error).__name__, error)
