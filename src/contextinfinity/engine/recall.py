@@ -80,11 +80,22 @@ class Recalled:
         return (begin, first - 1) if self.has_more and first > begin else None
 
 
-def fits(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
-    """Tell whether all turns after the summary were read, and fit into a request to the branch's model."""
-    if recalled.unread(turn) is not None:
+def needs_fold(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
+    """Tell whether turns have to be folded before this request: some were not read, or they arrived and do not fit.
+
+    Turns that were answered here are folded in the background; until then the shrinker makes them fit.
+    """
+    if recalled.terms is not None and recalled.terms.only_last is not None:
         return False
-    limit, earlier = parts.budget_of(recalled.home).input_limit, recalled.earlier
+    arrived = bool(recalled.earlier) and not recalled.earlier[-1].provider
+    return recalled.unread(turn) is not None or (arrived and not _fit(parts, recalled, turn))
+
+
+def _fit(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
+    """Tell whether the turns fit into a request to the branch's model, or to any where a rule goes by the context."""
+    by_context = any(rule.goes_by_context for rule in parts.setup.router.rules)
+    models = parts.models.by_name.values() if by_context else (recalled.home,)
+    limit, earlier = max(parts.budget_of(model).input_limit for model in models), recalled.earlier
     characters = sum(len(each.user_message.rendered_text) + len(each.text) for each in (*earlier, turn))
     if characters < limit and not any(each.rounds for each in earlier):  # as nearly always: a token has a character
         return True

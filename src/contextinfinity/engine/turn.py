@@ -21,7 +21,7 @@ from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
 from contextinfinity.engine.meaning import Asking, ask_back, understand
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.engine.preparing import Material
-from contextinfinity.engine.recall import Recalled, fits, recall, retrieve
+from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import insist, respond
 from contextinfinity.engine.sparing import spared
@@ -70,23 +70,15 @@ async def reply(parts: Parts, running: Running) -> None:
 
 async def gather(parts: Parts, running: Running) -> Material | Asking:
     """Recall what stands before a message, and put together what belongs to it."""
+    await loaded(*FOR_A_TURN)
     await expire_before_use(Cleaner(parts.store, parts.setup.copies), running.turn.session_id)
     recalled = await recall(parts, running)
-    if may_fold(parts, running) and not fits(parts, recalled, running.turn):
+    if parts.setup.folds and needs_fold(parts, recalled, running.turn):
         missing: list[LeftOut] = []
         await spared("fold", missing, lambda: fold_to_fit(parts, running.turn.branch_id))
         recalled = await recall(parts, running)
         recalled.missing.extend(missing)
     return await gather_from(parts, running, recalled)
-
-
-def may_fold(parts: Parts, running: Running) -> bool:
-    """Tell whether older turns may be summarised for a request; not where the caller wants just what they sent."""
-    terms = running.asked.terms
-    return parts.setup.folds and (terms is None or terms.only_last is None)
-    await loaded(*FOR_A_TURN)
-    await expire_before_use(Cleaner(parts.store, parts.journals), running.turn.session_id)
-    return await gather_from(parts, running, await recall(parts, running))
 
 
 async def gather_from(parts: Parts, running: Running, recalled: Recalled) -> Material | Asking:
