@@ -35,7 +35,7 @@
         ├── LedgerCorrupt      the file is damaged
         ├── LedgerLost         it is missing, empty or another one
         ├── LedgerFailed       the disk refused to read or write
-        │   └── LedgerUnlocked another SQLite library in this process dropped the locks and deleted the log
+        │   └── LedgerUnlocked  another SQLite library in this process dropped the locks and deleted the log
         ├── LedgerAway         it cannot be reached for now, and this cannot be done without it
         ├── SpoolFull          it cannot be reached for now, and no more can be held for it
         └── LedgerClosed       used after it was closed
