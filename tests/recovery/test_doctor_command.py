@@ -38,7 +38,7 @@ def test_a_ledger_that_is_well_ends_with_0(home: Path) -> None:
     done = doctor("--data-dir", home)
     assert (done.returncode, done.stderr) == (0, "")
     first, last = done.stdout.splitlines()
-    assert first.startswith(f"ledger: {home / 'ledger.db'} (schema {len(migrations())}, ")
+    assert first.startswith(f"ledger: {home / 'ledger.db'} (schema {migrations()[-1].version}, ")
     assert last == "All is well."
 
 
@@ -107,7 +107,7 @@ def test_the_json_has_the_agreed_shape(home: Path) -> None:
     assert report == {
         "ok": False,
         "ledger": str(home / "ledger.db"),
-        "schema": len(migrations()),
+        "schema": migrations()[-1].version,
         "findings": [
             {
                 "code": "config_wrong",

@@ -45,6 +45,15 @@ async def test_a_ledger_whose_locks_were_dropped_takes_no_more_and_says_why(ledg
     await again.close()
 
 
+async def test_a_second_store_of_ours_in_the_process_costs_no_lock(ledger_path: Path) -> None:
+    store = SqliteStore(ledger_path)
+    await SqliteStore(ledger_path).close()
+    subprocess.run([sys.executable, "-c", WRITE, str(ledger_path)], check=True)  # closes it, and is not the last to
+    await store.sessions.create(NewSession(title="after"))
+    assert (len(await store.sessions.list(Owner())), store.health().status) == (2, "ready")
+    await store.close()
+
+
 @pytest.mark.req("CHATMEM-6")
 async def test_an_engine_goes_on_without_it_and_the_next_start_writes_what_was_held(tmp_path: Path) -> None:
     async with engine_on(tmp_path) as engine:
