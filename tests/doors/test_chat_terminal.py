@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.doors.cix import CONFIG, Cix
-from tests.doors.terminal import CTRL_C, CTRL_D, CTRL_R, ENTER, TAB, UP, Terminal
+from tests.doors.terminal import BRACKETED_PASTE, CTRL_C, CTRL_D, CTRL_R, ENTER, TAB, UP, Terminal
 
 pytestmark = pytest.mark.req("CLI-1")
 
@@ -171,6 +171,15 @@ def test_a_paste_during_an_answer_is_one_message_and_runs_nothing(cix: Cix, argu
         chat.type(CTRL_D)
         assert chat.end() == 0
     assert [user for user, _ in cix.said()] == ["first", f"{pasted} and that"]
+
+
+def test_a_paste_before_the_first_prompt_is_one_message(cix: Cix) -> None:
+    with Terminal(cix.folder, "chat") as chat:
+        chat.until(lambda: BRACKETED_PASTE in chat.screen.mode)
+        chat.paste("one\n/quit\ntwo")
+        chat.until("two")
+        chat.say("")
+    assert [user for user, _ in cix.said()] == ["one\n/quit\ntwo"]
 
 
 def test_a_long_paste_during_an_answer_does_not_hold_a_ctrl_c_back(cix: Cix) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contextinfinity.cli.options import Branch, Means, Model, Session, command
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.working import Work
 
 Plain = Annotated[bool, typer.Option("--plain", help="Draw nothing: plain lines, for screen readers.")]
 
@@ -18,15 +23,13 @@ def chat(
 ) -> None:
     """Talk with a model; lines from a pipe work too, one answer each. On a terminal, /help lists its commands."""
     from contextinfinity.cli.answering import NEW, way
-    from contextinfinity.cli.weights import prepare
-    from contextinfinity.cli.working import working
 
-    prepare(means, model, greet=not means.as_json, creates=session == NEW)
     if sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json:
         from contextinfinity.cli.chat.keyboard import keyboard_held
-        from contextinfinity.cli.chat.talk import Talk
 
-        with keyboard_held() as release, working(means, creates=session == NEW) as work:
+        with keyboard_held() as release, _opened(means, model, creates=session == NEW) as work:
+            from contextinfinity.cli.chat.talk import Talk
+
             try:
                 Talk(work, means, *way(work, means, session, branch, model), plain=plain).go_on()
             finally:
@@ -34,9 +37,20 @@ def chat(
         return
     from contextinfinity.cli.chat.pipe import Lines
 
-    with working(means, creates=session == NEW) as work:
+    with _opened(means, model, creates=session == NEW) as work:
         thread, how = way(work, means, session, branch, model)
         lines = Lines(work, thread, how, as_json=means.as_json)
         lines.go_on()
     if lines.failures:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _opened(means: Means, model: str | None, *, creates: bool) -> Iterator[Work]:
+    """Load the built-in model if it answers, and have an engine at work."""
+    from contextinfinity.cli.weights import prepare
+    from contextinfinity.cli.working import working
+
+    prepare(means, model, greet=not means.as_json, creates=creates)
+    with working(means, creates=creates) as work:
+        yield work

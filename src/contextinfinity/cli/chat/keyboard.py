@@ -49,6 +49,7 @@ def _keyboard_set(*, cooked: bool) -> Iterator[Callable[[], None]]:
     """Have the terminal echo keys and hand over whole lines, or neither; yields what restores it."""
     keyboard = sys.stdin.fileno()
     before, modes = termios.tcgetattr(keyboard), termios.tcgetattr(keyboard)
+    modes[3] |= termios.NOFLSH  # a Ctrl-C must not take half a paste out of the queue
     for place, flags in ((0, termios.ICRNL), (3, termios.ECHO | termios.ICANON)):
         modes[place] = modes[place] | flags if cooked else modes[place] & ~flags
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GREETING = "Enter sends, Alt-Enter begins a new line, Ctrl-C stops an answer, Ctrl-D leaves; /help tells more."
+GREETING = "Enter sends, Alt-Enter begins a new line, Ctrl-C stops an answer, Ctrl-D leaves; /help lists more."
 RECALLED = (6, 40)
 """The most lines shown again of the last answer but one, and of the last."""
 
