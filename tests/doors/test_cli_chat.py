@@ -168,6 +168,20 @@ def test_standard_input_that_is_no_question_is_refused(
 
 
 @pytest.mark.req("CLI-2")
+def test_files_are_added_to_the_question(cix: Cix, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    (tmp_path / "b.md").write_text("two")
+    (tmp_path / "c.bin").write_bytes(b"\xff\xfe")
+    files = [str(tmp_path / name) for name in ("a.txt", "b.md", "c.bin", "none")]
+    cix.ask("Compare them.", "--file", files[0], "--file", files[1])
+    assert [user for user, _ in cix.said()] == ["Compare them.\n\na.txt:\none\n\nb.md:\ntwo"]
+    for file, words in ((files[2], "is not UTF-8 text (byte 0)."), (files[3], "No such file or directory.")):
+        done = cix("ask", "Read it.", "--file", file)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert words in done.stderr
+
+
+@pytest.mark.req("CLI-2")
 def test_a_question_without_input_at_a_terminal_does_not_wait(cix: Cix) -> None:
     with cix.start("ask", terminal=True) as ask:
         ask.until("There is no question.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +25,7 @@ Attach = Annotated[
     list[str] | None,
     typer.Option("--attach", metavar="CHUNK", help="Show the model this chunk; `cix search` names them."),
 ]
+Files = Annotated[list[Path] | None, typer.Option("--file", metavar="F", help="Add this text file to the question.")]
 
 
 @command
@@ -34,6 +36,7 @@ def ask(
     branch: Branch = None,
     model: Model = None,
     attach: Attach = None,
+    file: Files = None,
 ) -> None:
     """Ask one question and print the answer."""
     from contextinfinity.cli.answering import NEW, Answer, Plainly, has_failed, remark_on, way
@@ -41,7 +44,7 @@ def ask(
     from contextinfinity.cli.weights import prepare
     from contextinfinity.cli.working import working
 
-    asked = _with_standard_input(question)
+    asked = "\n\n".join([_with_standard_input(question), *map(_file, file or ())])
     prepare(means, model, creates=session == NEW)
     with working(means, creates=session == NEW) as work:
         thread, how = way(work, means, session, branch, model)
@@ -70,6 +73,18 @@ def _with_standard_input(question: str | None) -> str:
     if not asked.strip():
         raise InvalidInput("There is no question.", hint=HOW_TO_ASK)
     return asked
+
+
+def _file(path: Path) -> str:
+    """Return a file as it is added to a question: its name, and its text."""
+    try:
+        return f"{path.name}:\n{path.read_text(encoding='utf-8').rstrip()}"
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="Check what --file names.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"{path} is not UTF-8 text (byte {error.start}).", hint="--file takes text files."
+        ) from error
 
 
 def _standard_input() -> str:
