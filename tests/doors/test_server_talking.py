@@ -153,6 +153,17 @@ def test_a_failed_answer_is_a_finished_turn(server: Server) -> None:
 
 
 @pytest.mark.req("API-11")
+@pytest.mark.req("API-7")
+def test_a_retry_names_a_turn_of_its_own_branch(server: Server) -> None:
+    mine, other = (server.http.post("/threads/new/messages", json={"content": text}).json() for text in ("a", "b"))
+    said = f"/threads/{mine['thread_id']}/messages"
+    refused = server.http.post(said, json={"content": "a", "retry_of": other["turn_id"]})
+    assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
+    assert "retry_of" in refused.json()["detail"]
+    assert server.said(mine["thread_id"]) == ["a"]
+    assert server.http.post(said, json={"content": "a", "retry_of": mine["turn_id"]}).status_code == 200
+
+
 def test_content_is_a_text_or_blocks(server: Server) -> None:
     blocks = [{"type": "text", "text": "Hello "}, {"type": "text", "text": "there"}]
     assert "Hello there" in server.ask(blocks)["text"]  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
-"""Clients that send whole conversations, as they are: they edit, drop, double, reorder, ask again, trim, sum up, send
-at once and again, and models fail in between. Nothing that was acknowledged is ever lost, changed or doubled.
+"""Clients that send whole conversations edit, drop, double, reorder, ask again, trim, sum up, send at once and again,
+and models fail in between. No turn is lost, changed or doubled, no message that was sent is missing from the ledger,
+and no conversation ever sees a word of another one, although all of them use the same phrases.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +21,7 @@ from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.engine.continuing import Talk
+from contextinfinity.engine.continuing import SUMMARY, Talk
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Asked, Model, Models, Setup, Terms
 from contextinfinity.engine.talks import Talks
@@ -28,8 +29,13 @@ from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from tests.ledgers import open_store
 
+Sides: TypeAlias = list[tuple[str, str]]
+
 OWNER = Owner(user_id="ann")
 WORDS = ("yes", "no", "go on")
+"""Phrases that all conversations share, too short to recognise one by."""
+MOST_MOVES = 25
+DETAILS = "and all the details of it, which nobody but this one client would ever think of writing down here " * 2
 FAILURE = Reply(error=Problem(code="server", message="It broke."))
 HALF = Reply(pieces=("Half of",), error=Problem(code="server", message="It broke."))
 
@@ -37,8 +43,9 @@ places = st.integers(0, 30)
 texts = st.sampled_from(WORDS)
 moves = st.one_of(
     st.tuples(st.just("send"), texts),
-    st.tuples(st.just("again"), st.just(0)),
-    st.tuples(st.just("retry"), st.just(0)),
+    st.tuples(st.just("tell"), st.just(0)),
+    st.tuples(st.just("again"), st.booleans()),
+    st.tuples(st.just("lose"), texts),
     st.tuples(st.just("edit"), places, texts),
     st.tuples(st.just("answer"), places, texts),
     st.tuples(st.just("drop"), places),
@@ -57,18 +64,16 @@ moves = st.one_of(
 
 @dataclass
 class World:
-    """An engine whose answers never repeat, the lists that were sent to it, and what it acknowledged."""
+    """An engine whose model answers everybody alike, the lists that were sent to it, and what it acknowledged."""
 
     folder: Path
     failing: list[Reply] = field(default_factory=list)
-    sent: dict[str, list[list[tuple[str, str]]]] = field(default_factory=dict)
-    """The lists whose last message a turn is: several, where a request was sent again."""
+    sent: dict[str, list[Sides]] = field(default_factory=dict)
+    """The lists whose last message a turn is: several, where a lost request was sent again."""
     acknowledged: dict[str, Turn] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.said = 0
-        self.newest: dict[int, Turn] = {}
-        """By request."""
+        self.conversations = 0
         model = Model(name="m", provider=ScriptedProvider(self.answer), model_id="m")
         store = open_store(self.folder / "ledger.db")
         models = Models(by_name={"m": model}, default="m")
@@ -78,36 +83,53 @@ class World:
     def answer(self, request: ProviderRequest) -> Reply:
         if self.failing:
             return self.failing.pop()
-        self.said += 1
-        return Reply(pieces=(f"answer {self.said}",))
+        return Reply(pieces=(answer_to(request.prompt.messages[-1].rendered_text),))
 
-    async def post(self, messages: list[Message], *, retry: bool = False, exact: bool = False) -> Turn:
+    async def post(self, messages: list[Message], mark: str, *, retry: bool = False, exact: bool = False) -> Turn:
         """Send a list, wait for the end, and see at once what must hold of this one request."""
         body = number_of(repr((messages, exact)).encode())
-        talk = Talk(messages=tuple(messages), body=body, tried_within=600 * retry)
+        talk = Talk(messages=tuple(messages), body=body, is_retry=retry)
         terms = Terms(system="Be brief.", only_last=0 if exact else None)
         turn, _ = await self.talks.begin(talk, OWNER, Asked(use_memory=False, may_ask_back=False, terms=terms))
         async for _ in self.engine.watch(turn.id):
             pass
         ended = await self.engine.store.turns.get(turn.id)
         assert ended is not None
-        if retry and body in self.newest and self.newest[body].phase is not Phase.FAILED:
-            assert ended.id == self.newest[body].id, "a retry is no second turn"
-        self.newest[body] = ended
-        self.sent.setdefault(turn.id, []).append(joined(messages))
+        sent = joined(messages)
+        self.sent.setdefault(turn.id, []).append(sent)
         self.acknowledged.setdefault(ended.id, ended)
-        assert ended.user_message.rendered_text == joined(messages)[-1][1]
+        assert ended.user_message.rendered_text == sent[-1][1]
         explained = await self.engine.explain(turn.id)
         assert explained.matches
         shown = joined(list(explained.messages))
-        sent = joined(messages)
-        assert shown == sent or (not exact and ends_alike(shown, sent)), "the model hears what the client says, once"
+        assert shown == sent or (not exact and is_end_of(shown, sent)), "the model sees what the client says, once"
+        for text in (text for _, text in shown):
+            assert text.count("mark ") == text.count(mark), f"{mark} is shown {text}"
+        await self.check_kept(ended, messages)
         return ended
 
+    async def check_kept(self, turn: Turn, messages: list[Message]) -> None:
+        """See that every message that was sent is stored in front of the turn, or with one as a summary."""
+        line = [
+            one
+            for one in await self.engine.store.turns.history(turn.branch_id, limit=1000, before=turn.turn_seq + 1)
+            if one.phase is not Phase.FAILED or one.id == turn.id
+        ]
+        said = Counter(side.rendered_text for one in line for side in (one.user_message, one.answer) if side)
+        whole = "\n".join(said)
+        summaries = [one.metadata.get(SUMMARY) for one in line if isinstance(one.metadata, dict)]
+        for message in messages:
+            assert message.rendered_text in whole or message.rendered_text in summaries, "a sent message is missing"
 
-def joined(messages: list[Message]) -> list[tuple[str, str]]:
+
+def answer_to(text: str) -> str:
+    """Give the answer to a question: the same to everybody."""
+    return f"{WORDS[len(text) % 3]}, indeed"
+
+
+def joined(messages: list[Message]) -> Sides:
     """Give what was said, as (role, text); what one side says in a row is one thing."""
-    sides: list[tuple[str, str]] = []
+    sides: Sides = []
     for message in messages:
         if sides and sides[-1][0] == message.role:
             sides[-1] = (message.role, sides[-1][1] + message.rendered_text)
@@ -121,8 +143,15 @@ class Client:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.messages: list[Message] = []
         self.last: tuple[list[Message], bool] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a conversation; its mark is in no other one."""
+        self.world.conversations += 1
+        self.mark = f"mark {self.world.conversations};"
+        self.messages: list[Message] = []
+        self.last = None
 
     async def do(self, name: str, *how: Any) -> None:
         """Make one move."""
@@ -130,13 +159,18 @@ class Client:
         match name:
             case "send":
                 await self.send(how[0])
+            case "tell":
+                await self.send(f"{self.mark} {size} {DETAILS}")
             case "as it came":
                 await self.send(how[0], exact=True)
-            case "again" | "retry" if self.last is not None:
-                await self.world.post(self.last[0], retry=name == "retry", exact=self.last[1])
+            case "again" if self.last is not None:
+                await self.own(self.last[0], retry=how[0], exact=self.last[1])
+            case "lose":
+                await self.lose([*self.messages, say("user", how[0])])
             case "at once":
                 lists = [[*self.messages, say("user", text)] for text in how[0]]
-                await asyncio.gather(*map(self.world.post, lists))
+                turns = await asyncio.gather(*(self.world.post(one, self.mark) for one in lists))
+                assert len({turn.id for turn in turns}) == len(turns), "equal requests are separate"
             case "fail":
                 self.world.failing.append(FAILURE if how[0] == "all" else HALF)
             case "stumble":
@@ -146,22 +180,37 @@ class Client:
                 self.messages = whole
                 await self.send(how[1])
             case "anew":
-                self.messages = []
+                self.begin()
             case "trim":
                 self.messages = self.messages[how[0] % (size + 1) :]
             case "cut":
                 self.messages = self.messages[: how[0] % (size + 1)]
             case "sum up":
-                self.messages = [say("user", "In short: all was well. "), *self.messages[how[0] % (size + 1) :]]
-            case _ if size and name not in ("again", "retry"):
+                self.messages = [say("user", f"In short: {self.mark} "), *self.messages[how[0] % (size + 1) :]]
+            case _ if size and name != "again":
                 self.change(name, *how)
 
     async def send(self, text: str, *, exact: bool = False) -> None:
         messages = [*self.messages, say("user", text)]
-        turn = await self.world.post(messages, exact=exact)
+        turn = await self.own(messages, exact=exact)
         self.last = (messages, exact)
         if turn.answer is not None:
             self.messages = [*messages, turn.answer]
+
+    async def own(self, messages: list[Message], **how: bool) -> Turn:
+        """Send a list that nobody waits for any more: it is a request of its own."""
+        known = set(self.world.acknowledged)
+        turn = await self.world.post(messages, self.mark, **how)
+        assert turn.id not in known, "an answer was shared"
+        return turn
+
+    async def lose(self, messages: list[Message]) -> None:
+        """Lose the connection before the answer comes, and send the request again: it joins, once."""
+        lost = await self.own(messages)
+        await self.world.talks.note_broken(lost.id)
+        again = await self.world.post(messages, self.mark, retry=True)
+        assert (again.id == lost.id) is (lost.phase is not Phase.FAILED)
+        await self.own(messages, retry=True)
 
     def change(self, name: str, *how: Any) -> None:
         place = how[0] % len(self.messages)
@@ -180,10 +229,16 @@ class Client:
                 self.messages[place], self.messages[other] = self.messages[other], self.messages[place]
 
 
-def ends_alike(shown: list[tuple[str, str]], sent: list[tuple[str, str]]) -> bool:
-    """Tell whether all is shown that is kept, to who trimmed or summed up: from the last exchange on it is the same."""
-    question = len(sent) > 2 and len(shown) > 2 and sent[-3][1].endswith(shown[-3][1])
-    return question and shown[-2:] == sent[-2:]
+def is_end_of(shown: Sides, sent: Sides) -> bool:
+    """Tell whether what was sent is the end of what is shown, behind one unknown message at most, and long enough."""
+    rest = sent[1:]
+    if len(shown) < len(rest) or (rest and shown[-len(rest) :] != rest):
+        return False
+    known, before = rest[:-1], shown[-len(sent)] if len(shown) >= len(sent) else ("", "\0")
+    if before[0] == sent[0][0] and sent[0][1].strip().endswith(before[1].strip()):
+        known = [before, *known]
+    asked = [text.strip() for role, text in known if role == "user"]
+    return len(asked) >= 2 and sum(map(len, asked)) >= 200
 
 
 async def lines(world: World) -> dict[str, list[Turn]]:
@@ -213,7 +268,7 @@ async def check(world: World) -> None:
         for turn in line:
             for sent in world.sent.get(turn.id, ()):
                 said = joined([*before, turn.user_message])
-                assert stands_where_sent(said, sent), f"{sent} was sent, and stands as {said}"
+                assert said == sent or is_end_of(said, sent), f"{sent} was sent, and is stored as {said}"
             before += counted(turn)
         told = [place for place, turn in enumerate(line) if turn.id in world.sent]
         assert told[-1:] == [len(line) - 1] or not line, "something was recorded that leads to no message"
@@ -227,14 +282,6 @@ def counted(turn: Turn) -> list[Message]:
     return [turn.user_message] if turn.answer is None else [turn.user_message, turn.answer]
 
 
-def stands_where_sent(line: list[tuple[str, str]], sent: list[tuple[str, str]]) -> bool:
-    """Tell whether a message stands where its sender thinks: after all that was sent, or after its last exchange.
-
-    The latter is for who trims; what a summary stands for is kept, and so the summary is not.
-    """
-    return line == sent or ends_alike(line, sent)
-
-
 async def run(folder: Path, clients: int, steps: list[tuple[int, tuple[Any, ...]]]) -> None:
     world = World(folder)
     async with world.engine:
@@ -244,11 +291,45 @@ async def run(folder: Path, clients: int, steps: list[tuple[int, tuple[Any, ...]
         await check(world)
 
 
-@pytest.mark.req("API-7")
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(clients=st.integers(1, 2), steps=st.lists(st.tuples(st.integers(0, 1), moves), min_size=1, max_size=25))
-def test_no_list_of_messages_loses_changes_or_doubles_a_turn(
+@pytest.mark.req("API-7", "API-13", "API-15")
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(clients=st.integers(1, 3), steps=st.lists(st.tuples(st.integers(0, 2), moves), min_size=1, max_size=MOST_MOVES))
+def test_no_list_of_messages_loses_a_turn_or_mixes_two_conversations(
     clients: int, steps: list[tuple[int, tuple[Any, ...]]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder), clients, steps))
+
+
+conversations = st.lists(st.lists(st.sampled_from((*WORDS, "mark")), min_size=1, max_size=5), min_size=2, max_size=3)
+changes = st.tuples(st.integers(0, 2), st.sampled_from(("as it is", "trim", "sum up", "edit")), st.integers(0, 9))
+
+
+async def say_all(folder: Path, told: list[list[str]], known: int, changed: list[tuple[int, str, int]]) -> None:
+    """Tell the first conversations, then send parts of all of them, as clients do that say or know them."""
+    world, lists = World(folder), list[list[Message]]()
+    for number, texts in enumerate(told):
+        marked = [f"mark {number}; {place} {DETAILS}" if text == "mark" else text for place, text in enumerate(texts)]
+        lists.append([side for text in marked for side in (say("user", text), say("assistant", answer_to(text)))])
+    async with world.engine:
+        for number, messages in enumerate(lists[:known]):
+            await world.post(messages[:-1], f"mark {number};")
+        for who, how, place in changed:
+            number = who % len(lists)
+            messages = lists[number][place % len(lists[number]) :] if how in ("trim", "sum up") else [*lists[number]]
+            if how == "sum up":
+                messages.insert(0, say("user", f"In short: mark {number};"))
+            elif how == "edit":
+                messages[place % len(messages)] = say(messages[place % len(messages)].role, "yes")
+            await world.post([*messages, say("user", "Well?")], f"mark {number};")
+        await check(world)
+
+
+@pytest.mark.req("API-13")
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(told=conversations, known=st.integers(1, 3), changed=st.lists(changes, min_size=1, max_size=4))
+def test_conversations_that_share_phrases_never_share_a_thread(
+    told: list[list[str]], known: int, changed: list[tuple[int, str, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(say_all(Path(folder), told, known, changed))

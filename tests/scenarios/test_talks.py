@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import (
-    ContentBlock,
     ImageBlock,
     Message,
     TextBlock,
@@ -20,72 +17,15 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.domain.prompt import ToolSpec
-from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.trail import number_of
-from contextinfinity.domain.turn import Exchange, Problem, Turn
-from contextinfinity.engine.continuing import Talk
-from contextinfinity.engine.parts import Asked, Terms
-from contextinfinity.engine.talks import Talks
+from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.turn import Exchange, Problem
+from contextinfinity.engine.parts import Terms
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.scripted import Reply, ToolCall
+from tests.scenarios.chatter import ANN, Chatter, kept, threads
 from tests.scenarios.desk import Desk, said
 
 pytestmark = pytest.mark.req("API-7")
-
-ANN = Owner(user_id="ann")
-
-
-class Chatter:
-    """A client as they are: it holds the messages, and sends them all."""
-
-    def __init__(
-        self, desk: Desk, *, system: str = "Be brief.", end_user: str = "", thread_id: str | None = None
-    ) -> None:
-        self.desk, self.talks, self.system, self.thread_id = desk, Talks(desk.engine), system, thread_id
-        self.end_user = end_user
-        self.messages: list[Message] = []
-
-    async def send(self, *content: str | ContentBlock, keep: bool = True, **more: Any) -> Turn:
-        blocks = tuple(TextBlock(text=one) if isinstance(one, str) else one for one in content)
-        messages = [*self.messages, Message(role="user", blocks=blocks)]
-        turn = await self.post(messages, **more)
-        if keep and turn.answer is not None:
-            self.messages = [*messages, turn.answer]
-        return turn
-
-    async def post(self, messages: list[Message], *, tried_within: float = 0, terms: Terms | None = None) -> Turn:
-        talk = Talk(
-            messages=tuple(messages),
-            end_user=self.end_user,
-            thread_id=self.thread_id,
-            body=number_of(repr((messages, terms)).encode()),
-            tried_within=tried_within,
-        )
-        asked = Asked(may_ask_back=False, terms=terms or Terms(system=self.system))
-        turn, _ = await self.talks.begin(talk, ANN, asked)
-        return await ended(self.desk, turn.id)
-
-
-async def ended(desk: Desk, turn_id: TurnId) -> Turn:
-    async for _ in desk.engine.watch(turn_id):
-        pass
-    turn = await desk.engine.store.turns.get(turn_id)
-    assert turn is not None
-    return turn
-
-
-async def kept(desk: Desk, thread_id: str) -> dict[str, list[str]]:
-    """Give what every branch of a thread says of its own."""
-    store = desk.engine.store
-    branches = await store.branches.list(thread_id)
-    return {
-        branch.id: [turn.user_message.rendered_text for turn in await store.turns.history(branch.id, limit=100)]
-        for branch in branches
-    }
-
-
-async def threads(desk: Desk, owner: Owner = ANN) -> int:
-    return len(await desk.engine.store.sessions.list(owner))
 
 
 async def test_a_conversation_that_is_resent_is_kept_once_and_in_order(tmp_path: Path) -> None:
@@ -146,18 +86,6 @@ async def test_an_answer_that_is_asked_for_again_is_a_sibling(tmp_path: Path) ->
         assert (on_it.branch_id, on_it.turn_seq) == (third.branch_id, 3)
 
 
-async def test_an_answer_that_the_client_changed_goes_on_from_its_own_words(tmp_path: Path) -> None:
-    async with Desk(tmp_path, "Hello.", "Wrong.") as desk:
-        client = Chatter(desk)
-        await client.send("Hi")
-        was = await client.send("Which?")
-        client.messages[-1] = say("assistant", "Right.")
-        turn = await client.send("Go on")
-        assert (turn.branch_id != was.branch_id, turn.turn_seq) == (True, 3)
-        assert ("assistant", "Right.") in desk.shown
-        assert ("assistant", "Wrong.") not in desk.shown
-
-
 async def test_a_system_text_that_changes_each_time_is_shown_and_starts_nothing_new(tmp_path: Path) -> None:
     async with Desk(tmp_path) as desk:
         client = Chatter(desk)
@@ -166,42 +94,6 @@ async def test_a_system_text_that_changes_each_time_is_shown_and_starts_nothing_
             turn = await client.send(f"{minute}?")
             assert desk.prompts[-1].system[0].startswith(f"It is 12:0{minute}.")
         assert (turn.turn_seq, await threads(desk)) == (3, 1)
-
-
-async def test_a_client_that_trims_or_summarises_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with Desk(tmp_path, *map(str, range(20))) as desk:
-        client = Chatter(desk)
-        for place in range(6):
-            await client.send(f"question {place}")
-        client.messages = client.messages[-4:]
-        turn = await client.send("trimmed")
-        assert turn.turn_seq == 7
-        assert ("user", "question 0") in desk.shown, "the model sees what is kept, not what is left of it"
-        client.messages = [say("user", "Summary: all was well."), *client.messages[-2:]]
-        turn = await client.send("summarised")
-        assert turn.turn_seq == 8
-        assert await threads(desk) == 1
-
-
-async def test_a_client_that_trims_and_asks_again_gets_a_sibling_in_its_thread(tmp_path: Path) -> None:
-    async with Desk(tmp_path, *map(str, range(20))) as desk:
-        client = Chatter(desk)
-        for place in range(5):
-            last = await client.send(f"question {place}")
-        trimmed = client.messages[-6:-2]
-        for _ in range(3):
-            client.messages = list(trimmed)
-            again = await client.send("question 4")
-            assert (again.session_id, again.turn_seq) == (last.session_id, 5)
-            assert ("user", "question 0") in desk.shown
-            assert ("assistant", "4") not in desk.shown
-        client.messages = client.messages[-4:]
-        on_it = await client.send("question 5")
-        assert (on_it.branch_id, on_it.turn_seq) == (again.branch_id, 6)
-        client.messages = [say("user", "Summary: well."), *trimmed[-2:]]
-        edited = await client.send("another question")
-        assert (edited.session_id, edited.turn_seq) == (last.session_id, 5)
-        assert await threads(desk) == 1
 
 
 async def test_a_conversation_that_was_imported_goes_on_in_its_thread(tmp_path: Path) -> None:
@@ -217,18 +109,6 @@ async def test_a_conversation_that_was_imported_goes_on_in_its_thread(tmp_path: 
         assert desk.shown == said(tuple(client.messages[:-1]))
 
 
-async def test_two_conversations_that_end_alike_are_not_mixed_up_by_trimming(tmp_path: Path) -> None:
-    async with Desk(tmp_path, "A", "Sure.", "B", "Sure.") as desk:
-        for first in ("alpha", "beta"):
-            client = Chatter(desk)
-            await client.send(first)
-            await client.send("ok?")
-        client.messages = client.messages[-2:]
-        turn = await client.send("trimmed")
-        assert turn.turn_seq == 2, "nobody can tell which of both it was: it is one of its own"
-        assert await threads(desk) == 3
-
-
 async def test_several_people_behind_one_owner_never_meet(tmp_path: Path) -> None:
     async with Desk(tmp_path) as desk:
         carl, dora = Chatter(desk, end_user="carl"), Chatter(desk, end_user="dora")
@@ -238,26 +118,27 @@ async def test_several_people_behind_one_owner_never_meet(tmp_path: Path) -> Non
         assert (mine.turn_seq, theirs.turn_seq, await threads(desk)) == (2, 2, 2)
 
 
-async def test_the_same_request_twice_at_once_is_one_turn_and_so_is_a_retry(tmp_path: Path) -> None:
-    async with Desk(tmp_path) as desk:
+@pytest.mark.req("API-15")
+async def test_equal_requests_at_once_are_a_turn_each_and_one_under_a_key(tmp_path: Path) -> None:
+    async with Desk(tmp_path, *map(str, range(20))) as desk:
         client = Chatter(desk)
         await client.send("Hi")
-        both = await asyncio.gather(*(client.send("And?", keep=False) for _ in range(5)))
-        assert len({turn.id for turn in both}) == 1
-        again = await client.post([*client.messages, say("user", "And?")], tried_within=60)
-        assert again.id == both[0].id
+        each = await asyncio.gather(*(client.send("And?", keep=False, is_retry=True) for _ in range(5)))
+        assert len({turn.id for turn in each}) == len({turn.text for turn in each}) == 5
+        keyed = await asyncio.gather(*(client.send("And?", keep=False, key=7) for _ in range(5)))
+        assert len({turn.id for turn in keyed}) == 1
         first = await asyncio.gather(*(Chatter(desk).send("A new one") for _ in range(5)))
-        assert len({turn.id for turn in first}) == 1
-        assert await threads(desk) == 2
+        assert len({turn.session_id for turn in first}) == 5
+        assert len({turn.id for turn in await asyncio.gather(*(Chatter(desk).send("N", key=8) for _ in range(5)))}) == 1
 
 
-async def test_a_retry_is_not_given_what_the_same_request_got_long_ago(tmp_path: Path) -> None:
-    async with Desk(tmp_path, "Monday's.", "Tuesday's.") as desk:
-        monday = await Chatter(desk).send("What is new?")
-        tuesday = await Chatter(desk).send("What is new?", tried_within=1e-9)
-        assert (monday.text, tuesday.text) == ("Monday's.", "Tuesday's.")
-        again = await Chatter(desk).send("What is new?", tried_within=60)
-        assert again.id == tuesday.id
+@pytest.mark.req("API-15")
+async def test_what_failed_under_a_key_is_tried_again(tmp_path: Path) -> None:
+    async with Desk(tmp_path, BROKEN, "Now.") as desk:
+        failed = await Chatter(desk).send("Hi", key=7)
+        again = [await Chatter(desk).send("Hi", key=7) for _ in range(2)]
+        assert [(turn.session_id, turn.text) for turn in again] == [(failed.session_id, "Now.")] * 2
+        assert again[0].id == again[1].id
 
 
 async def test_a_request_that_failed_is_tried_again_in_its_place(tmp_path: Path) -> None:
@@ -422,11 +303,15 @@ async def test_a_thread_that_is_named_is_gone_on_with_whatever_is_sent(tmp_path:
         client.messages = []
         second = await client.send("And?")
         assert (second.session_id, second.turn_seq) == (first.session_id, 2)
-        client.messages = [say("user", "something"), say("assistant", "else")]
         third = await client.send("So?")
         assert (third.session_id, third.branch_id, third.turn_seq) == (first.session_id, first.branch_id, 3)
+        client.messages = [say("user", "something"), say("assistant", "else")]
+        other = await client.send("So?")
+        assert (other.session_id, other.turn_seq) == (first.session_id, 2)
+        assert desk.shown == [("user", "something"), ("assistant", "else"), ("user", "So?")]
         client.thread_id = first.session_id
-        assert (await client.send("Well?")).turn_seq == 4
+        assert (await client.send("Well?")).turn_seq == 3
+        assert await threads(desk) == 1
 
 
 async def test_only_what_was_sent_is_shown_to_who_wants_just_that(tmp_path: Path) -> None:
@@ -436,7 +321,7 @@ async def test_only_what_was_sent_is_shown_to_who_wants_just_that(tmp_path: Path
             await client.send(text)
         client.messages = client.messages[-2:]
         turn = await client.send("four", terms=Terms(system="Alone.", only_last=0))
-        assert turn.turn_seq == 4
+        assert turn.turn_seq == 2
         assert desk.prompts[-1].system == ("Alone.",)
         assert [text for _, text in desk.shown] == ["three", "Fine.", "four"]
         assert (await desk.engine.explain(turn.id)).matches
@@ -483,31 +368,6 @@ async def test_what_was_sent_is_shown_as_it_came_also_where_more_or_something_el
         assert desk.shown == [("user", "six")]
 
 
-async def test_a_trimmed_conversation_of_one_person_never_goes_on_in_another_ones(tmp_path: Path) -> None:
-    async with Desk(tmp_path, "The code is 7.", "Yes.") as desk:
-        carl, dora = Chatter(desk, end_user="carl"), Chatter(desk, end_user="dora")
-        await carl.send("What is the code?")
-        theirs = await carl.send("Sure?")
-        dora.messages = carl.messages[-2:]
-        mine = await dora.send("And now?")
-        assert mine.session_id != theirs.session_id
-        assert ("assistant", "The code is 7.") not in desk.shown
-        carl.messages = carl.messages[-2:]
-        assert (await carl.send("And now?")).session_id == theirs.session_id
-
-
-async def test_different_messages_sent_at_once_after_the_same_answer_are_branches(tmp_path: Path) -> None:
-    async with Desk(tmp_path) as desk:
-        client = Chatter(desk)
-        first = await client.send("Hi")
-        turns = await asyncio.gather(*(client.send(f"{number}?", keep=False) for number in range(6)))
-        assert [turn.turn_seq for turn in turns] == [2] * 6
-        assert len({turn.branch_id for turn in turns}) == 6
-        assert {turn.session_id for turn in turns} == {first.session_id}
-        lines = (await kept(desk, first.session_id)).values()
-        assert sorted(lines) == sorted(["Hi", f"{number}?"] for number in range(6))
-
-
 async def test_a_request_is_answered_anew_however_often_it_was_made_before(tmp_path: Path) -> None:
     async with Desk(tmp_path, *map(str, range(120))) as desk:
         answers = [(await Chatter(desk).send("What time is it?")).text for _ in range(105)]
@@ -532,4 +392,4 @@ async def test_results_find_their_calls_also_where_the_client_names_them_anew(tm
         client.messages = [*client.messages[:-1], say("assistant", "As I would say it.")]
         await client.send("Go on", terms=terms)
         held = [block for message in desk.prompts[-1].messages for block in message.blocks]
-        assert [block.tool_use_id for block in held if isinstance(block, ToolResultBlock)] == ["c1", "c0"]
+        assert [block.tool_use_id for block in held if isinstance(block, ToolResultBlock)] == ["n1", "n0"], "as sent"

@@ -11,8 +11,8 @@ from contextinfinity.domain.prompt import Prompt, ToolSpec
 from contextinfinity.engine.parts import Setup, Terms
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.providers.scripted import Reply, ToolCall
+from tests.scenarios.chatter import Chatter, threads
 from tests.scenarios.desk import Desk
-from tests.scenarios.test_talks import Chatter, threads
 
 SMALL = Ceilings(fold_trigger=1200, verbatim_window=200, summary=300)
 LONG = "The weather was fine and the walk was long. " * 6

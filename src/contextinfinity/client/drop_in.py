@@ -47,6 +47,14 @@ class DropIn:
         """Make what is new of a conversation durable and begin to answer it; tell whether its thread was there."""
         return await self._talks.begin(talk, owner, asked)
 
+    async def note_broken(self, turn_id: TurnId) -> None:
+        """Record that the connection of a turn's request broke before it was answered."""
+        await self._talks.note_broken(turn_id)
+
+    def note_delivered(self, turn_id: TurnId) -> None:
+        """Record that a turn's request was answered."""
+        self._talks.note_delivered(turn_id)
+
     def watch(self, turn_id: TurnId, *, words: bool = True) -> AsyncIterator[Stamped]:
         """Hear a turn, from its beginning to its end, or its end alone."""
         return self._engine.watch(turn_id, words=words)

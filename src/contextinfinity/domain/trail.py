@@ -1,14 +1,14 @@
-"""The trail of a conversation: a number that rolls over everything said up to a point.
+"""Prefix hashes of a conversation: a rolling hash of 64 bits over all messages up to a point.
 
-Clients that send a whole conversation with every request name no thread. Whoever walks through their messages comes to
-the same number as whoever walked through the turns that were kept, and so finds the place where they left off. What
-such clients change from one request to the next is left out: system texts, ids, thinking, white space around a text.
+Clients that send a whole conversation with every request name no thread. The hash of what they send equals the hash of
+what is stored, and so leads to its place. Both sides are normalised first, because clients change these from one
+request to the next: white space around a text, ids, thinking, the boundaries of text blocks, and the reminder blocks
+that agents add to messages and strip later (``REMINDERS``). System texts are not part of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from hashlib import blake2b
 
 import msgspec
@@ -27,20 +27,26 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase
 
+REMINDERS = ("system-reminder", "environment_details")
+"""Tags of the blocks that agents (Claude Code; Cline and its relatives) add to messages and strip later."""
+
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
 class TrailEnd(Struct, frozen=True, kw_only=True):
-    """A turn that a trail leads to, on a branch that sees it."""
+    """A turn that a hash leads to, on a branch that sees it."""
 
     session_id: SessionId
     branch_id: BranchId
     turn_id: TurnId
     turn_seq: int
     is_free: bool
-    """Whether nothing follows it on that branch, but turns that failed."""
+    """Whether only failed turns follow it on that branch."""
     is_fresh: bool = False
-    """Whether that branch was begun after it, and says nothing of its own yet."""
+    """Whether that branch was forked after it and has no turn of its own yet."""
+    continuations: int = 0
+    """How many different messages followed what was said up to here, wherever it is stored; counted up to 3, and only
+    where it is not free."""
 
 
 class Walked(Struct, frozen=True, kw_only=True):
@@ -48,22 +54,21 @@ class Walked(Struct, frozen=True, kw_only=True):
 
     turn_id: TurnId
     phase: Phase
-    created_at: datetime
 
 
 def beginning(owner: Owner, end_user: str = "") -> int:
-    """Give the number a conversation begins with; those of two people never meet."""
+    """Give the hash of an empty conversation; it differs between owners and between end users."""
     return number_of(b"conversation\0" + _whose(owner, end_user))
 
 
 def after(before: int, message: Message) -> int:
-    """Go on by one message."""
+    """Extend a prefix hash by one message."""
     said = before.to_bytes(8, "big", signed=True) + _said(message)
     return int.from_bytes(blake2b(said, digest_size=8).digest(), "big", signed=True)
 
 
 def alone(message: Message, owner: Owner, end_user: str = "") -> int:
-    """Give the number of a message, whatever stood before it; with its answer ``after`` it, that of an exchange."""
+    """Hash a message without what is in front of it; ``after`` adds its answer: the hash of an exchange."""
     return after(number_of(b"alone\0" + _whose(owner, end_user)), message)
 
 
@@ -77,17 +82,36 @@ def _whose(owner: Owner, end_user: str) -> bytes:
 
 
 def says_the_same(one: Message, other: Message) -> bool:
-    """Tell whether two messages say the same, as far as it counts."""
+    """Tell whether two messages are equal after normalisation."""
     return _said(one) == _said(other)
 
 
+def plain_text(message: Message) -> str:
+    """Give the normalised text of a message: without reminder blocks and outer white space."""
+    text = message.rendered_text
+    for tag in REMINDERS if "</" in text else ():
+        text = _without(text, f"<{tag}>", f"</{tag}>")
+    return text.strip()
+
+
+def _without(text: str, opening: str, closing: str) -> str:
+    """Remove what is between an opening and the next closing tag, with the tags; in linear time."""
+    kept, place = list[str](), 0
+    while (first := text.find(opening, place)) >= 0 and (last := text.find(closing, first)) >= 0:
+        kept.append(text[place:first])
+        place = last + len(closing)
+    return "".join(kept) + text[place:]
+
+
 def _said(message: Message) -> bytes:
-    """Write what counts of a message: its words in one piece, however they were cut, then the rest in order."""
+    """Write a message in its normalised form: the text in one piece, then the other blocks in order."""
     role, blocks = b"answer" if message.role == "assistant" else b"question", message.blocks
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):  # as most are; thousands may be resent at once
-        return role + b"\0" + blocks[0].text.strip().encode(errors="replace")
-    others = [part for block in blocks for part in _parts(block)]
-    return b"\0".join((role, message.rendered_text.strip().encode(errors="replace"), *others))
+    text, others = plain_text(message), tuple[bytes, ...]()
+    if len(blocks) != 1 or not isinstance(blocks[0], TextBlock):  # most have one; thousands may be resent at once
+        others = tuple(part for block in blocks for part in _parts(block))
+    if not text and not others:  # a message of nothing but reminders has to differ from others of the kind
+        text = message.rendered_text.strip()
+    return b"\0".join((role, text.encode(errors="replace"), *others))
 
 
 def _parts(block: ContentBlock) -> Iterator[bytes]:

@@ -129,16 +129,20 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class Trail(Struct, frozen=True, kw_only=True):
-    """Where a message stands in what its sender knows of the conversation, and which request brought it."""
+    """The hashes (``domain.trail``) of a message that came with a resent conversation, and which request brought it."""
 
-    asked: int
-    """The trail (``domain.trail``) up to the message and with it."""
+    asked: int | None = None
+    """The prefix hash up to and with the message. None: the store derives it from the turn before, as for any turn."""
+    before: int | None = None
+    """The prefix hash up to the message, without it."""
     body: int
-    """What the whole request said: one of the same number is the same request once more."""
+    """A hash of the whole request, or of its Idempotency-Key."""
     alone: int | None = None
-    """The trail of the message alone; none: it begins as everybody's does who is nobody in particular."""
+    """The hash of the message alone; None: as of a message without an end user."""
     follows: int | None = None
     """The turn_seq it has to follow: ``BranchBusy`` where its branch has gone on since."""
+    is_open: bool = True
+    """Whether the request's connection waits for the answer; a turn that lands later came with one of the past."""
 
 
 class NewTurn(Struct, frozen=True, kw_only=True):

@@ -1,14 +1,18 @@
 """Which thread a whole conversation belongs to: for clients that name none and send everything with every request.
 
-What they send is walked through (``domain.trail``) to the place where the ledger left off. What is not kept yet is
-recorded as it came, and the message at the end is accepted there: on the branch that stands there, or on a new one
-where the conversation had gone on differently. Nothing is kept twice, and nothing that was kept changes.
+    all that was sent is stored           its place: the branch goes on, or a fork where something else followed
+    an opening with many continuations    a new thread: a few-shot prompt, not one conversation
+    the end of exactly one branch         that branch goes on: the client dropped old messages (``trimmed_history``)
+    anything else                         a new thread, which keeps all that was sent
+
+Where a thread is named, the same holds within it, but the end of a branch may be short, and what contradicts all of its
+branches becomes a branch from its beginning. A named thread that is sent nothing but a message goes on where it is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Hashable, Sequence
 from hashlib import sha256
 from itertools import accumulate
 from uuid import UUID
@@ -18,83 +22,99 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId
-from contextinfinity.domain.message import Message, Role, ToolResultBlock, ToolUseBlock
+from contextinfinity.domain.message import Message, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.session import NewSession, Once, Owner, Session
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
 from contextinfinity.domain.turn import Exchange, Phase, Trail, Turn
 from contextinfinity.engine.again import all_the_same, failed_just_now
-from contextinfinity.engine.once import for_session, once_of
+from contextinfinity.engine.once import for_session
 from contextinfinity.engine.pictures import Blobs, keep_pictures, named_by_hash
+from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of, side_of
 from contextinfinity.errors import AlreadyExists, InvalidInput
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.trails import MOST_CANDIDATES, MOST_CONTINUATIONS
 
 MANY = 5_000
-"""Messages; more are walked through beside the loop, so that others are not kept waiting."""
+"""Messages; more are hashed beside the event loop, so that other requests are not kept waiting."""
 PAGE = 100
 MOST_HELD = 10_000
 """Turns that are remembered because the ledger does not know them yet."""
-AT_ONCE = 500
-"""How many places of a conversation are looked for at a time, the newest first."""
+SUMMARY = "client_summary"
+"""The metadata field that keeps a client's own summary of what it no longer sends."""
 
 
 class Talk(Struct, frozen=True, kw_only=True):
-    """A conversation as somebody sends it: what was said, and at its end what is said now."""
+    """A conversation as a client sends it: the messages so far, and at the end the one to answer."""
 
     messages: tuple[Message, ...]
     end_user: str = ""
-    """Who speaks, where the owner speaks for several: their conversations are never mixed up."""
+    """Who speaks, where the owner speaks for several: their conversations are kept apart."""
     thread_id: str | None = None
-    """The thread it belongs to, where its sender knows."""
+    """The thread it belongs to, if the client names one."""
     is_new: bool = False
-    """Whether its sender wants a thread of its own for it, whatever was said before."""
+    """Whether the client asks for a thread of its own, whatever was said before."""
     body: int = 0
-    """A number that stands for the whole request (``trail.number_of``)."""
-    tried_within: float = 0.0
-    """How many seconds ago its sender may have sent the same before; 0: it does not say that it did."""
+    """A hash of the whole request and its caller (``trail.number_of``)."""
+    key: int | None = None
+    """A hash of the request's Idempotency-Key and its caller."""
+    is_retry: bool = False
+    """Whether the client marks it as a retry of a request that it did not get an answer to."""
 
 
 class Said(Struct, frozen=True, kw_only=True):
-    """A conversation walked through: exchanges with the trail up to each, and the message that wants an answer."""
+    """A conversation with its hashes: the exchanges so far, and the message to answer."""
 
     is_new: bool
     owner: Owner
     end_user: str
+    history: tuple[Message, ...]
+    """Everything in front of the message to answer, as it was sent."""
     greeting: Message | None
-    """What the assistant said before anybody else."""
+    """What the assistant said before the user said anything."""
     exchanges: tuple[tuple[Message, Message], ...]
     """Questions and their answers."""
     trails: tuple[tuple[int, int], ...]
-    """The trails up to each question, and up to each answer."""
+    """The prefix hashes up to each question, and up to each answer."""
     last: tuple[int, ...]
-    """The numbers by which the last exchange alone is known."""
+    """Hashes of the last exchange alone: with all that was asked in a row, and with the last message of that row."""
     message: Message
+    before: int
+    """The prefix hash of everything in front of the message."""
     asked: int
+    """The prefix hash with the message."""
     alone: int
-    """The number of the message alone."""
+    """The hash of the message alone."""
     blobs: Blobs
     """The pictures it brings, by their hashes."""
 
-    def told(self, first: int) -> tuple[Exchange, ...]:
-        """Give the exchanges from a place on as they are recorded."""
-        return tuple(
+    @property
+    def recorded(self) -> tuple[Exchange, ...]:
+        """Everything in front of the message, as it is recorded in a new place."""
+        greeted = () if self.greeting is None else (Exchange(message=self.greeting),)
+        told = (
             Exchange(message=message, answer=answer, asked=asked, alone=alone(message, self.owner, self.end_user))
-            for (message, answer), (asked, _) in zip(self.exchanges[first:], self.trails[first:], strict=True)
+            for (message, answer), (asked, _) in zip(self.exchanges, self.trails, strict=True)
         )
+        return (*greeted, *told)
 
 
 class Spot(Struct, frozen=True, kw_only=True):
-    """Where a message goes: a branch, or one that is to be begun there, and what is to be recorded on it first."""
+    """Where a message goes: a branch, or a fork of it, or a new thread; and what is recorded in front of it first."""
 
     branch_id: BranchId | None = None
     """None: a thread is to be made."""
     follows: int | None = None
-    """The turn that the message follows, or what is recorded before it; None: whichever is the last by then."""
+    """The turn that the message follows, or what is recorded in front of it; None: the last one by then."""
     is_fork: bool = False
     missing: tuple[Exchange, ...] = ()
     is_shared: bool = False
-    """Whether others could find the same place at the same time, and make something else of it."""
+    """Whether other requests could find the same place at the same time and change it."""
+    is_whole: bool = True
+    """Whether what was sent is all that is in front of the message; only then its prefix hash is the place's."""
+    summary: Message | None = None
+    """A client's summary that is to be kept with the turn."""
     retry_of: TurnId | None = None
-    """The turn that said the same there before, and failed."""
+    """The turn that failed there with the same message."""
 
 
 class Coming(Struct, frozen=True, kw_only=True):
@@ -104,12 +124,11 @@ class Coming(Struct, frozen=True, kw_only=True):
     session: Session | None = None
     """The thread that was named."""
     name: str | None = None
-    """What its sender calls it."""
-    once: Once
-    tried: TurnId | None = None
-    """The turn that the same request made before."""
+    """What the client calls it."""
+    once: Once | None = None
+    body: int = 0
     exact: bool = False
-    """Whether just what was sent may stand before the message."""
+    """Whether only what was sent may be in front of the message."""
 
 
 class Continuing:
@@ -117,67 +136,107 @@ class Continuing:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._locks: WeakValueDictionary[tuple[Owner, int | None], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
         self._held: dict[int, tuple[TurnId, int]] = {}
-        """By the trail up to its question: a turn that the ledger did not take yet, and its request."""
+        """By the prefix hash up to its question: a turn that the ledger did not take yet, and its request."""
 
-    def one_at_a_time(self, owner: Owner, talk: Talk | None = None) -> asyncio.Lock:
-        """Give the lock under which a request is placed: the same one, sent twice at once, is placed once.
+    def one_at_a_time(self, *name: Hashable) -> asyncio.Lock:
+        """Give a lock by its name: requests under one key take turns, and so do those that make branches."""
+        return self._locks.setdefault(name, asyncio.Lock())
 
-        Without one it is the lock of all that make branches or record something for this owner.
-        """
-        return self._locks.setdefault((owner, None if talk is None else talk.body), asyncio.Lock())
-
-    async def made_before(self, talk: Talk, said: Said) -> tuple[Walked | None, Once]:
-        """Give the turn that the same request made, and the name of this try."""
-        walked = await self._walked_away(talk, said)
-        walked = walked or await self._store.trails.walked(said.owner, Trail(asked=said.asked, body=talk.body))
-        before = "" if walked is None else walked.turn_id
-        return walked, once_of(
-            said.owner, f"talk {talk.body} {said.asked} {before}", {"body": talk.body, "after": before}
-        )
+    async def made_under(self, key: int, said: Said) -> Walked | None:
+        """Give the newest turn that this request made under its Idempotency-Key."""
+        held = await self._held_after(said.asked)
+        if held is not None and self._held[said.asked][1] == key:
+            return Walked(turn_id=held.id, phase=held.phase)
+        return await self._store.trails.walked(said.owner, Trail(asked=said.asked, body=key))
 
     def hold(self, turn: Turn, trail: Trail) -> None:
-        """Remember where a turn stands while the ledger is away, which would know it."""
-        if turn.durability == "local":
+        """Remember the place of a turn while the ledger, which would know it, is away."""
+        if turn.durability == "local" and trail.asked is not None:
             self._held[trail.asked] = (turn.id, trail.body)
             if len(self._held) > MOST_HELD:
                 del self._held[next(iter(self._held))]
 
     async def _held_after(self, asked: int) -> Turn | None:
-        """Give the turn that is held for the ledger, by the trail up to its question."""
+        """Give the turn that is held for the ledger, by the prefix hash up to its question."""
         turn = None if asked not in self._held else await self._store.turns.get(self._held[asked][0])
         if turn is None or turn.durability == "ledger":
             self._held.pop(asked, None)
             return None
         return turn
 
-    async def _walked_away(self, talk: Talk, said: Said) -> Walked | None:
-        """Give the turn that the same request made while the ledger was away."""
-        turn = await self._held_after(said.asked)
-        if turn is None or self._held[said.asked][1] != talk.body:
-            return None
-        return Walked(turn_id=turn.id, phase=turn.phase, created_at=turn.created_at)
-
     async def find(self, coming: Coming) -> Spot:
-        """Find where a conversation left off."""
+        """Find the place of a message."""
         said, session = coming.said, coming.session
         if said.is_new:
-            return _anew(said, None, fork=False)
-        exact = coming.exact and bool(said.exchanges or said.greeting)
-        async for spot in self._left_off(said, None if session is None else session.id):
-            if not exact or await self._is_all(said, spot):
-                return await self._past_failures(said, spot)
+            return _anew(said, None)
+        if (spot := await self._by_prefix(coming) or await self._by_tail(coming)) is not None:
+            return await self._past_failures(said, spot)
         is_begun = session is not None and bool(await self._store.turns.history(session.active_branch, limit=1))
-        if session is None or exact or not is_begun:
-            return await self._tried(said, coming.tried) or _anew(said, session, fork=is_begun)
-        again = await failed_just_now(self._store, session.active_branch, said.message)
-        return Spot(branch_id=session.active_branch, retry_of=again)
+        if session is not None and is_begun and not said.history:
+            again = await failed_just_now(self._store, session.active_branch, said.message)
+            return Spot(branch_id=session.active_branch, retry_of=again, is_whole=False)
+        return await self._failed_first(coming) or _anew(said, session, fork=is_begun)
+
+    async def _by_prefix(self, coming: Coming) -> Spot | None:
+        """Find the place where exactly what was sent is stored."""
+        said, session = coming.said, coming.session
+        if not said.trails:
+            return None
+        asked, answered = said.trails[-1]
+        held = await self._held_after(asked)
+        if held is not None and held.answer is not None and after(asked, held.answer) == answered:
+            return Spot(branch_id=held.branch_id)
+        end = await self._store.trails.end(said.owner, answered, session_id=None if session is None else session.id)
+        if end is None:
+            return None
+        if session is None and end.continuations >= MOST_CONTINUATIONS:
+            return await self._failed_first(coming) or _anew(said, None)
+        return _spot(end)
+
+    async def _by_tail(self, coming: Coming) -> Spot | None:
+        """Find the one branch whose end was sent."""
+        said, session = coming.said, coming.session
+        within = None if session is None else session.id
+        found = [
+            end
+            for number in said.last
+            for end in await self._store.trails.exchanges(said.owner, number, session_id=within)
+        ]
+        if len(found) > MOST_CANDIDATES:
+            return None
+        read = [(end, *await self._matched(said, end)) for end in found]
+        matches = [(end, match, kept) for end, match, kept in read if match is not None]
+        matches = [one for one in matches if one[1].summary is None] or matches
+        for end, match, _ in matches:
+            if match.is_whole:
+                return _spot(end)
+        if coming.exact or len(matches) != 1:
+            return None
+        end, match, kept = matches[0]
+        if not end.is_free or not (match.is_certain or session is not None):
+            return None
+        summary = None if match.summary is None or match.summary.rendered_text in kept else match.summary
+        return replace(_spot(end), is_whole=False, summary=summary)
+
+    async def _matched(self, said: Said, end: TrailEnd) -> tuple[TailMatch | None, set[str]]:
+        """Compare what was sent with what is stored up to a turn; give also the summaries that are kept there."""
+        sides, read, place = len(rows_of(said.history)), list[Turn](), end.turn_seq + 1
+        while len(rows_of(_messages_of(read))) <= sides:
+            turns = await self._store.turns.history(end.branch_id, limit=min(sides // 2 + 2, PAGE), before=place)
+            if not turns:
+                break
+            read[:0] = turns
+            place = turns[0].turn_seq
+        stored = _messages_of(read)
+        kept = {str(turn.metadata.get(SUMMARY)) for turn in read if isinstance(turn.metadata, dict)}
+        return match_tail(said.history, stored) if stored else None, kept
 
     async def _past_failures(self, said: Said, spot: Spot) -> Spot:
-        """Go on past turns that failed: in the place of the same question, else where they are not shown.
+        """Go on past failed turns: as their retry if the message is the same, else on a fork that does not show them.
 
-        Whoever sends all that was said has taken back what is not in it.
+        A client that sends all that was said has taken back what is not in it.
         """
         if spot.is_fork or spot.branch_id is None or spot.follows is None:
             return spot
@@ -190,12 +249,14 @@ class Continuing:
             return replace(spot, retry_of=failed[-1].id)
         return replace(spot, is_fork=True, is_shared=True)
 
-    async def _tried(self, said: Said, tried: TurnId | None) -> Spot | None:
-        """Give the place where the same request failed: what began there begins once.
+    async def _failed_first(self, coming: Coming) -> Spot | None:
+        """Find the place where the same request failed before: its retries share one thread.
 
-        Half an answer, or what followed, stays on its branch.
+        A partial answer, or what followed, stays on its branch.
         """
-        turn = None if tried is None else await self._store.turns.get(tried)
+        said = coming.said
+        made = await self._store.trails.walked(said.owner, Trail(asked=said.asked, body=coming.body))
+        turn = None if made is None or made.phase is not Phase.FAILED else await self._store.turns.get(made.turn_id)
         if turn is None or turn.phase is not Phase.FAILED:
             return None
         spot = Spot(branch_id=turn.branch_id, follows=turn.turn_seq - 1)
@@ -203,79 +264,39 @@ class Continuing:
             return replace(spot, retry_of=turn.id)
         return replace(spot, is_fork=True, is_shared=True)
 
-    async def _left_off(self, said: Said, within: str | None) -> AsyncIterator[Spot]:
-        """Give the places that what was said leads to: by all of it, or else by its last exchange."""
-        if (spot := await self._by_trail(said, within)) is not None:
-            yield spot
-        for number in said.last:
-            ends = await self._store.trails.ends_of_exchange(said.owner, number, session_id=within)
-            if len(ends) == 1:
-                yield _spot(ends[0], ())
-
     async def make(self, coming: Coming, spot: Spot) -> Spot:
-        """Make what is missing there; gives where the message goes then."""
+        """Make the thread or the fork and record what is missing there; give where the message goes then."""
         branch_id = spot.branch_id
         if branch_id is None:
             branch_id = (await self._make(coming)).active_branch
         elif spot.is_fork:
             branch_id = (await self._store.branches.fork(branch_id, at=spot.follows)).id
         if not spot.missing:
-            return Spot(branch_id=branch_id, follows=spot.follows, retry_of=spot.retry_of)
+            return replace(spot, branch_id=branch_id)
         sides = (side for one in spot.missing for side in (one.message, one.answer) if side is not None)
         await keep_pictures(self._store.contents, sides, coming.said.blobs)
         told = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
-        return Spot(branch_id=branch_id, follows=(await self._store.turns.record(branch_id, told))[-1].turn_seq)
+        last = (await self._store.turns.record(branch_id, told))[-1]
+        return replace(spot, branch_id=branch_id, follows=last.turn_seq)
 
     async def call_names(self, spot: Spot, said: Said) -> dict[str, str]:
-        """Tell what the calls before a message are named here, where its sender names them otherwise.
+        """Map the client's ids of the last tool calls to the stored ones.
 
-        Some clients name calls anew for each vendor they talk to; what a tool gave is found by the name of its call.
+        Some clients give calls new ids for each vendor; a result is found by the id of its call.
         """
-        place = len(said.exchanges) - len(spot.missing) - 1
-        sent = () if place < 0 else calls_of(said.exchanges[place][1])
+        sent = calls_of(said.exchanges[-1][1]) if said.exchanges and not spot.missing else ()
         if not sent or spot.branch_id is None or spot.follows is None:
             return {}
         turns = await self._store.turns.history(spot.branch_id, limit=1, before=spot.follows + 1)
         kept = calls_of(turns[0].answer) if turns and turns[0].answer is not None else ()
         return {one: other for one, other in zip(sent, kept, strict=False) if one != other}
 
-    async def _by_trail(self, said: Said, within: str | None) -> Spot | None:
-        asked, answered = said.trails[-1] if said.trails else (0, 0)
-        held = await self._held_after(asked)
-        if held is not None and held.answer is not None and after(asked, held.answer) == answered:
-            return Spot(branch_id=held.branch_id)
-        trails = [answered for _, answered in reversed(said.trails)]
-        begin, size = 0, 1  # mostly it is the newest
-        while begin < len(trails):
-            found = await self._store.trails.end(said.owner, trails[begin : begin + size], session_id=within)
-            if found is not None:
-                place, end = found
-                return _spot(end, said.told(len(trails) - begin - place))
-            begin, size = begin + size, AT_ONCE
-        return None
-
-    async def _is_all(self, said: Said, spot: Spot) -> bool:
-        """Tell whether the turns before a spot say what was sent and no more: those of who trimmed stand elsewhere."""
-        assert spot.branch_id is not None  # noqa: S101 - a trail leads to a branch
-        sent = len(said.exchanges) - len(spot.missing)
-        before = None if spot.follows is None else spot.follows + 1
-        wanted, turns = sent + (said.greeting is not None), list[Turn]()
-        while len(turns) < wanted:
-            page = await self._store.turns.history(spot.branch_id, limit=PAGE, before=before)
-            if not page:
-                return False
-            turns[:0] = [turn for turn in page if turn.phase is not Phase.FAILED]
-            before = page[0].turn_seq
-        number = beginning(said.owner, said.end_user)
-        for side in (side for turn in turns[-wanted:] for side in (turn.user_message, turn.answer) if side):
-            number = after(number, side)
-        return number == said.trails[sent - 1][1]
-
     async def _make(self, coming: Coming) -> Session:
-        new = NewSession(owner=coming.said.owner, external_id=coming.name, once=for_session(coming.once))
+        once = None if coming.once is None else for_session(coming.once)
+        new = NewSession(owner=coming.said.owner, external_id=coming.name, once=once)
         try:
             return await self._store.sessions.create(new)
-        except AlreadyExists:  # somebody was quicker
+        except AlreadyExists:  # another request was quicker
             session = None if coming.name is None else await self._store.sessions.find(coming.said.owner, coming.name)
             if session is None:
                 raise
@@ -283,12 +304,12 @@ class Continuing:
 
 
 def calls_of(message: Message) -> tuple[str, ...]:
-    """Name the calls of tools in an answer."""
+    """List the ids of the tool calls in an answer."""
     return tuple(block.tool_use_id for block in message.blocks if isinstance(block, ToolUseBlock))
 
 
 def with_call_names(message: Message, names: dict[str, str]) -> Message:
-    """Have results of tools name their calls as they are named here."""
+    """Replace the ids of calls in tool results."""
     blocks = (
         replace(block, tool_use_id=names.get(block.tool_use_id, block.tool_use_id))
         if isinstance(block, ToolResultBlock)
@@ -299,13 +320,15 @@ def with_call_names(message: Message, names: dict[str, str]) -> Message:
 
 
 def walk(talk: Talk, owner: Owner) -> Said:
-    """Walk through a conversation: who spoke several times in a row said one thing."""
+    """Hash a conversation message by message; consecutive messages of one side count as one."""
     messages, blobs = named_by_hash(talk.messages)
-    sides = _sides(messages)
-    if not sides or sides[-1].role != "user":
+    rows = rows_of(messages)
+    if not rows or rows[-1][0].role == "assistant":
         raise InvalidInput(
             "The last message is not the user's.", hint="End with a message of the user, or with results of tools."
         )
+    sides = [side_of(row) for row in rows]
+    last = _last(rows, owner, talk.end_user)
     greeting = sides.pop(0) if sides[0].role == "assistant" else None
     begun = beginning(owner, talk.end_user)
     begun = begun if greeting is None else after(begun, greeting)
@@ -314,73 +337,51 @@ def walk(talk: Talk, owner: Owner) -> Said:
         is_new=talk.is_new,
         owner=owner,
         end_user=talk.end_user,
+        history=tuple(message for row in rows[:-1] for message in row),
         greeting=greeting,
         exchanges=tuple(zip(sides[:-1:2], sides[1::2], strict=True)),
         trails=tuple(zip(trails[1::2], trails[2::2], strict=True)),
-        last=_last(messages, sides, owner, talk.end_user),
+        last=last,
         message=sides[-1],
+        before=trails[-1],
         asked=asked,
         alone=alone(sides[-1], owner, talk.end_user),
         blobs=blobs,
     )
 
 
-def _last(messages: Sequence[Message], sides: Sequence[Message], owner: Owner, end_user: str) -> tuple[int, ...]:
-    """Give the numbers of the last exchange: of all that was asked in a row, and of its last message.
-
-    Clients put summaries of what they leave out before a question.
-    """
-    if len(sides) < 3:
+def _last(rows: list[list[Message]], owner: Owner, end_user: str) -> tuple[int, ...]:
+    """Hash the last exchange: with all that was asked in a row, and with its last message, behind a summary."""
+    if len(rows) < 3:
         return ()
-    answered = next(place for place in reversed(range(len(messages))) if messages[place].role == "assistant")
-    asked = (message for message in reversed(messages[:answered]) if message.role != "assistant" and message.blocks)
-    questions = (sides[-3], next(asked, sides[-3]))
-    return tuple(dict.fromkeys(after(alone(question, owner, end_user), sides[-2]) for question in questions))
+    questions = (side_of(rows[-3]), side_of(rows[-3][-1:]))
+    return tuple(dict.fromkeys(after(alone(asked, owner, end_user), side_of(rows[-2])) for asked in questions))
 
 
-def _sides(messages: Sequence[Message]) -> list[Message]:
-    """Join what one side said in a row; a message without content is nothing."""
-    sides: list[Message] = []
-    row: list[Message] = []
-    for message in messages:
-        if not message.blocks:
-            continue
-        if row and (row[0].role == "assistant") is not (message.role == "assistant"):
-            sides.append(_side(row))
-            row = []
-        row.append(message)
-    return [*sides, _side(row)] if row else sides
+def _messages_of(turns: Sequence[Turn]) -> list[Message]:
+    """List what was said in turns that did not fail."""
+    counted = (turn for turn in turns if turn.phase is not Phase.FAILED)
+    return [side for turn in counted for side in (turn.user_message, turn.answer) if side is not None]
 
 
-def _side(row: Sequence[Message]) -> Message:
-    role: Role = "assistant" if row[0].role == "assistant" else "user"
-    if len(row) == 1 and row[0].role == role:
-        return row[0]
-    return Message(role=role, blocks=tuple(block for message in row for block in message.blocks))
-
-
-def _spot(end: TrailEnd, missing: tuple[Exchange, ...]) -> Spot:
-    """Go on where nothing follows; else, or where something is to be recorded first, on a new branch."""
-    is_fork = bool(missing) or not end.is_free
+def _spot(end: TrailEnd) -> Spot:
+    """Go on where nothing follows, else on a fork."""
     return Spot(
         branch_id=end.branch_id,
         follows=end.turn_seq,
-        is_fork=is_fork,
-        missing=missing,
-        is_shared=is_fork or end.is_fresh,
+        is_fork=not end.is_free,
+        is_shared=not end.is_free or end.is_fresh,
     )
 
 
 def _anew(said: Said, session: Session | None, *, fork: bool = False) -> Spot:
-    """Record all that was sent: in a thread of its own, or at the beginning of the one that was named."""
-    greeted = () if said.greeting is None else (Exchange(message=said.greeting),)
-    missing = (*greeted, *said.told(0))
+    """Record all that was sent: in a new thread, or on a branch from the beginning of the one that was named."""
     branch_id = None if session is None else session.active_branch
-    return Spot(branch_id=branch_id, follows=0, is_fork=fork, missing=missing, is_shared=bool(missing))
+    return Spot(branch_id=branch_id, follows=0, is_fork=fork, missing=said.recorded, is_shared=bool(said.history))
 
 
 def _named(branch_id: BranchId, place: int, exchange: Exchange) -> Exchange:
-    """Give an exchange the id that it has on this branch whoever brings it."""
+    """Give a recorded exchange an id derived from its place, so that recording twice changes nothing."""
     said = f"{branch_id} {place} {exchange.asked}".encode()
     turn_id = str(UUID(bytes=sha256(said).digest()[:16], version=5))
     return replace(exchange, id=turn_id)

@@ -1,15 +1,25 @@
-"""Trails in every store: the contract. They are written by the transactions that accept, finish and record turns."""
+"""Prefix hashes (``domain.trail``) in every store: the contract.
+
+They are written by the transactions that accept, finish and record turns. A prefix hash always covers everything that
+is stored in front of its turn on the turn's branch, except failed turns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
-from contextinfinity.domain.ids import BranchId, SessionId
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import TrailEnd, Walked
 from contextinfinity.domain.turn import Trail
-from contextinfinity.errors import BranchBusy
+from contextinfinity.errors import BranchBusy, NotFound
+
+MOST_CANDIDATES = 20
+"""Turns with equal words that are looked at; more are too many to tell apart."""
+MOST_CONTINUATIONS = 3
+"""How far different continuations are counted."""
 
 
 def gone_on(branch_id: BranchId, turn_seq: int) -> BranchBusy:
@@ -17,28 +27,50 @@ def gone_on(branch_id: BranchId, turn_seq: int) -> BranchBusy:
     return BranchBusy(f"Branch {branch_id} has gone on after turn {turn_seq}.")
 
 
+def not_on_branch(branch_id: BranchId, turn_id: TurnId) -> NotFound:
+    """Say that a retry names a turn that its branch does not have."""
+    hint = "Name a turn of the branch that the message goes to."
+    return NotFound(f"retry_of: there is no turn {turn_id} on branch {branch_id}.", hint=hint)
+
+
 class Trails(Protocol):
     """Where threads of one owner left off, by what was said in them. ``session_id``: only in that one."""
 
-    async def end(
-        self, owner: Owner, answered: Sequence[int], *, session_id: SessionId | None = None
-    ) -> tuple[int, TrailEnd] | None:
-        """Find the turn that trails lead to: of the first one that leads anywhere, its place among them and its turn.
+    async def end(self, owner: Owner, answered: int, *, session_id: SessionId | None = None) -> TrailEnd | None:
+        """Find the turn up to which exactly this was said, and a branch to go on from it.
 
-        Of several a free one, on the branch begun last. One that was begun after the turn, and on which nothing was
-        said yet, is free too, and comes after those whose own it is. None free: one of the newest thread.
+        A free turn comes first, on the branch made last; a branch that was forked after the turn and has no turn of
+        its own comes after those that own it. If none is free: a turn of the newest thread, with its continuations.
         """
         ...
 
-    async def ends_of_exchange(
-        self, owner: Owner, alone: int, *, session_id: SessionId | None = None
-    ) -> tuple[TrailEnd, ...]:
-        """Find turns that say just this, whatever stood before: free ones, or else such as have been gone on from.
+    async def exchanges(self, owner: Owner, alone: int, *, session_id: SessionId | None = None) -> tuple[TrailEnd, ...]:
+        """Find the turns that say just this exchange, whatever is in front of it: each once, free ones first.
 
-        Each turn comes once; two are enough to tell one from several.
+        At most ``MOST_CANDIDATES`` + 1. Imported turns are found only at the end of a branch.
         """
         ...
 
     async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
-        """Find the turn that a request made; the newest, where it was made more than once."""
+        """Find the newest turn that was asked with this prefix hash by this request (``Trail.body``)."""
+        ...
+
+    async def note_broken(self, turn_id: TurnId) -> None:
+        """Record that the connection of a turn's request broke before it was answered.
+
+        ``Workers.take_over`` does the same for all requests of the dead worker that nobody noted as answered. Unknown
+        turns, and turns that no resent conversation brought, are ignored.
+        """
+        ...
+
+    async def note_delivered(self, turn_ids: Sequence[TurnId]) -> None:
+        """Record that the requests of these turns were answered."""
+        ...
+
+    async def join_broken(self, owner: Owner, body: int, *, since: datetime) -> TurnId | None:
+        """Return the oldest turn of this request whose connection broke since then, and clear the record of it.
+
+        So each broken connection is joined once. Failed and cancelled turns have no answer to share.
+        None: there is no such turn.
+        """
         ...

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from hashlib import sha256
 
 from fastapi import Request
@@ -23,11 +21,6 @@ ENDLESS = "x-endless-context"
 KEY = "idempotency-key"
 RETRIED = "x-stainless-retry-count"
 """Where SDKs say how often they have sent a request before."""
-WAITED = ("x-stainless-read-timeout", "x-stainless-timeout")
-"""Where they say how many seconds they wait for an answer."""
-WAITS, PAUSES, MOST_WAITED = 600.0, 120.0, 3600.0
-"""In seconds: how long SDKs wait where they do not say so, how long at most before they try again; and the most that is
-believed."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -46,13 +39,15 @@ async def question_of(request: Request, caller: Caller, incoming: Incoming, body
     if thread_id is not None:
         thread_id = _named(await _place(request, caller, thread_id, owner, incoming.end_user), stranger)
     model = door.drop_in.model_named(incoming.model)
+    key = request.headers.get(KEY)
     talk = Talk(
         messages=incoming.messages,
         end_user=stranger,
         thread_id=None if thread_id == NEW else thread_id,
         is_new=thread_id == NEW,
-        body=_number(request, caller, body),
-        tried_within=tried_within(request.headers),
+        body=_fingerprint(request, caller, body),
+        key=None if key is None else _fingerprint(request, caller, b"key " + key.encode(errors="replace")),
+        is_retry=request.headers.get(RETRIED, "0").strip("0").isdecimal(),
     )
     terms = Terms(
         system=incoming.system,
@@ -114,32 +109,11 @@ def _name(end_user: str) -> str:
     return end_user
 
 
-def _number(request: Request, caller: Caller, body: bytes) -> int:
-    """Give the number by which the same request is known: its key, where it has one, or all it says."""
-    key = request.headers.get(KEY)
+def _fingerprint(request: Request, caller: Caller, said: bytes) -> int:
+    """Hash what makes two requests identical: caller, route, thread and mode, and the body or the key."""
     token = "" if caller.token is None else caller.token.id
-    said = body if key is None else b"key " + key.encode(errors="replace")
     named = (token, request.url.path, *(request.headers.get(name, "") for name in (THREAD, ENDLESS)))
     return number_of(b"\0".join((*(name.encode(errors="replace") for name in named), said)))
-
-
-def tried_within(headers: Mapping[str, str]) -> float:
-    """Tell how long ago a request may have been sent before: for ever under a key, else as long as its SDK tries."""
-    if KEY in headers:
-        return math.inf
-    times = headers.get(RETRIED, "0")
-    if not times.isdecimal():
-        return 0.0
-    waits = min((_seconds(headers[name]) for name in WAITED if name in headers), default=WAITS)
-    return min(int(times[:9]) * (waits + PAUSES), MOST_WAITED)
-
-
-def _seconds(said: str) -> float:
-    try:
-        seconds = float(said)
-    except ValueError:
-        return WAITS
-    return seconds if 0 <= seconds < math.inf else WAITS
 
 
 def _is_off(request: Request) -> bool:

@@ -112,7 +112,7 @@ async def _answered(request: Request, caller: Caller, dialect: Dialect) -> Respo
     if said > door.server.max_message_chars:
         raise TooLarge(f"The message has {said:,} characters; {door.server.max_message_chars:,} are the most.")
     question = await question_of(request, caller, incoming, body)
-    response = await answer(door, dialect, incoming, question)
+    response = await answer(request, dialect, incoming, question)
     note(request, thread_id=response.headers["x-thread-id"], turn_id=response.headers["x-turn-id"])
     return response
 

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from contextinfinity.domain.turn import Problem
@@ -41,6 +42,8 @@ class Shaped(APIRoute):
                 status = 400 if told.status == 422 else told.status  # no vendor has such a status
                 problem = Problem(code=told.code, message=told.detail, hint=told.hint)
                 return refusal(request.scope, problem, status, headers_of(error))
+            except ClientDisconnect:  # nobody reads the answer, and it is no error of ours
+                raise
             except Exception:
                 log.exception("a request for %s broke", request.url.path)
                 return refusal(request.scope, UNFORESEEN, 500)

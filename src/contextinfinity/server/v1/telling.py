@@ -1,13 +1,21 @@
-"""From a turn to a vendor's answer: in one piece, or piece by piece as it comes."""
+"""From a turn to a vendor's answer: in one piece, or piece by piece as it comes.
+
+A connection that breaks before its answer was sent is recorded, so that a marked retry can join the turn.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
+from typing import Any, TypeVar
 
 import msgspec
+from fastapi import Request
 from msgspec.structs import replace
+from starlette.background import BackgroundTask
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from contextinfinity.client.contract import Stamped
@@ -17,10 +25,12 @@ from contextinfinity.domain.events import Delta, FinishedTurn, TurnDone
 from contextinfinity.domain.message import TextBlock, ToolUseBlock
 from contextinfinity.domain.turn import Problem, Turn, Usage
 from contextinfinity.errors import ContextInfinityError, Ending
-from contextinfinity.server.door import Door
+from contextinfinity.server.door import Door, door_of
 from contextinfinity.server.problems import problem_of
 from contextinfinity.server.streams import KEEP_ALIVE, EventStream, handfuls, last
 from contextinfinity.server.v1.asking import Question
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -69,31 +79,70 @@ def begun(turn: Turn, named: str) -> Spoken:
     return Spoken(id=turn.id, model=named, created_at=turn.created_at)
 
 
-async def answer(door: Door, dialect: Dialect, incoming: Incoming, question: Question) -> Response:
-    """Have a request answered, whole or as a stream."""
+async def answer(request: Request, dialect: Dialect, incoming: Incoming, question: Question) -> Response:
+    """Answer a request, whole or as a stream."""
+    door = door_of(request)
     if incoming.stream:
         close = door.streams.take(question.owner)  # first: what is refused is not asked of a model
         try:
-            return await _streamed(door, dialect, incoming, question, close)
+            return await _streamed(request, dialect, incoming, question, close)
         except BaseException:
             close()
             raise
     turn, _ = await door.drop_in.begin(question.talk, question.owner, question.asked)
-    await last(door, door.drop_in.watch(turn.id, words=False))
+    await _while_connected(request, turn, last(door, door.drop_in.watch(turn.id, words=False)))
     spoken = spoken_of(await door.drop_in.answered(turn.id), incoming.model)
     headers = await _headers(door, incoming, question, turn)
-    return Response(msgspec.json.encode(dialect.whole(spoken)), headers=headers, media_type="application/json")
+    written, noted = msgspec.json.encode(dialect.whole(spoken)), BackgroundTask(_note_sent, door, turn)
+    return Response(written, headers=headers, media_type="application/json", background=noted)
 
 
 async def _streamed(
-    door: Door, dialect: Dialect, incoming: Incoming, question: Question, close: Callable[[], None]
+    request: Request, dialect: Dialect, incoming: Incoming, question: Question, close: Callable[[], None]
 ) -> EventStream:
+    door = door_of(request)
     turn, _ = await door.drop_in.begin(question.talk, question.owner, question.asked)
-    content = pieces(door, dialect, incoming, turn)
-    first = await anext(content)  # before the status is sent: a failure is a status, and can be tried again
+    content, is_sent = pieces(door, dialect, incoming, turn), asyncio.Event()
+    # before the status is sent: a failure is a status, and can be tried again
+    first = await _while_connected(request, turn, content.__anext__())
     headers = await _headers(door, incoming, question, turn)
-    whole = _from(first, content)
-    return EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
+    whole = _from(first, content, is_sent)
+    stream = EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
+    stream.background = BackgroundTask(_note_sent, door, turn, is_sent)
+    return stream
+
+
+async def _while_connected(request: Request, turn: Turn, waiting: Coroutine[Any, Any, T]) -> T:
+    """Wait for an answer. If the client disconnects first, or the server ends, record that it was not answered."""
+    drop_in = door_of(request).drop_in
+    answer, gone = asyncio.ensure_future(waiting), asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((answer, gone), return_when="FIRST_COMPLETED")
+        if gone.done():
+            await drop_in.note_broken(turn.id)
+            raise ClientDisconnect
+        return answer.result()
+    except Ending:
+        await drop_in.note_broken(turn.id)
+        raise
+    finally:
+        for task in (answer, gone):
+            task.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client disconnects; its body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _note_sent(door: Door, turn: Turn, is_sent: asyncio.Event | None = None) -> None:
+    """Record whether an answer was sent; a stream may have lost its client before the end."""
+    if is_sent is None or is_sent.is_set():
+        door.drop_in.note_delivered(turn.id)
+    else:
+        await door.drop_in.note_broken(turn.id)
 
 
 async def _headers(door: Door, incoming: Incoming, question: Question, turn: Turn) -> dict[str, str]:
@@ -103,11 +152,12 @@ async def _headers(door: Door, incoming: Incoming, question: Question, turn: Tur
     return headers | ({"x-ignored-parameters": ", ".join(ignored)} if ignored else {})
 
 
-async def _from(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _from(first: bytes, rest: AsyncGenerator[bytes], is_sent: asyncio.Event) -> AsyncGenerator[bytes]:
     async with aclosing(rest):
         yield first
         async for piece in rest:
             yield piece
+    is_sent.set()
 
 
 async def pieces(door: Door, dialect: Dialect, incoming: Incoming, turn: Turn) -> AsyncGenerator[bytes]:
@@ -135,6 +185,8 @@ async def pieces(door: Door, dialect: Dialect, incoming: Incoming, turn: Turn) -
     except Exception as error:
         if writer is None:
             raise
+        if isinstance(error, Ending):
+            await door.drop_in.note_broken(turn.id)
         yield writer.fail(*_told(error))
 
 

@@ -9,7 +9,7 @@ from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEn
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.in_memory.jobs import enqueue
 from contextinfinity.storage.in_memory.tables import Tables
-from contextinfinity.storage.in_memory.trails import note_asked
+from contextinfinity.storage.in_memory.trails import note_asked, placed_here
 from contextinfinity.storage.in_memory.turns import (
     accepted_turn,
     append_turns,
@@ -45,8 +45,9 @@ def _land(tables: Tables, landing: Landing) -> Turn:
     if turn.phase not in UNFINISHED:
         return turn
     if turn.id not in tables.turns:
+        trail = None if landing.new is None else placed_here(tables, turn.branch_id, landing.new.trail)
         append_turns(tables, tables.branch(turn.branch_id), (turn,))
-        note_asked(tables, turn, None if landing.new is None else landing.new.trail)
+        note_asked(tables, turn, trail)
     if turn.phase is Phase.ACCEPTED and landing.has_to_begin:
         if blocker(tables, turn) is not None:
             return turn

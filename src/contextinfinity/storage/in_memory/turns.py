@@ -30,7 +30,7 @@ from contextinfinity.storage.in_memory.contents import check_blobs
 from contextinfinity.storage.in_memory.jobs import enqueue, refuse_dead
 from contextinfinity.storage.in_memory.states import append, next_state
 from contextinfinity.storage.in_memory.tables import Tables, check_text, waiting
-from contextinfinity.storage.in_memory.trails import check_follows, note_answered, note_asked, note_recorded
+from contextinfinity.storage.in_memory.trails import check_place, note_answered, note_asked, note_recorded
 from contextinfinity.storage.requests import check_same_request
 from contextinfinity.storage.rules import (
     can_be_answered,
@@ -69,7 +69,7 @@ class InMemoryTurns:
             refuse_dead(tables, new.owner)
             check_queue(tables, new)
             shown = check_blobs(tables, new.message)
-            check_follows(tables, new.branch_id, new.trail)
+            check_place(tables, new)
             turn = accepted_turn(branch, new)
             append_turns(tables, branch, (turn,))
             note_asked(tables, turn, new.trail)

@@ -13,6 +13,7 @@ from contextinfinity.domain.turn import UNFINISHED, Turn
 from contextinfinity.domain.work import Job, TakenOver, Worker
 from contextinfinity.errors import WorkerLost
 from contextinfinity.storage.in_memory.tables import Tables
+from contextinfinity.storage.in_memory.trails import note_dead
 
 MOST_DEATHS = 5
 
@@ -61,6 +62,7 @@ class InMemoryWorkers:
             jobs = [job for job in tables.jobs.values() if job.state == "running" and job.owner == dead]
             tables.workers.pop(dead, None)
             tables.dead_workers.add(dead)
+            note_dead(tables, dead)
             for turn in turns:
                 tables.put_turn(replace(turn, owner=by))
             moment = now()

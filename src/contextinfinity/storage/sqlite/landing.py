@@ -15,6 +15,7 @@ from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.jobs import enqueue
 from contextinfinity.storage.sqlite.recording import refuse_deleted
 from contextinfinity.storage.sqlite.rows import message_columns, one, pack
+from contextinfinity.storage.sqlite.trails import placed_here
 from contextinfinity.storage.sqlite.turns import (
     begin_turn,
     blocker,
@@ -62,7 +63,8 @@ def _insert(connection: apsw.Connection, landing: Landing) -> Turn:
     refuse_deleted(connection, landing.turn_id)
     if landing.new is None:
         raise NotFound(f"There is no turn {landing.turn_id} whose end could land.")
-    new = replace(landing.new, id=landing.turn_id)
+    trail = placed_here(connection, landing.new.branch_id, landing.new.trail)
+    new = replace(landing.new, id=landing.turn_id, trail=trail)
     return insert_turn(connection, new, message_columns(new.message), landing.said_at or now())
 
 

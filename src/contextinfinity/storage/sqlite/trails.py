@@ -1,27 +1,25 @@
-"""Trails in SQLite: written inside the transactions of turns, and where they lead."""
+"""Prefix hashes in SQLite: written inside the transactions of turns, and where they lead."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from datetime import datetime
 
 import apsw
+from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, SessionId, from_millis
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, now, to_millis
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
-from contextinfinity.domain.turn import Exchange, Phase, Trail, Turn
+from contextinfinity.domain.turn import Exchange, NewTurn, Phase, Trail, Turn
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import Row, many, maybe_pack, must, one, pack, unpack
 from contextinfinity.storage.sqlite.sessions import lineage_of
-from contextinfinity.storage.trails import gone_on
+from contextinfinity.storage.trails import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
 
 SQL = sql_files.load(__package__, "trails.sql")
-
-MOST_FREE = 20
-"""Branches that are looked at; several may have been begun after one turn."""
 
 
 class SqliteTrails:
@@ -30,86 +28,122 @@ class SqliteTrails:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def end(
-        self, owner: Owner, answered: Sequence[int], *, session_id: SessionId | None = None
-    ) -> tuple[int, TrailEnd] | None:
-        """Find the turn that the first trail that leads anywhere leads to."""
-        whose = _whose(owner, session_id)
+    async def end(self, owner: Owner, answered: int, *, session_id: SessionId | None = None) -> TrailEnd | None:
+        """Find the turn up to which exactly this was said."""
+        asked = {**_whose(owner, session_id), "number": answered, "limit": 1}
 
-        def read(connection: apsw.Connection) -> tuple[int, TrailEnd] | None:
-            found = one(connection, SQL["select_first_known"], {**whose, "trails": json.dumps(list(answered))})
-            if found is None or found[0] is None:
+        def read(connection: apsw.Connection) -> TrailEnd | None:
+            if (row := one(connection, SQL["select_free_after_answer"], asked)) is not None:
+                return _to_end(row)
+            if (row := one(connection, SQL["select_after_answer"], asked)) is None:
                 return None
-            asked = {**whose, "number": answered[found[0]], "limit": 1}
-            row = one(connection, SQL["select_free_after_answer"], asked) or one(
-                connection, SQL["select_after_answer"], asked
-            )
-            return None if row is None else (found[0], _to_end(row))
-
-        is_small = len(answered) == 1  # as it mostly is: the newest is looked for first
-        return await (self._database.look(read) if is_small else self._database.read(read))
-
-    async def ends_of_exchange(
-        self, owner: Owner, alone: int, *, session_id: SessionId | None = None
-    ) -> tuple[TrailEnd, ...]:
-        """Find turns that say just this, free ones or else others."""
-        asked = {**_whose(owner, session_id), "number": alone}
-
-        def read(connection: apsw.Connection) -> tuple[TrailEnd, ...]:
-            free = many(connection, SQL["select_free_after_exchange"], {**asked, "limit": MOST_FREE})
-            rows = free or many(connection, SQL["select_after_exchange"], {**asked, "limit": 2})
-            by_turn = {end.turn_id: end for end in map(_to_end, reversed(rows))}
-            return tuple(reversed(by_turn.values()))[:2]
+            followed = many(connection, SQL["select_continuations"], (answered, MOST_CONTINUATIONS))
+            return replace(_to_end(row), continuations=len(followed))
 
         return await self._database.look(read)
 
+    async def exchanges(self, owner: Owner, alone: int, *, session_id: SessionId | None = None) -> tuple[TrailEnd, ...]:
+        """Find the turns that say just this exchange."""
+        asked = {**_whose(owner, session_id), "number": alone, "limit": MOST_CANDIDATES + 1}
+
+        def read(connection: apsw.Connection) -> tuple[TrailEnd, ...]:
+            rows = many(connection, SQL["select_free_after_exchange"], asked)
+            rows += many(connection, SQL["select_after_exchange"], asked)
+            by_turn = dict[TurnId, TrailEnd]()
+            for end in map(_to_end, rows):
+                by_turn.setdefault(end.turn_id, end)
+            return tuple(by_turn.values())[: MOST_CANDIDATES + 1]
+
+        return await self._database.look(read)
+
+    async def note_broken(self, turn_id: TurnId) -> None:
+        """Record that the connection of a turn's request broke."""
+        broken = {"turn_id": pack(turn_id), "now": to_millis(now())}
+        await self._database.write(lambda connection: connection.execute(SQL["note_broken"], broken))
+
+    async def note_delivered(self, turn_ids: Sequence[TurnId]) -> None:
+        """Record that requests were answered."""
+        rows = [(pack(turn_id),) for turn_id in turn_ids]
+        await self._database.write(lambda connection: connection.executemany(SQL["note_delivered"], rows))
+
+    async def join_broken(self, owner: Owner, body: int, *, since: datetime) -> TurnId | None:
+        """Return a turn whose connection broke, and clear the record of it."""
+        asked = {"user_id": owner.user_id, "org_id": owner.org_id, "body": body, "since": to_millis(since)}
+        row = await self._database.write(lambda connection: one(connection, SQL["join_broken"], asked))
+        return None if row is None else unpack(row[0])
+
     async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
-        """Find the turn that a request made, the newest."""
+        """Find the newest turn that a request made."""
         asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
         row = await self._database.look(lambda connection: one(connection, SQL["select_walked"], asked))
         if row is None:
             return None
-        return Walked(turn_id=unpack(row[0]), phase=Phase(row[1]), created_at=from_millis(row[2]))
+        return Walked(turn_id=unpack(row[0]), phase=Phase(row[1]))
 
 
-def check_follows(connection: apsw.Connection, branch_id: BranchId, trail: Trail | None) -> None:
-    """Refuse a message that does not stand where its sender thinks: others have gone on there."""
+def check_place(connection: apsw.Connection, new: NewTurn) -> None:
+    """Refuse a message whose branch has gone on since its place was looked for, or has no turn that it retries."""
+    branch_id, trail = new.branch_id, new.trail
     if trail is not None and trail.follows is not None:
         place = {"branch_id": pack(branch_id), "first": trail.follows + 1, "last": 2**62}
         if one(connection, SQL["select_before"], place) is not None:
             raise gone_on(branch_id, trail.follows)
+    if new.retry_of is not None:
+        row = one(connection, SQL["select_place"], (pack(new.retry_of),))
+        if row is None or lineage_of(connection, branch_id).owner_of(row[1]) != unpack(row[0]):
+            raise not_on_branch(branch_id, new.retry_of)
 
 
 def note_asked(connection: apsw.Connection, turn: Turn, trail: Trail | None) -> None:
-    """Write where a message stands for its sender."""
+    """Write the hashes that a message brought."""
     if trail is not None:
         values = {"turn_id": pack(turn.id), "session_id": pack(turn.session_id), "answered": None}
-        said = {"asked": trail.asked, "alone": trail.alone, "body": trail.body}
-        connection.execute(SQL["insert_trail"], {**values, **said})
+        said = {"asked": trail.asked, "before": trail.before, "alone": trail.alone, "body": trail.body}
+        connection.execute(SQL["insert_trail"], {**values, **said, "broken_at": 0 if trail.is_open else None})
 
 
 def note_answered(connection: apsw.Connection, turn: Turn, phase: Phase, answer: Message | None) -> None:
-    """Write how it went on: from where its sender stood, or else from where the turn before it ended."""
+    """Write the hashes of an answered turn: after those it brought, else after those of the turn before it."""
     if phase is Phase.FAILED:
         return
     if answer is None:
         _set_end(connection, turn, None)
         return
     owner, is_thread = _owner_of(connection, turn)
-    row = one(connection, SQL["select_asked"], (pack(turn.id),))
-    asked, by_itself = (_asked_after(connection, turn, owner), None) if row is None else row
+    asked, before, by_itself = one(connection, SQL["select_asked"], (pack(turn.id),)) or (None, None, None)
+    if asked is None:
+        before = _answered_before(connection, turn, owner)
+        asked = None if before is None else after(before, turn.user_message)
     columns = _columns(turn, asked, alone(turn.user_message, owner) if by_itself is None else by_itself, answer)
-    connection.execute(SQL["answer_trail"], columns)
+    connection.execute(SQL["answer_trail"], {**columns, "before": before})
     if is_thread:
         _set_end(connection, turn, columns)
 
 
+def note_dead(connection: apsw.Connection, worker: WorkerId) -> None:
+    """Write that all connections of a dead worker broke."""
+    connection.execute(SQL["note_dead"], {"worker": worker, "now": to_millis(now())})
+
+
+def placed_here(connection: apsw.Connection, branch_id: BranchId, trail: Trail | None) -> Trail | None:
+    """Drop the prefix hash of a message that lands behind other turns than its sender knew."""
+    if trail is None:
+        return None
+    turn, trail = _newest(connection, branch_id, 2**62), replace(trail, is_open=False)
+    is_known = trail.before is not None and (turn is None or turn[0] == trail.before)
+    return trail if is_known else replace(trail, asked=None, before=None)
+
+
 def note_recorded(connection: apsw.Connection, turns: Sequence[Turn], exchanges: Sequence[Exchange]) -> None:
-    """Write the trails of turns from elsewhere, of those that brought one, and where they leave off."""
+    """Write the hashes of recorded turns, of those that brought them, and the end of their branch."""
     owner, is_thread = _owner_of(connection, turns[-1])
     told = zip(turns, exchanges, strict=True)
     rows = [_told(turn, one, owner) for turn, one in told if one.asked is not None and turn.answer is not None]
-    connection.executemany(SQL["insert_trail"], [{**(row or {}), "body": None} for row in rows])
+    answered = [None, *((row or {}).get("answered") for row in rows)]
+    brought = zip(rows, answered, strict=False)
+    connection.executemany(
+        SQL["insert_trail"], [{**(row or {}), "before": last, "body": None, "broken_at": None} for row, last in brought]
+    )
     if is_thread:
         _set_end(connection, turns[-1], _told(turns[-1], exchanges[-1], owner))
 
@@ -152,13 +186,19 @@ def _columns(turn: Turn, asked: int | None, by_itself: int, answer: Message) -> 
     }
 
 
-def _asked_after(connection: apsw.Connection, turn: Turn, owner: Owner) -> int | None:
-    """Go on from the turn before; None: that has no trail."""
-    for branch, first, last in lineage_of(connection, turn.branch_id).backwards(turn.turn_seq):
+def _answered_before(connection: apsw.Connection, turn: Turn, owner: Owner) -> int | None:
+    """Give the prefix hash in front of a turn; None: it is not known, as behind imported turns."""
+    newest = _newest(connection, turn.branch_id, turn.turn_seq)
+    return beginning(owner) if newest is None else newest[0]
+
+
+def _newest(connection: apsw.Connection, branch_id: BranchId, before: int) -> Row | None:
+    """Read the prefix hash after the newest turn of a lineage before a place that did not fail: (hash or None,)."""
+    for branch, first, last in lineage_of(connection, branch_id).backwards(before):
         place = {"branch_id": pack(branch), "first": first, "last": last}
         if (row := one(connection, SQL["select_before"], place)) is not None:
-            return None if row[0] is None else after(row[0], turn.user_message)
-    return after(beginning(owner), turn.user_message)
+            return row
+    return None
 
 
 def _whose(owner: Owner, session_id: SessionId | None) -> dict[str, object]:

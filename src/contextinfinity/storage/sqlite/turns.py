@@ -61,7 +61,7 @@ from contextinfinity.storage.sqlite.rows import (
     unpack,
 )
 from contextinfinity.storage.sqlite.sessions import lineage_of
-from contextinfinity.storage.sqlite.trails import check_follows, note_answered, note_asked
+from contextinfinity.storage.sqlite.trails import check_place, note_answered, note_asked
 
 SQL = sql_files.load(__package__, "turns.sql")
 SESSION_SQL = sql_files.load(__package__, "sessions.sql")
@@ -206,7 +206,7 @@ def _accept(connection: apsw.Connection, new: NewTurn, message: MessageColumns) 
             return there
         raise AlreadyExists(f"There is a turn {new.id} already, and it says something else.")
     refuse_dead(connection, new.owner)
-    check_follows(connection, new.branch_id, new.trail)
+    check_place(connection, new)
     if new.queue_limit is not None:
         _refuse_long_queue(connection, new.branch_id, new.queue_limit)
     turn = insert_turn(connection, new, message, now())

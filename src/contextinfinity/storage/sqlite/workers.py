@@ -13,6 +13,7 @@ from contextinfinity.errors import WorkerLost
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.rows import many, one, unpack
+from contextinfinity.storage.sqlite.trails import note_dead
 from contextinfinity.storage.worker_locks import WorkerLocks
 
 SQL = sql_files.load(__package__, "work.sql")
@@ -77,6 +78,7 @@ class SqliteWorkers:
         def write(connection: apsw.Connection) -> TakenOver:
             values = {"dead": dead, "now": to_millis(now()), "most": MOST_DEATHS}
             connection.execute(SQL["bury_worker"], values)
+            note_dead(connection, dead)
             turns = many(connection, SQL["take_turns"], {"dead": dead, "by": by})
             jobs = many(connection, SQL["put_back_jobs"], values)
             turns.sort(key=lambda row: row[1])

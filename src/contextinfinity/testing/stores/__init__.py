@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from contextinfinity.testing.stores.arrivals import ArrivalSuite
 from contextinfinity.testing.stores.branches import BranchSuite
+from contextinfinity.testing.stores.broken_requests import BrokenRequestSuite
 from contextinfinity.testing.stores.chunks import ChunkSuite
 from contextinfinity.testing.stores.closing import ClosingSuite
 from contextinfinity.testing.stores.concurrency import ConcurrencySuite
@@ -73,6 +74,7 @@ class StoreSuite(
     DeletionSuite,
     TokenSuite,
     TrailSuite,
+    BrokenRequestSuite,
     RequestSuite,
     RefusalSuite,
     ConcurrencySuite,
@@ -84,6 +86,7 @@ class StoreSuite(
 __all__ = [
     "ArrivalSuite",
     "BranchSuite",
+    "BrokenRequestSuite",
     "ChunkSuite",
     "ClosingSuite",
     "ConcurrencySuite",

@@ -106,6 +106,19 @@ class TurnSuite:
         assert (turn.retry_of, turn.owner) == (first.id, None)
         assert await store.turns.get(turn.id) == turn
 
+    @pytest.mark.req("API-7")
+    async def test_a_retry_names_a_turn_that_its_branch_sees(self, store: Store) -> None:
+        branch, other = await new_branch(store), await new_branch(store)
+        first, later = await failed_turn(store, branch.id, "hello"), await failed_turn(store, branch.id, "again")
+        foreign = await failed_turn(store, other.id, "hello")
+        fork = await store.branches.fork(branch.id, at=first.turn_seq)
+        for retried in (foreign.id, later.id, new_id()):
+            with pytest.raises(NotFound, match="retry_of"):
+                await store.turns.accept(replace(new_turn(fork.id, "hello"), retry_of=retried))
+        assert [turn.id for turn in await store.turns.history(fork.id)] == [first.id]
+        turn = await store.turns.accept(replace(new_turn(fork.id, "hello"), retry_of=first.id))
+        assert turn.retry_of == first.id
+
     async def test_a_message_without_blocks_is_a_message(self, store: Store) -> None:
         branch = await new_branch(store)
         asked = replace(new_turn(branch.id, ""), message=Message(role="tool", blocks=()))

@@ -264,7 +264,7 @@ CREATE TABLE trail (                    -- numbers that roll over what was said:
   answered INTEGER,                     -- up to the answer
   alone INTEGER,                        -- of question and answer, whatever stood before
   body INTEGER                          -- of the request that made it
-) STRICT, WITHOUT ROWID;
+, before INTEGER, broken_at INTEGER) STRICT, WITHOUT ROWID;
 
 CREATE TABLE turn (
   id BLOB NOT NULL UNIQUE,

@@ -1,0 +1,87 @@
+"""Compare the messages that a client sent with the end of a stored branch: for clients that drop old messages.
+
+Consecutive messages of one side are compared as one (a *side*), after the normalisation of ``domain.trail``. The sent
+messages match if they equal the last sides of the branch, one by one. Only the very first sent message may be unknown:
+a client's own summary of what it dropped. Everything else is a contradiction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from contextinfinity.domain.message import Message, Role
+from contextinfinity.domain.trail import plain_text, says_the_same
+
+MIN_EXCHANGES = 2
+MIN_USER_CHARACTERS = 200
+"""What has to match before a conversation is recognised by its end: common phrases are shorter."""
+
+
+class TailMatch(Struct, frozen=True, kw_only=True):
+    """Sent messages that equal the end of a branch."""
+
+    summary: Message | None
+    """The message in front that is not stored."""
+    is_whole: bool
+    """Whether they are the whole branch."""
+    exchanges: int
+    user_characters: int
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether so much matches that no other conversation is likely to end alike."""
+        return self.exchanges >= MIN_EXCHANGES and self.user_characters >= MIN_USER_CHARACTERS
+
+
+def rows_of(messages: Sequence[Message]) -> list[list[Message]]:
+    """Group consecutive messages of one side; messages without content are left out."""
+    rows: list[list[Message]] = []
+    for message in messages:
+        if not message.blocks:
+            continue
+        if rows and (rows[-1][0].role == "assistant") is (message.role == "assistant"):
+            rows[-1].append(message)
+        else:
+            rows.append([message])
+    return rows
+
+
+def side_of(row: Sequence[Message]) -> Message:
+    """Join the messages of a row."""
+    role: Role = "assistant" if row[0].role == "assistant" else "user"
+    if len(row) == 1 and row[0].role == role:
+        return row[0]
+    return Message(role=role, blocks=tuple(block for message in row for block in message.blocks))
+
+
+def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch | None:
+    """Compare sent messages with a branch; None: they contradict it.
+
+    ``stored`` is the whole branch, or the end of it that is longer than ``sent``.
+    """
+    rows, sides = rows_of(sent), [side_of(row) for row in rows_of(stored)]
+    first, later = rows[0], rows[1:]
+    if len(sides) < len(later):
+        return None
+    known = sides[len(sides) - len(later) :]
+    if not all(says_the_same(side_of(row), side) for row, side in zip(later, known, strict=True)):
+        return None
+    summary = None
+    before = sides[-len(rows)] if len(sides) >= len(rows) else None
+    if before is not None and says_the_same(side_of(first), before):
+        known = [before, *known]
+    elif before is not None and len(first) > 1 and says_the_same(side_of(first[1:]), before):
+        known, summary = [before, *known], first[0]
+    elif len(first) == 1:
+        summary = first[0]
+    else:
+        return None
+    asked = [side for side in known if side.role != "assistant"]
+    return TailMatch(
+        summary=summary,
+        is_whole=summary is None and len(known) == len(sides),
+        exchanges=len(asked),
+        user_characters=sum(len(plain_text(side)) for side in asked),
+    )

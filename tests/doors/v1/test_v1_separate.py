@@ -1,0 +1,144 @@
+"""Conversations and requests that look alike are kept apart, over HTTP with the vendors' own SDKs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import Any
+
+import httpx2
+import pytest
+from openai import OpenAI
+
+from contextinfinity.testing.vendors import Answer, Delivery
+from tests.doors.v1.upstream import Desk, somebody
+
+pytestmark = [pytest.mark.xdist_group("v1")]
+
+RETRY = {"x-stainless-retry-count": "1"}
+THANKS = [
+    {"role": "user", "content": "Thank you!"},
+    {"role": "assistant", "content": "You're welcome! Anything else?"},
+]
+
+
+@pytest.fixture
+def client(desk: Desk) -> Iterator[OpenAI]:
+    with OpenAI(base_url=desk.openai_url, api_key="not needed", max_retries=0) as made:
+        yield made
+
+
+def ask(client: OpenAI, messages: list[Any], user: str, **more: Any) -> tuple[str, str, str]:
+    """Send a conversation; give the answer, its thread and its turn."""
+    asked: Any = {"model": "gpt", "messages": messages, "user": user, **more}
+    answer = client.chat.completions.with_raw_response.create(**asked)
+    text = answer.parse().choices[0].message.content or ""
+    return text, answer.headers["x-thread-id"], answer.headers["x-turn-id"]
+
+
+@pytest.mark.req("API-13")
+def test_a_conversation_that_ends_like_another_one_is_kept_apart_and_whole(desk: Desk, client: OpenAI) -> None:
+    user = somebody()
+    messages: list[Any] = [{"role": "user", "content": "The code word is heron."}]
+    desk.say("Noted.", "You're welcome! Anything else?", "I do not know.")
+    ask(client, messages, user)
+    messages += [{"role": "assistant", "content": "Noted."}, THANKS[0]]
+    _, known, _ = ask(client, messages, user)
+    foreign = [
+        {"role": "user", "content": "I am Bob. Plan a trip to Rome."},
+        {"role": "assistant", "content": "Day 1: Colosseum."},
+        *THANKS,
+        {"role": "user", "content": "What is the code word?"},
+    ]
+    _, thread, _ = ask(client, foreign, user)
+    assert thread != known
+    assert "heron" not in desk.shown
+    assert "Colosseum" in desk.shown
+    assert desk.kept(thread) == [message["content"] for message in foreign if message["role"] == "user"]
+
+
+@pytest.mark.req("API-13")
+def test_a_few_shot_prompt_does_not_gather_all_its_questions_in_one_thread(desk: Desk, client: OpenAI) -> None:
+    user = somebody()
+    examples: list[Any] = [{"role": "user", "content": "cat"}, {"role": "assistant", "content": "animal"}]
+    threads = [ask(client, [*examples, {"role": "user", "content": f"{n}"}], user)[1] for n in range(6)]
+    assert len(set(threads[:3])) == 1
+    assert len(set(threads[2:])) == 4
+
+
+@pytest.mark.req("API-15")
+@pytest.mark.parametrize("stream", [False, True])
+def test_ten_equal_requests_at_once_get_ten_answers(desk: Desk, client: OpenAI, stream: bool) -> None:
+    gate = asyncio.Event()
+    desk.say(*(Answer(text=f"Answer {n}.", delivery=Delivery(gate=gate, hold_after=0)) for n in range(10)))
+    asked: Any = {"model": "gpt", "messages": [{"role": "user", "content": "Roll a die."}], "user": somebody()}
+    before = len(desk.vendors.requests)
+
+    def one(_: int) -> str:
+        done: Any = client.chat.completions.create(**asked, stream=stream, temperature=1)
+        if not stream:
+            return str(done.choices[0].message.content)
+        return "".join(chunk.choices[0].delta.content or "" for chunk in done)
+
+    with ThreadPoolExecutor(max_workers=10) as pool:
+        answers = [pool.submit(one, n) for n in range(10)]
+        wait_until(lambda: len(desk.vendors.requests) == before + 10)
+        desk.vendors.release(gate)
+        assert sorted(answer.result() for answer in answers) == [f"Answer {n}." for n in range(10)]
+
+
+@pytest.mark.req("API-15")
+def test_a_marked_retry_of_an_answered_request_is_a_request_of_its_own(desk: Desk, client: OpenAI) -> None:
+    desk.say("Once.", "Twice.")
+    messages, user = [{"role": "user", "content": "Which?"}], somebody()
+    first = ask(client, messages, user)
+    again = ask(client, messages, user, extra_headers=RETRY)
+    assert (first[0], again[0]) == ("Once.", "Twice.")
+    assert first[2] != again[2]
+
+
+@pytest.mark.req("API-15")
+def test_a_key_shares_the_answer_and_refuses_another_request(desk: Desk, client: OpenAI) -> None:
+    desk.say("Once.", "Twice.")
+    messages, user = [{"role": "user", "content": "Which?"}], somebody()
+    key = {"Idempotency-Key": somebody()}
+    first = ask(client, messages, user, extra_headers=key)
+    assert ask(client, messages, user, extra_headers=key) == first
+    assert ask(client, messages, user)[0] == "Twice."
+    with pytest.raises(Exception, match=r"(?i)key"):
+        ask(client, [{"role": "user", "content": "Another?"}], user, extra_headers=key)
+
+
+@pytest.mark.req("API-15")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_marked_retry_joins_a_request_whose_connection_broke_once(desk: Desk, client: OpenAI, stream: bool) -> None:
+    gate = asyncio.Event()
+    desk.say(Answer(text="First.", delivery=Delivery(gate=gate, hold_after=0)), "Second.", "Third.")
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "Well?"}], "user": somebody(), "stream": stream}
+    url, before = f"{desk.openai_url}/chat/completions", len(desk.vendors.requests)
+    with pytest.raises(httpx2.ReadTimeout):
+        httpx2.post(url, json=body, timeout=httpx2.Timeout(5, read=0.3), trust_env=False)
+    wait_until(lambda: len(desk.vendors.requests) > before)
+    desk.vendors.release(gate)
+    joined, other = (httpx2.post(url, json=body, headers=RETRY, timeout=30, trust_env=False) for _ in range(2))
+    assert (text_of(joined, stream=stream), text_of(other, stream=stream)) == ("First.", "Second.")
+    assert joined.headers["x-turn-id"] != other.headers["x-turn-id"]
+    assert len(desk.vendors.requests) == before + 2
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for a state, ten seconds at most."""
+    deadline = monotonic() + 10
+    while not is_so() and monotonic() < deadline:
+        pass
+
+
+def text_of(answer: httpx2.Response, *, stream: bool) -> str:
+    """Read an answer of chat completions, whole or as a stream."""
+    if not stream:
+        return str(answer.json()["choices"][0]["message"]["content"])
+    chunks = (json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {"))
+    return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
