@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import ChunkId, SessionId
+from contextinfinity.domain.chunk import Chunk
+from contextinfinity.domain.ids import ChunkId, SessionId, is_id
 from contextinfinity.domain.plan import Retrieved
 from contextinfinity.domain.search import Entry, Place, place_of
+from contextinfinity.domain.session import Owner
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.storage.contract import Store
@@ -49,21 +51,27 @@ async def artifact_again(store: Store, session_id: SessionId, placed: Retrieved)
 
 
 async def attachments(store: Store, session_id: SessionId, wanted: Sequence[ChunkId]) -> tuple[Artifact, ...]:
-    """Fetch the pieces that were asked for by name; only what belongs to the same owner is there."""
+    """Fetch attached chunks of the session's owner; ``NotFound`` for chunks of others."""
     own = await store.sessions.get(session_id) if wanted else None
     found = []
     for chunk_id in wanted:
-        chunk = await store.chunks.get(chunk_id)
-        its = None if chunk is None else await store.sessions.get(chunk.session_id)
-        if chunk is None or own is None or its is None or its.owner != own.owner:
-            raise NotFound(
-                f"There is no chunk {chunk_id}.",
-                hint="`cix search` shows the ids there are; what was just said has one in a moment.",
-            )
+        chunk = await owned_chunk(store, None if own is None else own.owner, chunk_id)
         (entry,) = await store.index.read([place_of(chunk)])
         artifact = _artifact(entry, session_id, chunk.id, chunk.rendered_text)
         found.append(replace(artifact, start=chunk.start, end=chunk.end, tokens=chunk.token_est))
     return tuple(found)
+
+
+async def owned_chunk(store: Store, owner: Owner | None, chunk_id: ChunkId) -> Chunk:
+    """Read a chunk of one of the owner's threads."""
+    chunk = await store.chunks.get(chunk_id) if is_id(chunk_id) else None
+    session = None if chunk is None else await store.sessions.get(chunk.session_id)
+    if chunk is None or session is None or session.owner != owner:
+        raise NotFound(
+            f"There is no chunk {chunk_id}.",
+            hint="`cix search` shows the ids there are; what was just said has one in a moment.",
+        )
+    return chunk
 
 
 async def _place(store: Store, placed: Retrieved) -> Place | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
@@ -20,7 +19,7 @@ from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnStarted
 from contextinfinity.domain.health import Health
-from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id, is_ours
+from contextinfinity.domain.ids import BranchId, ChunkId, TurnId
 from contextinfinity.domain.message import ContentBlock, Json, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.route import Route
@@ -33,7 +32,7 @@ from contextinfinity.engine.again import failed_just_now
 from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
-from contextinfinity.engine.lifecycle import Lifecycle
+from contextinfinity.engine.lookup import Lookup, acting_owner, check_references
 from contextinfinity.engine.once import for_message, for_session
 from contextinfinity.engine.parts import Asked, Models
 from contextinfinity.engine.pictures import with_kept_pictures
@@ -113,10 +112,15 @@ class _Sending(Struct, frozen=True, kw_only=True):
     @property
     def owner(self) -> Owner:
         """Whose thread it is."""
-        return Owner(user_id=self.user_id or "local", org_id=self.org_id or "")
+        return self.acting or Owner()
+
+    @property
+    def acting(self) -> Owner | None:
+        """Return the owner that look-ups are limited to; None if the caller named none."""
+        return acting_owner(self.user_id, self.org_id)
 
 
-class Engine(Lifecycle):
+class Engine(Lookup):
     """Answers messages and keeps them."""
 
     @property
@@ -161,7 +165,12 @@ class Engine(Lifecycle):
         """Make a message durable (TX-0) and begin to answer it; tell whether its thread was there before."""
         sending = _checked(self.models, content, how)
         once = for_message(sending.owner, sending.key, thread_id, content, to_builtins(sending))
-        session, found = await _thread(self, thread_id, sending.owner, once)
+        known = None if thread_id == "new" else await self.thread(thread_id, sending.acting)
+        owner = sending.owner if known is None else known.owner
+        await check_references(self.store, owner, known, sending.attach, sending.retry_of)
+        if known is None and sending.branch_id is not None:
+            raise NotFound(f"A new thread has no branch {sending.branch_id}.", hint="Leave branch_id out.")
+        session, found = (known, True) if known is not None else await _created(self, thread_id, sending, once)
         branch_id = await self.branch_of(session, sending.branch_id)
         message = await with_kept_pictures(self.store.contents, _message(content))
         new = NewTurn(
@@ -181,7 +190,7 @@ class Engine(Lifecycle):
     async def route(self, thread_id: str, content: Content, **how: Unpack[How]) -> Route:
         """Say which model would answer a message, and why; nothing is sent, and nothing is kept."""
         sending = _checked(self.models, content, how)
-        session = None if thread_id == "new" else await self.thread(thread_id, sending.owner)
+        session = None if thread_id == "new" else await self.thread(thread_id, sending.acting)
         if session is None:
             return await trial.route_of_first(self._parts, sending.owner, _message(content), _asked(sending))
         branch = await self.branch_of(session, sending.branch_id)
@@ -270,15 +279,13 @@ class Engine(Lifecycle):
         budget, limit = where.get("budget"), where.get("limit", MOST_HITS)
         if limit < 1 or (budget is not None and budget < 1):
             raise InvalidInput("A budget and a limit are at least 1.")
-        owner = Owner(user_id=where.get("user_id") or "local", org_id=where.get("org_id") or "")
+        acting = acting_owner(where.get("user_id"), where.get("org_id"))
         thread_id, branch_id = where.get("thread_id"), where.get("branch_id")
         if branch_id is not None and thread_id is None:
             raise InvalidInput("A branch is one of a thread; name that too.")
-        session = None if thread_id is None else await self.session(thread_id, owner)
-        if session is not None and where.get("user_id") not in (None, session.owner.user_id):
-            raise NotFound(f"There is no thread {thread_id} of {where['user_id']}.")
+        session = None if thread_id is None else await self.session(thread_id, acting)
         scope = Scope(
-            owner=owner if session is None else None,
+            owner=(acting or Owner()) if session is None else None,
             session_id=None if session is None else session.id,
             branch_id=None if session is None or branch_id is None else await self.branch_of(session, branch_id),
             sides=where.get("roles", ()),
@@ -328,30 +335,6 @@ class Engine(Lifecycle):
     async def _branch(self, thread_id: str, branch_id: BranchId | None) -> BranchId:
         return await self.branch_of(await self.session(thread_id), branch_id)
 
-    async def session(self, thread_id: str, owner: Owner | None = None) -> Session:
-        """Find a thread by our id, or by its owner's own."""
-        session = await self.store.sessions.get(thread_id) if is_id(thread_id) else None
-        session = session or await self.store.sessions.find(owner or Owner(), thread_id)
-        if session is None:
-            raise NotFound(f"There is no thread {thread_id}.", hint="`cix sessions` lists those there are.")
-        return session
-
-    async def thread(self, thread_id: str, owner: Owner) -> Session | None:
-        """Find the thread somebody talks to; None: a name of their own that is not taken yet."""
-        bearable = () if is_ours(thread_id) else (NotFound,)
-        with suppress(*bearable):
-            return await self.session(thread_id, owner)
-        return None
-
-    async def branch_of(self, session: Session, branch_id: BranchId | None) -> BranchId:
-        """Make sure that a branch is the session's own; without one give the active one."""
-        if branch_id is None:
-            return session.active_branch
-        branch = await self.store.branches.get(branch_id) if is_id(branch_id) else None
-        if branch is None or branch.session_id != session.id:
-            raise NotFound(f"Thread {session.id} has no branch {branch_id}.", hint="`cix branches` lists them.")
-        return branch.id
-
 
 def _checked(models: Models, content: Content, how: How) -> _Sending:
     """Refuse what cannot be sent, before anything is stored."""
@@ -381,14 +364,13 @@ def _asked(sending: _Sending) -> Asked:
     )
 
 
-async def _thread(engine: Engine, thread_id: str, owner: Owner, once: Once | None) -> tuple[Session, bool]:
-    """Find a thread or make it; tell whether it was there."""
+async def _created(engine: Engine, thread_id: str, sending: _Sending, once: Once | None) -> tuple[Session, bool]:
+    """Create a thread for a message; also return whether another request was faster and had created it."""
+    owner = sending.owner
     if thread_id == "new":
         new = NewSession(owner=owner, once=None if once is None else for_session(once))
         return await engine.store.sessions.create(new), False
-    if (session := await engine.thread(thread_id, owner)) is not None:
-        return session, True
     try:
         return await engine.store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
-    except AlreadyExists:  # somebody was quicker
+    except AlreadyExists:
         return await engine.session(thread_id, owner), True

@@ -51,7 +51,6 @@ class Talks:
         """
         self._engine.models.named(asked.model)
         session = None if talk.thread_id is None else await self._engine.thread(talk.thread_id, owner)
-        owner = owner if session is None else session.owner
         small = len(talk.messages) < MANY
         said = walk(talk, owner) if small else await asyncio.to_thread(walk, talk, owner)
         coming = Coming(

@@ -20,7 +20,7 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
-from contextinfinity.errors import LedgerAway, LedgerError, NotFound
+from contextinfinity.errors import AlreadyExists, LedgerAway, LedgerError, NotFound
 from contextinfinity.storage.standby.holding import Holding
 from contextinfinity.storage.standby.landing import Lander, land_left_by
 from contextinfinity.storage.standby.spool import is_left, waiting
@@ -88,10 +88,18 @@ class StandbySessions(Noun):
                 session: Session = await self._holding.writes.through(lambda: self._ledgers.create(new))
             except LedgerAway as away:
                 self._holding.report("create_session", away, session_id, new.owner.user_id)
+                await self._check_free(session_id, new.owner)
                 return await self._holding.make_session(new)
         self._holding.memory.see_session(session)
         await self._know_head(session.active_branch)
         return session
+
+    async def _check_free(self, session_id: SessionId, owner: Owner) -> None:
+        """Raise ``AlreadyExists`` for another owner's session, as far as sessions can be read or were seen."""
+        with suppress(LedgerAway):
+            there = await self.get(session_id)
+            if there is not None and there.owner != owner:
+                raise AlreadyExists(f"There is a session {session_id} already, and it is another one.")
 
     async def get(self, session_id: SessionId) -> Session | None:
         """Read one."""
