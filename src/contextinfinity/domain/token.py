@@ -1,7 +1,8 @@
 """Tokens: who may use a server, and for whom.
 
-The words of a token are shown once, when it is made; what is kept is their hash. A token that was revoked stays on
-the list: that there ever was one is what closes a server to those who have none.
+The text of a token is shown once, when it is created; only its hash is kept. A revoked or expired token stays on the
+list. From the first token on a server refuses every request without a valid one, also when no valid one is left:
+revoking a token never opens a server.
 """
 
 from __future__ import annotations
@@ -16,24 +17,33 @@ from contextinfinity.domain.session import Owner
 TokenId: TypeAlias = str
 TokenScope: TypeAlias = Literal["user", "app"]
 """``user``: acts for its owner only; ``app``: for any user of its owner's organisation."""
+TokenState: TypeAlias = Literal["valid", "expired", "revoked"]
 
 
 class NewToken(Struct, frozen=True, kw_only=True):
-    """A token to be kept: the SHA-256 (in hex) of its words, and whom it stands for."""
+    """A token to be kept: the SHA-256 (in hex) of its text, and whom it stands for. ``expires_at`` None: never."""
 
     sha256: str
     owner: Owner = Owner()
     scope: TokenScope = "user"
+    expires_at: datetime | None = None
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """A token that was given to somebody; ``revoked_at`` None: it counts."""
+    """A token that was given to somebody."""
 
     id: TokenId
     owner: Owner
     scope: TokenScope
     created_at: datetime
     revoked_at: datetime | None = None
+    expires_at: datetime | None = None
+
+    def state(self, at: datetime) -> TokenState:
+        """Return whether it is valid at a moment."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= at else "valid"
 
     def may_act_for(self, owner: Owner) -> bool:
         """Tell whether it opens what belongs to that owner."""

@@ -19,7 +19,7 @@ class Tokens(Protocol):
         ...
 
     async def find(self, sha256: str) -> Token | None:
-        """Read the token of that hash, if it still counts: a revoked one is None."""
+        """Read the token of that hash, also a revoked or expired one."""
         ...
 
     async def list(self, *, limit: int = 1000) -> tuple[Token, ...]:
@@ -27,7 +27,7 @@ class Tokens(Protocol):
         ...
 
     async def revoke(self, token_id: TokenId) -> Token:
-        """Let it count no more, from now on and in every process. A second time changes nothing."""
+        """Revoke it, from now on and in every process. A second time changes nothing."""
         ...
 
     async def any(self) -> bool:

@@ -25,15 +25,14 @@ class InMemoryTokens:
         with self._tables.transaction() as tables:
             if new.sha256 in tables.tokens:
                 raise AlreadyExists("There is a token of that hash already.")
-            token = Token(id=new_id(), owner=new.owner, scope=new.scope, created_at=now())
+            token = Token(id=new_id(), owner=new.owner, scope=new.scope, created_at=now(), expires_at=new.expires_at)
             tables.tokens[new.sha256] = token
             return token
 
     async def find(self, sha256: str) -> Token | None:
-        """Read the token of that hash, if it still counts."""
+        """Read the token of that hash."""
         with self._tables.transaction() as tables:
-            token = tables.tokens.get(sha256)
-        return None if token is None or token.revoked_at is not None else token
+            return tables.tokens.get(sha256)
 
     async def list(self, *, limit: int = 1000) -> tuple[Token, ...]:
         """Read those there ever were, the oldest first."""
@@ -41,7 +40,7 @@ class InMemoryTokens:
             return tuple(tables.tokens.values())[: row_limit(limit)]
 
     async def revoke(self, token_id: TokenId) -> Token:
-        """Let it count no more."""
+        """Revoke it."""
         with self._tables.transaction() as tables:
             for sha256, token in tables.tokens.items():
                 if token.id == token_id:

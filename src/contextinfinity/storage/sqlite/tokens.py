@@ -29,12 +29,11 @@ class SqliteTokens:
         return await self._database.write(lambda connection: _create(connection, new))
 
     async def find(self, sha256: str) -> Token | None:
-        """Read the token of that hash, if it still counts."""
+        """Read the token of that hash."""
 
         def read(connection: apsw.Connection) -> Token | None:
             row = one(connection, SQL["select_token"], (pack_hash(sha256),))
-            token = None if row is None else _to_token(row)
-            return None if token is None or token.revoked_at is not None else token
+            return None if row is None else _to_token(row)
 
         return await self._database.look(read)
 
@@ -45,7 +44,7 @@ class SqliteTokens:
         )
 
     async def revoke(self, token_id: TokenId) -> Token:
-        """Let it count no more."""
+        """Revoke it."""
 
         def write(connection: apsw.Connection) -> Token:
             connection.execute(SQL["revoke_token"], {"id": pack(token_id), "now": to_millis(now())})
@@ -63,7 +62,9 @@ def _create(connection: apsw.Connection, new: NewToken) -> Token:
         raise AlreadyExists("There is a token of that hash already.")
     token_id = new_id()
     values = {"org_id": new.owner.org_id, "user_id": new.owner.user_id, "scope": new.scope, "now": to_millis(now())}
-    connection.execute(SQL["insert_token"], values | {"id": pack(token_id), "sha256": pack_hash(new.sha256)})
+    ends = None if new.expires_at is None else to_millis(new.expires_at)
+    keys = {"id": pack(token_id), "sha256": pack_hash(new.sha256), "expires_at": ends}
+    connection.execute(SQL["insert_token"], values | keys)
     return _existing(connection, token_id)
 
 
@@ -72,11 +73,12 @@ def _existing(connection: apsw.Connection, token_id: TokenId) -> Token:
 
 
 def _to_token(row: Row) -> Token:
-    token_id, org_id, user_id, scope, created_at, revoked_at = row
+    token_id, org_id, user_id, scope, created_at, revoked_at, expires_at = row
     return Token(
         id=unpack(token_id),
         owner=Owner(user_id=user_id, org_id=org_id),
         scope=scope,
         created_at=from_millis(created_at),
         revoked_at=None if revoked_at is None else from_millis(revoked_at),
+        expires_at=None if expires_at is None else from_millis(expires_at),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from hashlib import sha256
 
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Once, Owner
 from contextinfinity.domain.token import NewToken
@@ -41,11 +42,14 @@ class TokenSuite:
             assert await store.tokens.find(other) is None
 
     @pytest.mark.req("SAFE-5")
-    async def test_a_revoked_token_counts_no_more_and_stays_on_the_list(self, store: Store) -> None:
-        made = await store.tokens.create(NewToken(sha256=hash_of("a")))
+    async def test_a_revoked_or_expired_token_is_not_valid_and_stays_on_the_list(self, store: Store) -> None:
+        ends = now() + timedelta(days=1)
+        made = await store.tokens.create(NewToken(sha256=hash_of("a"), expires_at=ends))
+        assert [made.state(at) for at in (now(), ends)] == ["valid", "expired"]
+        assert await store.tokens.find(hash_of("a")) == made
         revoked = await store.tokens.revoke(made.id)
-        assert revoked.revoked_at is not None
-        assert await store.tokens.find(hash_of("a")) is None
+        assert (revoked.state(now()), revoked.expires_at) == ("revoked", ends)
+        assert await store.tokens.find(hash_of("a")) == revoked
         assert await store.tokens.list() == (revoked,)
         assert await store.tokens.revoke(made.id) == revoked
 

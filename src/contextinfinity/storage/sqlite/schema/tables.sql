@@ -247,7 +247,7 @@ CREATE TABLE token (                    -- what it says is nowhere, only its has
   scope TEXT NOT NULL CHECK (scope IN ('user', 'app')),
   created_at INTEGER NOT NULL,
   revoked_at INTEGER                    -- NULL: it counts
-) STRICT, WITHOUT ROWID;
+, expires_at INTEGER) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tombstone (                -- what once stood there
   id BLOB PRIMARY KEY,
