@@ -7,7 +7,7 @@
     │   ├── TooSlow            a request that took too long to arrive
     │   └── WrongForm          a request in a form that a server does not read
     ├── AccessDenied           who asks may not
-    │   ├── TokenNeeded        no token, or none that counts
+    │   ├── TokenNeeded        no token, or one that is not valid
     │   └── NotYours           the token stands for somebody else
     ├── NotFound               no session, branch, turn or state of that id
     │   └── Gone               it was there, and was deleted
@@ -100,10 +100,13 @@ class AccessDenied(ContextInfinityError):
 
 
 class TokenNeeded(AccessDenied):
-    """There is no token with the request, or none that counts."""
+    """The request has no token, or one that is not valid."""
 
     code = "token_needed"
-    default_hint = "Send the header `Authorization: Bearer TOKEN`; `cix token create` makes one."
+    default_hint = (
+        "Send the header `Authorization: Bearer TOKEN`; for `cix --server` set CIX_TOKEN. "
+        "`cix token create` on the server's machine creates one."
+    )
 
 
 class NotYours(AccessDenied):

@@ -112,7 +112,7 @@ def way(work: Work, means: Means, session: str, branch: str | None, model: str |
     """Find out where a question goes and how: (thread, how to send)."""
     if model is not None:
         check_model(model, work.do(work.client.conversations.models()))
-    how: How = {"user_id": means.user, "model": model}
+    how: How = {"user_id": means.named_user, "model": model}
     if session == NEW:
         if branch is not None:
             raise InvalidInput("A new session has no branches to choose from.", hint="Name one with --session.")

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
@@ -80,6 +80,11 @@ class Means:
 
         return Owner(user_id=self.user)
 
+    @property
+    def named_user(self) -> str | None:
+        """The user that ``--user`` names; None: nobody, and an id finds any user's conversation on this machine."""
+        return None if self.user == "local" else self.user
+
 
 _SHARED: dict[str, tuple[Any, object]] = {
     "user": (User, "local"),
@@ -109,6 +114,11 @@ def command_for_all_users(function: Callable[Concatenate[Means, P], None]) -> Ca
     options = _SHARED | {"server": (NoServer, None)}
     del options["user"]
     return _with(options, function)
+
+
+def command_for(user: Any) -> Callable[[Callable[Concatenate[Means, P], None]], Callable[..., None]]:
+    """Make a command that works on this machine only and has to be told the user: ``user`` declares the option."""
+    return partial(_with, _SHARED | {"server": (NoServer, None), "user": (user, inspect.Parameter.empty)})
 
 
 def _with(options: dict[str, tuple[Any, object]], function: Callable[..., None]) -> Callable[..., None]:

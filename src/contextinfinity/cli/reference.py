@@ -22,7 +22,9 @@ _OPENING = """\
 `cix`, also `contextinfinity` and `python -m contextinfinity`. Every command takes `--data-dir`, `--config` and
 `--json`, works without a server, and ends with 0 when it was done, 1 when it could not be done, and 2 when it was
 asked for in the wrong way. Answers and lists go to stdout, everything else to stderr. With `--server URL` it works with
-a server elsewhere (`cix serve`); the token, where one is needed, stands in the environment variable `CIX_TOKEN`.
+a server elsewhere (`cix serve`); the token, where one is needed, stands in the environment variable `CIX_TOKEN`. A
+server finds the conversations of one user only: those of `--user`, else of the token's user, else of `local`. On this
+machine an id finds the conversation of any user.
 
 Some commands work on the ledger's own machine only, beside a running server too, and say so where `--server` is given:
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Known = TypeVar("Known")
 
 TIME_HELP = "A day or a time, such as 2026-05-31 or 2026-05-31T18:00+02:00; UTC where no zone is given."
-LOCAL = "local"
 Words = Annotated[str, typer.Argument(metavar="WORDS", help="What to look for: words or a question.")]
 Session = Annotated[str | None, typer.Option("--session", metavar="ID|last", help="Only in this conversation.")]
 Budget = Annotated[int | None, typer.Option("--budget", metavar="N", min=1, help="What fits into N tokens.")]
@@ -57,7 +56,7 @@ class Filters:
         from contextinfinity.domain.chunk import ChunkSide, ChunkType
 
         where: Where = {
-            "user_id": None if means.user == LOCAL else means.user,
+            "user_id": means.named_user,
             "limit": self.limit,
             "types": _each("--type", self.type_, get_args(ChunkType)),
             "roles": _each("--role", self.role, get_args(ChunkSide)),

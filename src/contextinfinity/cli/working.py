@@ -63,7 +63,9 @@ def _maker(means: Means, *, creates: bool) -> Callable[[], Client]:
     if means.server is not None:
         from contextinfinity.client.remote import RemoteClient
 
-        return partial(RemoteClient, means.server, token=os.environ.get(TOKEN) or None)
+        client = RemoteClient(means.server, token=os.environ.get(TOKEN) or None)
+        # Without --user the server takes the token's user.
+        return lambda: client if means.named_user is None else client.acting_for(means.owner)
     settings = settings_for(means.config, means.data_dir, creates=creates).settings
     if creates or holds_ledger(settings):
         return partial(open_client, settings)

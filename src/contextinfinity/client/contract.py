@@ -4,6 +4,8 @@ What all verbs share:
 
 - **thread_id** is one of our ids, or the id its owner gave it. Only talking makes a thread that is not there (``new``,
   or a foreign id nobody has used yet); everything else raises ``NotFound`` for an unknown thread, branch or turn.
+- **owner**: a client that acts for an owner (``acting_for``) finds and makes only that owner's things, whatever owner a
+  verb is given; everything else does not exist. A client that acts for nobody finds any thread by our id.
 - **branch_id** None is the active branch. A branch of another thread is ``NotFound``.
 - **durable**: what a verb that changes something returned is on the disk.
 - What is wrong with a value is ``InvalidInput``; an answer that fails is no error of the client: its turn says so.
@@ -12,6 +14,7 @@ What all verbs share:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, Unpack
@@ -301,8 +304,10 @@ class Imports(Protocol):
 class Tokens(Protocol):
     """Who may use a server."""
 
-    async def create(self, owner: Owner, *, scope: TokenScope = "user") -> MadeToken:
-        """Make one; its words are shown this once and kept as a hash."""
+    async def create(
+        self, owner: Owner, *, scope: TokenScope = "user", expires_at: datetime | None = None
+    ) -> MadeToken:
+        """Create one; its text is shown this once and kept as a hash. ``expires_at`` None: it does not expire."""
         ...
 
     async def list(self) -> tuple[Token, ...]:
@@ -310,15 +315,19 @@ class Tokens(Protocol):
         ...
 
     async def revoke(self, token_id: TokenId) -> Token:
-        """Let one count no more, at once and everywhere. ``NotFound`` for an unknown one."""
+        """Revoke one, at once and everywhere. ``NotFound`` for an unknown one."""
         ...
 
-    async def of(self, text: str) -> Token | None:
-        """Tell whose token that is; None for words that count for nothing."""
+    async def check(self, text: str) -> Token:
+        """Return the valid token of that text; ``TokenNeeded`` says whether it is missing, unknown or over."""
+        ...
+
+    async def closed(self) -> bool:
+        """Return whether there were tokens and none is valid any more: then a server refuses every request."""
         ...
 
     async def needed(self) -> bool:
-        """Tell whether there ever was one: from then on nobody may come without."""
+        """Return whether there ever was one: from then on every request needs a valid one."""
         ...
 
 
@@ -333,6 +342,10 @@ class Client(Protocol):
     memories: Memories
     imports: Imports
     tokens: Tokens
+
+    def acting_for(self, owner: Owner) -> Client:
+        """Return a client of the same engine that finds and makes only what is the owner's."""
+        ...
 
     async def health(self) -> Health:
         """Tell how the engine does; never an error."""

@@ -39,13 +39,14 @@ class Answered(Struct, frozen=True, kw_only=True):
 class DropIn:
     """Conversations that are sent whole, and what their clients ask for besides."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, talks: Talks, acting: Owner | None) -> None:
         self._engine = engine
-        self._talks = Talks(engine)
+        self._talks = talks
+        self._acting = acting or Owner()
 
-    async def begin(self, talk: Talk, owner: Owner, asked: Asked) -> tuple[Turn, bool]:
-        """Make what is new of a conversation durable and begin to answer it; tell whether its thread was there."""
-        return await self._talks.begin(talk, owner, asked)
+    async def begin(self, talk: Talk, asked: Asked) -> tuple[Turn, bool]:
+        """Make what is new of a conversation durable and begin to answer it; also return whether its thread existed."""
+        return await self._talks.begin(talk, self._acting, asked)
 
     async def note_broken(self, turn_id: TurnId) -> None:
         """Record that the connection of a turn's request broke before it was answered."""

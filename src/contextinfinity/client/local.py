@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypedDict, Unpack
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from contextinfinity.client.contract import (
 )
 from contextinfinity.client.drop_in import DropIn
 from contextinfinity.client.memories import LocalMemories
+from contextinfinity.client.noun import Noun
 from contextinfinity.client.references import LAST, fits, the_one
 from contextinfinity.client.tokens import LocalTokens, health_of
 from contextinfinity.client.values import (
@@ -58,6 +60,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
 from contextinfinity.engine.once import for_session, once_of
 from contextinfinity.engine.pending import commit_pending
+from contextinfinity.engine.talks import Talks
 from contextinfinity.errors import LedgerError, NotFound
 from contextinfinity.exchange.values import Format, Imported, Progress
 
@@ -68,7 +71,7 @@ LONG_IMPORT = 100
 
 
 class LocalClient:
-    """``Client`` that ends its engine when it is closed."""
+    """``Client`` of an engine; ``owner`` None: for those who have the files themselves. Closing it ends the engine."""
 
     conversations: Conversations
     threads: Threads
@@ -81,16 +84,26 @@ class LocalClient:
     drop_in: DropIn
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.conversations = LocalConversations(engine)
-        self.threads = LocalThreads(engine)
-        self.pins = LocalPins(engine)
-        self.folds = LocalFolds(engine)
-        self.past = LocalPast(engine)
-        self.memories = LocalMemories(engine)
-        self.imports = LocalImports(engine)
         self.tokens = LocalTokens(engine)
-        self.drop_in = DropIn(engine)
+        self._talks = Talks(engine)
+        self._bind(engine, None)
+
+    def _bind(self, engine: Engine, owner: Owner | None) -> None:
+        self._engine = engine
+        self.conversations = LocalConversations(engine, owner)
+        self.threads = LocalThreads(engine, owner)
+        self.pins = LocalPins(engine, owner)
+        self.folds = LocalFolds(engine, owner)
+        self.past = LocalPast(engine, owner)
+        self.memories = LocalMemories(engine, owner)
+        self.imports = LocalImports(engine, owner)
+        self.drop_in = DropIn(engine, self._talks, owner)
+
+    def acting_for(self, owner: Owner) -> LocalClient:
+        """Return a client of the same engine that finds and makes only what is the owner's."""
+        client = copy(self)
+        client._bind(self._engine, owner)
+        return client
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
@@ -110,54 +123,60 @@ class LocalClient:
         await self._engine.close(answer_seconds=answer_seconds)
 
 
-class LocalConversations:
+class LocalConversations(Noun):
     """``Conversations`` of an engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def send(
         self, thread_id: str, content: Content, *, words: bool = True, **how: Unpack[How]
     ) -> AsyncIterator[Stamped]:
         """Say something and hear what follows."""
-        return self._engine.stream(thread_id, content, words=words, **how)
+        return self._engine.stream(thread_id, content, words=words, **self._how(how))
 
     async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
-        return await self._engine.ask(thread_id, content, **how)
+        return await self._engine.ask(thread_id, content, **self._how(how))
+
+    def _how(self, how: How) -> How:
+        return how if self._acting is None else {**how, **_names(self._acting)}
 
     def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[Stamped]:
         """Join a turn."""
-        return self._engine.watch(turn_id, after=after, words=words)
+        events = self._engine.watch(turn_id, after=after, words=words)
+        return events if self._acting is None else self._of_own(turn_id, events)
+
+    async def _of_own(self, turn_id: TurnId, events: AsyncIterator[Stamped]) -> AsyncIterator[Stamped]:
+        await self._check_turns(turn_id)
+        async for stamped in events:
+            yield stamped
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
         """Stop a turn and wait for its end."""
+        await self._check_turns(turn_id)
         return await self._engine.cancel(turn_id)
 
     async def show(
         self, thread_id: str, *, branch_id: BranchId | None = None, limit: int = 50, before: int | None = None
     ) -> Conversation:
         """Read the newest turns a branch sees, oldest first."""
-        session = await self._engine.session(thread_id)
-        branch = await self._engine.branch_of(session, branch_id)
+        session, branch = await self._place(thread_id, branch_id)
         turns = await self._engine.store.turns.history(branch, limit=limit, before=before)
         return Conversation(thread_id=session.id, branch_id=branch, turns=tuple(map(shown_turn, turns)))
 
     async def turn(self, turn_id: TurnId) -> TurnAccount:
         """Read one turn with the requests it took."""
-        turn = await self._engine.store.turns.get(turn_id)
-        if turn is None:
-            raise NotFound(f"There is no turn {turn_id}.")
+        turn = await self._turn(turn_id)
         return turn_account(turn, await self._engine.store.turns.steps(turn_id))
 
     async def explain(
         self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
     ) -> Explained:
         """Write the turn's last request again."""
+        await self._check_turns(turn_id, compare)
         return await self._engine.explain(turn_id, step_index=step_index, compare=compare)
 
     async def context(self, turn_id: TurnId) -> Plan:
         """Give the account of what the model saw."""
+        await self._check_turns(turn_id)
         return await self._engine.context(turn_id)
 
     async def models(self) -> tuple[str, ...]:
@@ -165,15 +184,12 @@ class LocalConversations:
         return self._engine.models.names
 
 
-class LocalThreads:
+class LocalThreads(Noun):
     """``Threads`` of an engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._store = engine.store
 
     async def create(self, new: NewSession, *, key: str | None = None) -> ShownThread:
         """Make an empty one."""
+        new = replace(new, owner=self._whose(new.owner))
         if key is not None:
             new = replace(new, once=for_session(once_of(new.owner, key, to_builtins(new))))
         return await self._shown(await self._store.sessions.create(new))
@@ -182,7 +198,7 @@ class LocalThreads:
         self, owner: Owner = LOCAL, *, limit: int = 50, after: Position | None = None
     ) -> tuple[ShownThread, ...]:
         """Read an owner's threads, the one spoken in last first."""
-        found: list[ShownThread] = []
+        owner, found = self._whose(owner), list[ShownThread]()
         while (wanted := limit - len(found)) > 0:
             sessions = await self._store.sessions.list(owner, limit=wanted, after=after)
             found += [each for each in await asyncio.gather(*map(self._still_there, sessions)) if each is not None]
@@ -193,7 +209,7 @@ class LocalThreads:
 
     async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
         """Read one."""
-        return await self._shown(await self._engine.session(thread_id, owner))
+        return await self._shown(await self._session(thread_id, owner))
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownThread:
         """Read the one a person means."""
@@ -211,12 +227,12 @@ class LocalThreads:
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
         """Give it another title."""
-        session = await self._engine.session(thread_id)
+        session = await self._session(thread_id)
         return await self._shown(await self._store.sessions.rename(session.id, title))
 
     async def delete(self, thread_id: str) -> Deleted:
         """Delete it with everything that was made from it."""
-        return await self._engine.delete(thread_id)
+        return await self._engine.delete((await self._session(thread_id)).id)
 
     async def clean_up(self) -> CleanupResult:
         """Delete what is past its time to live in all threads."""
@@ -224,7 +240,7 @@ class LocalThreads:
 
     async def branches(self, thread_id: str) -> tuple[ShownBranch, ...]:
         """Read its branches, the oldest first."""
-        session = await self._engine.session(thread_id)
+        session = await self._session(thread_id)
         return tuple(shown_branch(one, session.active_branch) for one in await self._store.branches.list(session.id))
 
     async def find_branch(self, thread_id: str, reference: str) -> ShownBranch:
@@ -236,8 +252,7 @@ class LocalThreads:
 
     async def switch(self, thread_id: str, branch_id: BranchId) -> ShownBranch:
         """Make a branch the active one."""
-        session = await self._engine.session(thread_id)
-        branch = await self._engine.branch_of(session, branch_id)
+        session, branch = await self._place(thread_id, branch_id)
         session = await self._store.sessions.activate(session.id, branch)
         return shown_branch(await self._branch(branch), session.active_branch)
 
@@ -245,20 +260,21 @@ class LocalThreads:
         self, thread_id: str, *, at: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> ShownBranch:
         """Start a new branch; the active one stays."""
-        branch = await self._engine.fork(thread_id, at=at, state=state, branch_id=branch_id)
-        return shown_branch(branch, (await self._engine.session(branch.session_id)).active_branch)
+        session = await self._session(thread_id)
+        branch = await self._engine.fork(session.id, at=at, state=state, branch_id=branch_id)
+        return shown_branch(branch, (await self._session(session.id)).active_branch)
 
     async def rollback(
         self, thread_id: str, *, to: int | None = None, state: int | None = None, branch_id: BranchId | None = None
     ) -> ShownBranch:
         """Go back on a new branch and make it the active one."""
-        branch = await self._engine.rollback(thread_id, to=to, state=state, branch_id=branch_id)
+        session = await self._session(thread_id)
+        branch = await self._engine.rollback(session.id, to=to, state=state, branch_id=branch_id)
         return shown_branch(branch, branch.id)
 
     async def commit(self, thread_id: str, *, branch_id: BranchId | None = None, seconds: float = 10.0) -> Committed:
         """Have the answers that wait committed now."""
-        session = await self._engine.session(thread_id)
-        branch = await self._engine.branch_of(session, branch_id)
+        session, branch = await self._place(thread_id, branch_id)
         left = await commit_pending(self._store, self._engine.afterwards, branch, seconds=seconds)
         now = await self._branch(branch)
         return Committed(
@@ -292,47 +308,37 @@ class LocalThreads:
 
     async def _all(self, owner: Owner) -> AsyncIterator[Session]:
         after: Position | None = None
-        while page := await self._store.sessions.list(owner, limit=PAGE, after=after):
+        while page := await self._store.sessions.list(self._whose(owner), limit=PAGE, after=after):
             for session in page:
                 yield session
             after = page[-1].position
 
 
-class LocalPins:
+class LocalPins(Noun):
     """``PinnedFacts`` of an engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def list(self, thread_id: str, *, branch_id: BranchId | None = None) -> Pins:
         """Read them."""
-        branch = await self._branch(thread_id, branch_id)
-        return shown_pins(await self._engine.store.states.head(branch), branch)
+        _, branch = await self._place(thread_id, branch_id)
+        return shown_pins(await self._store.states.head(branch), branch)
 
     async def add(self, thread_id: str, fact: str, *, branch_id: BranchId | None = None) -> Pins:
         """Pin one more and give all."""
-        branch = await self._branch(thread_id, branch_id)
-        return shown_pins(await self._engine.pin(thread_id, fact, branch_id=branch), branch)
+        session, branch = await self._place(thread_id, branch_id)
+        return shown_pins(await self._engine.pin(session.id, fact, branch_id=branch), branch)
 
     async def remove(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> Pins:
         """Let go of one and give the rest."""
-        branch = await self._branch(thread_id, branch_id)
-        return shown_pins(await self._engine.unpin(thread_id, number, branch_id=branch), branch)
-
-    async def _branch(self, thread_id: str, branch_id: BranchId | None) -> BranchId:
-        return await self._engine.branch_of(await self._engine.session(thread_id), branch_id)
+        session, branch = await self._place(thread_id, branch_id)
+        return shown_pins(await self._engine.unpin(session.id, number, branch_id=branch), branch)
 
 
-class LocalFolds:
+class LocalFolds(Noun):
     """``Folds`` of an engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def fold(self, thread_id: str, *, preview: bool = False, branch_id: BranchId | None = None) -> ShownFold:
         """Fold now, or show what that would do."""
-        session = await self._engine.session(thread_id)
-        branch = await self._engine.branch_of(session, branch_id)
+        session, branch = await self._place(thread_id, branch_id)
         work = self._engine.preview_fold if preview else self._engine.fold
         made = await work(session.id, branch_id=branch)
         if made is None:
@@ -341,36 +347,36 @@ class LocalFolds:
 
     async def undo(self, thread_id: str, *, branch_id: BranchId | None = None) -> ShownFold:
         """Go back to the summary before the last fold."""
-        session = await self._engine.session(thread_id)
-        branch = await self._engine.branch_of(session, branch_id)
+        session, branch = await self._place(thread_id, branch_id)
         before = await self._engine.store.states.head(branch)
         return shown_summary(await self._engine.unfold(session.id, branch_id=branch), branch, before=before)
 
     def follow(self) -> AsyncIterator[CompactionEvent]:
-        """Hear of folds as they go on."""
-        return self._engine.compactions()
+        """Follow folds as they happen."""
+        events = self._engine.compactions()
+        return events if self._acting is None else self._own(events)
+
+    async def _own(self, events: AsyncIterator[CompactionEvent]) -> AsyncIterator[CompactionEvent]:
+        async for event in events:
+            with suppress(NotFound, LedgerError):  # the thread was deleted, or the ledger cannot be read now
+                await self._session(event.thread_id)
+                yield event
 
 
-class LocalPast:
+class LocalPast(Noun):
     """``Past`` of an engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def search(self, q: str, **where: Unpack[Where]) -> Hits:
         """Find what was said."""
-        return await self._engine.search(q, **where)
+        return await self._engine.search(q, **(where if self._acting is None else {**where, **_names(self._acting)}))
 
     async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> Brought:
         """Do all that is missing in the index."""
         return await self._engine.bring_in_step(anew=anew, progress=progress)
 
 
-class LocalImports:
+class LocalImports(Noun):
     """``Imports`` into an engine's ledger."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def load(
         self,
@@ -384,12 +390,22 @@ class LocalImports:
         """Import a file of messages."""
         from contextinfinity.exchange.importing import import_file
 
-        store = self._engine.store
-        imported = await import_file(store, path, owner=owner, form=form, thread_id=thread_id, progress=progress)
+        whose = self._whose(owner)
+        imported = await import_file(self._store, path, owner=whose, form=form, thread_id=thread_id, progress=progress)
         with suppress(LedgerError):  # what is not folded now is folded before its first answer, if it does not fit
             for one in imported.sessions:
-                session = await store.sessions.get(one.thread_id) if one.added >= LONG_IMPORT else None
+                session = await self._store.sessions.get(one.thread_id) if one.added >= LONG_IMPORT else None
                 if session is not None:
-                    await store.jobs.enqueue("fold_branch", session.active_branch)
+                    await self._store.jobs.enqueue("fold_branch", session.active_branch)
             self._engine.afterwards.wake()
         return imported
+
+
+class _Names(TypedDict):
+    user_id: str
+    org_id: str
+
+
+def _names(owner: Owner) -> _Names:
+    """Return an owner as the options of ``send`` and ``search`` name it."""
+    return {"user_id": owner.user_id, "org_id": owner.org_id}

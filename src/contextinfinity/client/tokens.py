@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from datetime import datetime
 from hashlib import sha256
 
 from contextinfinity.client.values import Health, MadeToken
+from contextinfinity.domain.ids import now
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import NewToken, Token, TokenId, TokenScope
 from contextinfinity.domain.work import Backlog
 from contextinfinity.engine.engine import Engine
-from contextinfinity.errors import LedgerError
+from contextinfinity.errors import LedgerError, TokenNeeded
 from contextinfinity.text.plurals import counted
 
 PREFIX = "cix_"
@@ -31,22 +33,55 @@ class LocalTokens:
         self._were_any: bool | None = None
         self._known: dict[str, Token] = {}
 
-    async def create(self, owner: Owner, *, scope: TokenScope = "user") -> MadeToken:
-        """Make one, and show it this once."""
+    async def create(
+        self, owner: Owner, *, scope: TokenScope = "user", expires_at: datetime | None = None
+    ) -> MadeToken:
+        """Create one, and show it this once."""
         text = PREFIX + secrets.token_urlsafe(32)
-        token = await self._tokens.create(NewToken(sha256=_hash(text), owner=owner, scope=scope))
-        return MadeToken(id=token.id, user=owner.user_id, org=owner.org_id, scope=scope, token=text)
+        new = NewToken(sha256=_hash(text), owner=owner, scope=scope, expires_at=expires_at)
+        token = await self._tokens.create(new)
+        return MadeToken(
+            id=token.id, user=owner.user_id, org=owner.org_id, scope=scope, token=text, expires_at=token.expires_at
+        )
 
     async def list(self) -> tuple[Token, ...]:
         """Read those there ever were."""
         return await self._tokens.list()
 
     async def revoke(self, token_id: TokenId) -> Token:
-        """Let one count no more."""
+        """Revoke one."""
         return await self._tokens.revoke(token_id)
 
-    async def of(self, text: str) -> Token | None:
-        """Tell whose token that is, if it counts; while the ledger is away, as far as it was known before."""
+    async def check(self, text: str) -> Token:
+        """Return the valid token of that text."""
+        token = await self._find(text) if text else None
+        state = None if token is None else token.state(now())
+        if token is not None and state == "valid":
+            return token
+        if await self.closed():
+            raise TokenNeeded(
+                "This server needs a token, and all its tokens are revoked or expired: it refuses every request.",
+                hint="Create a token on the server's machine with `cix token create`.",
+            )
+        if token is None:
+            what = "the request has none" if not text else "the one in the request is unknown"
+            raise TokenNeeded(f"This server needs a token, and {what}.")
+        over = token.revoked_at if state == "revoked" else token.expires_at
+        when = "" if over is None else f" on {over:%Y-%m-%d} at {over:%H:%M} UTC"
+        did = "was revoked" if state == "revoked" else "expired"
+        raise TokenNeeded(f"Token {token.id} of {token.owner.user_id} {did}{when}.")
+
+    async def closed(self) -> bool:
+        """Return whether there were tokens and none is valid any more."""
+        try:
+            tokens = await self._tokens.list(limit=MOST_KNOWN)
+        except LedgerError:
+            return False
+        moment = now()
+        return bool(tokens) and all(token.state(moment) != "valid" for token in tokens)
+
+    async def _find(self, text: str) -> Token | None:
+        """Read a token; while the ledger is away, as it was seen last."""
         sha256 = _hash(text)
         try:
             token = await self._tokens.find(sha256)
@@ -62,7 +97,7 @@ class LocalTokens:
         return token
 
     async def needed(self) -> bool:
-        """Tell whether there ever was one; that never becomes untrue."""
+        """Return whether there ever was one; that never becomes untrue."""
         if not self._were_any:
             try:
                 self._were_any = await self._tokens.any()

@@ -183,13 +183,14 @@ class ShownFold(Struct, frozen=True, kw_only=True):
 
 
 class MadeToken(Struct, frozen=True, kw_only=True):
-    """A token, in its own words: they are shown this once."""
+    """A new token with its text, which is shown this once."""
 
     id: TokenId
     user: str
     org: str
     scope: TokenScope
     token: str
+    expires_at: datetime | None = None
 
 
 class Health(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -49,15 +51,24 @@ class RemoteClient:
     tokens: Tokens
 
     def __init__(self, url: str, *, token: str | None = None) -> None:
-        self._line = Line(url, token)
+        self.imports = RemoteImports()
+        self.tokens = RemoteTokens()
+        self._bind(Line(url, token))
+
+    def _bind(self, line: Line) -> None:
+        self._line = line
         self.conversations = RemoteConversations(self._line)
         self.threads = RemoteThreads(self._line)
         self.pins = RemotePins(self._line)
         self.folds = RemoteFolds(self._line)
         self.past = RemotePast(self._line)
         self.memories = RemoteMemories(self._line)
-        self.imports = RemoteImports()
-        self.tokens = RemoteTokens()
+
+    def acting_for(self, owner: Owner) -> RemoteClient:
+        """Return a client of the same server whose requests all act for an owner."""
+        client = copy(self)
+        client._bind(self._line.acting_for(owner))
+        return client
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,7 +110,9 @@ class RemoteImports:
 class RemoteTokens:
     """``Tokens``, which are made where they are counted."""
 
-    async def create(self, owner: Owner, *, scope: TokenScope = "user") -> MadeToken:
+    async def create(
+        self, owner: Owner, *, scope: TokenScope = "user", expires_at: datetime | None = None
+    ) -> MadeToken:
         """Refuse."""
         raise _not_here()
 
@@ -111,7 +124,11 @@ class RemoteTokens:
         """Refuse."""
         raise _not_here()
 
-    async def of(self, text: str) -> Token | None:
+    async def check(self, text: str) -> Token:
+        """Refuse."""
+        raise _not_here()
+
+    async def closed(self) -> bool:
         """Refuse."""
         raise _not_here()
 

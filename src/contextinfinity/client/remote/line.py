@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -42,10 +43,15 @@ LOCAL = Owner()
 
 
 class Line:
-    """A connection to one server, as one caller."""
+    """A connection to one server, as one caller.
+
+    A request names the user it acts for in its query: the one the line acts for, or else the owner that a verb is
+    given. ``LOCAL`` names nobody: the server then takes the token's user.
+    """
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._url = _checked_url(url)
+        self._acting: Owner | None = None
         self._token = None if token is None else _checked_token(token.strip())
         self._made: httpx2.AsyncClient | None = None
 
@@ -62,6 +68,12 @@ class Line:
                 base_url=self._url, headers=headers, limits=limits, timeout=SILENT_SECONDS, trust_env=not is_here
             )
         return self._made
+
+    def acting_for(self, owner: Owner) -> Line:
+        """Return a line over the same connections whose requests all act for an owner."""
+        line = copy(self)
+        line._made, line._acting = self._http, owner
+        return line
 
     async def close(self) -> None:
         """Let go of it."""
@@ -136,8 +148,11 @@ class Line:
     def _request(
         self, method: str, path: str, owner: Owner, query: Mapping[str, Any], body: object, key: str | None
     ) -> httpx2.Request:
-        headers = {} if not owner.org_id else {"x-org-id": owner.org_id}
         params = {name: value for name, value in query.items() if value is not None}
+        whose = self._acting or (owner if owner.user_id != LOCAL.user_id else None)
+        params |= {} if whose is None else {"user_id": whose.user_id}
+        org_id = (self._acting or owner).org_id
+        headers = {"x-org-id": org_id} if org_id else {}
         if key is not None:
             headers["idempotency-key"] = checked_key(key)
         content = None

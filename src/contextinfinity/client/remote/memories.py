@@ -10,7 +10,6 @@ from contextinfinity.client.contract import LOCAL
 from contextinfinity.client.cursors import cursor_of
 from contextinfinity.client.references import fits, the_one
 from contextinfinity.client.remote.line import Line, path
-from contextinfinity.client.remote.threads import user_of
 from contextinfinity.client.values import ShownMemory
 from contextinfinity.domain.ids import MemoryId, Position
 from contextinfinity.domain.session import Owner
@@ -52,10 +51,8 @@ class RemoteMemories:
         found: list[ShownMemory] = []
         cursor = None if after is None else cursor_of(after)
         while len(found) < limit:
-            wanted, user = min(PAGE, limit - len(found)), user_of(owner)
-            page = await self._line.get(
-                "/memories", _Page, owner=owner, user_id=user, tag=tag, q=q, limit=wanted, after=cursor
-            )
+            wanted = min(PAGE, limit - len(found))
+            page = await self._line.get("/memories", _Page, owner=owner, tag=tag, q=q, limit=wanted, after=cursor)
             found.extend(page.memories)
             cursor = page.next
             if cursor is None:
@@ -70,23 +67,23 @@ class RemoteMemories:
 
     async def add(self, content: str, *, tags: Sequence[str] = (), owner: Owner = LOCAL) -> ShownMemory:
         """Keep a fact."""
-        body = {"content": content, "tags": tags, "user_id": user_of(owner)}
+        body = {"content": content, "tags": tags}
         return await self._line.send("POST", "/memories", ShownMemory, body, owner=owner)
 
     async def edit(self, memory_id: MemoryId, content: str, *, owner: Owner = LOCAL) -> ShownMemory:
         """Put other words in its place."""
         place, body = path("memories", memory_id), {"content": content}
-        return await self._line.send("PATCH", place, ShownMemory, body, owner=owner, user_id=user_of(owner))
+        return await self._line.send("PATCH", place, ShownMemory, body, owner=owner)
 
     async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
         """Remove it for good."""
-        await self._line.remove(path("memories", memory_id), _Forgotten, owner=owner, user_id=user_of(owner))
+        await self._line.remove(path("memories", memory_id), _Forgotten, owner=owner)
 
     async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
         """Read all of them."""
-        page = await self._line.get("/memories/export", _Page, owner=owner, user_id=user_of(owner))
+        page = await self._line.get("/memories/export", _Page, owner=owner)
         return page.memories
 
     async def audit(self, owner: Owner = LOCAL) -> tuple[Finding, ...]:
         """Hold them against what was said."""
-        return (await self._line.get("/memories/audit", _Findings, owner=owner, user_id=user_of(owner))).findings
+        return (await self._line.get("/memories/audit", _Findings, owner=owner)).findings

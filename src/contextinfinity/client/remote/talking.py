@@ -92,7 +92,7 @@ class RemoteConversations:
                 if wait is None:
                     raise
                 await asyncio.sleep(wait)
-        async with aclosing(self._watch(turn_id, after)) as rest:
+        async with aclosing(self._watch(turn_id, after, owner)) as rest:
             async for stamped in rest:
                 yield stamped
 
@@ -108,11 +108,11 @@ class RemoteConversations:
         """Join a turn."""
         return _told(self._watch(turn_id, after), words)
 
-    async def _watch(self, turn_id: TurnId, after: str | None) -> AsyncGenerator[Stamped]:
+    async def _watch(self, turn_id: TurnId, after: str | None, owner: Owner = LOCAL) -> AsyncGenerator[Stamped]:
         place, tries = path("threads", ANY, "turns", turn_id, "stream"), 0
         while True:
             try:
-                async with self._line.blocks("GET", place, after=after) as blocks:
+                async with self._line.blocks("GET", place, owner=owner, after=after) as blocks:
                     async for stamped in _stamped(blocks):
                         tries, after = 0, stamped.id or after
                         yield stamped
@@ -181,8 +181,6 @@ def _message(content: Content, how: How) -> tuple[Owner, dict[str, Any], str]:
     key = rest.pop("key", None)
     user, org = rest.pop("user_id", None), rest.pop("org_id", None)
     body = {"content": content, **{name: value for name, value in rest.items() if value is not None}}
-    if user is not None and user != LOCAL.user_id:
-        body["user_id"] = user
     return Owner(user_id=user or LOCAL.user_id, org_id=org or ""), body, uuid4().hex if key is None else key
 
 

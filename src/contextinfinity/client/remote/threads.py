@@ -43,11 +43,6 @@ class _Branches(Struct, frozen=True, kw_only=True):
     branches: tuple[ShownBranch, ...]
 
 
-def user_of(owner: Owner) -> str | None:
-    """Name the user a request is for; None: whoever asks."""
-    return None if owner.user_id == LOCAL.user_id else owner.user_id
-
-
 class RemoteThreads:
     """``Threads`` at a server."""
 
@@ -60,7 +55,6 @@ class RemoteThreads:
             raise Refused("A server gives ids itself, and makes threads only.", hint="Name it by an external_id.")
         names = ("title", "external_id", "system", "ttl_hours")
         body = {name: value for name in names if (value := getattr(new, name)) is not None}
-        body |= {} if user_of(new.owner) is None else {"user_id": new.owner.user_id}
         made = await self._line.send("POST", "/threads", _Made, body, owner=new.owner, key=key or uuid4().hex)
         return await self.get(made.thread_id, new.owner)
 
@@ -72,8 +66,7 @@ class RemoteThreads:
         cursor = None if after is None else cursor_of(after)
         while len(found) < limit:
             wanted = min(PAGE, limit - len(found))
-            user = user_of(owner)
-            page = await self._line.get("/threads", _Page, owner=owner, limit=wanted, after=cursor, user_id=user)
+            page = await self._line.get("/threads", _Page, owner=owner, limit=wanted, after=cursor)
             found.extend(page.threads)
             cursor = page.next
             if cursor is None:
@@ -82,7 +75,7 @@ class RemoteThreads:
 
     async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
         """Read one."""
-        return await self._line.get(path("threads", thread_id), ShownThread, owner=owner, user_id=user_of(owner))
+        return await self._line.get(path("threads", thread_id), ShownThread, owner=owner)
 
     async def find(self, reference: str, owner: Owner = LOCAL) -> ShownThread:
         """Read the one a person means."""
@@ -97,9 +90,8 @@ class RemoteThreads:
             if is_id(reference):
                 raise
         fitting = [one.thread_id async for one in self._all(owner) if fits(one.thread_id, reference)]
-        return await self.get(
-            the_one("thread", reference, fitting, hint="`cix sessions` lists those there are."), owner
-        )
+        found = the_one("thread", reference, fitting, hint="`cix sessions` lists those there are.")
+        return await self.get(found, owner)
 
     async def rename(self, thread_id: str, title: str | None) -> ShownThread:
         """Give it another title."""
@@ -229,7 +221,6 @@ class RemotePast:
             since=None if since is None else since.isoformat(),
             budget=where.get("budget"),
             limit=where.get("limit"),
-            user_id=user_of(owner),
         )
 
     async def bring_in_step(self, *, anew: bool = False, progress: HowFar | None = None) -> Brought:

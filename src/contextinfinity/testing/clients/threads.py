@@ -30,8 +30,8 @@ class ThreadPromises:
     async def test_a_new_thread_is_empty(self, client: Client) -> None:
         made = await client.threads.create(NewSession(owner=ANNA, title="Plans", external_id="plans"))
         assert (made.user_id, made.title, made.external_id, made.turns, made.said) == ("anna", "Plans", "plans", 0, "")
-        assert await client.threads.get(made.thread_id) == made
-        assert (await client.conversations.show(made.thread_id)).turns == ()
+        assert await client.threads.get(made.thread_id, ANNA) == made
+        assert (await client.acting_for(ANNA).conversations.show(made.thread_id)).turns == ()
         with pytest.raises(AlreadyExists):
             await client.threads.create(NewSession(owner=ANNA, external_id="plans"))
 
@@ -79,6 +79,41 @@ class ThreadPromises:
         assert (await client.threads.get("plans", ANNA)).thread_id == turn.thread_id
         with pytest.raises(NotFound):
             await client.threads.get("plans")
+
+    @pytest.mark.req("API-14")
+    async def test_a_client_that_acts_for_an_owner_finds_nothing_of_others(self, client: Client) -> None:
+        anna, ben = client.acting_for(ANNA), client.acting_for(Owner(user_id="ben"))
+        turn = await anna.conversations.ask("plans", "My secret is heron.")
+        thread, own = turn.thread_id, (await ben.conversations.ask("plans", "Hello", user_id="anna")).thread_id
+        assert [one.user_id for one in await ben.threads.list(ANNA)] == ["ben"]
+        for attempt in (
+            ben.threads.get(thread, ANNA),
+            ben.threads.find(thread[-12:], ANNA),
+            ben.threads.rename(thread, "mine"),
+            ben.threads.delete(thread),
+            ben.threads.branches(thread),
+            ben.threads.fork(thread),
+            ben.threads.fork(own, branch_id=turn.branch_id),
+            ben.threads.rollback(thread, to=0),
+            ben.threads.switch(thread, turn.branch_id),
+            ben.threads.commit(thread),
+            ben.pins.list(thread),
+            ben.pins.add(thread, "A fact."),
+            ben.folds.fold(thread),
+            ben.conversations.show(thread),
+            ben.conversations.ask(thread, "What is it?"),
+            ben.conversations.ask(own, "What is it?", retry_of=turn.turn_id),
+            ben.conversations.turn(turn.turn_id),
+            ben.conversations.context(turn.turn_id),
+            ben.conversations.explain(turn.turn_id),
+            ben.conversations.cancel(turn.turn_id),
+            anext(ben.conversations.watch(turn.turn_id)),
+            ben.past.search("secret", thread_id=thread, user_id="anna"),
+        ):
+            with pytest.raises(NotFound):
+                await attempt
+        assert (await anna.threads.get("plans")).turns == len((await anna.conversations.show(thread)).turns) == 1
+        assert (await anna.conversations.turn(turn.turn_id)).text == turn.text
 
     async def test_reading_makes_no_thread(self, client: Client) -> None:
         for unknown in (new_id(), "my-thread"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from contextinfinity.client.contract import Client
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.session import Owner
-from contextinfinity.errors import InvalidInput, NotFound
+from contextinfinity.errors import InvalidInput, NotFound, TokenNeeded
 
 ANNA = Owner(user_id="anna", org_id="acme")
 
@@ -16,15 +18,28 @@ class TokenPromises:
     """``Tokens``, and how the engine does."""
 
     @pytest.mark.req("SAFE-5")
-    async def test_a_token_counts_from_the_moment_it_is_made_until_it_is_revoked(self, client: Client) -> None:
+    async def test_a_token_is_valid_from_the_moment_it_is_made_until_it_is_revoked(self, client: Client) -> None:
         assert not await client.tokens.needed()
-        made = await client.tokens.create(ANNA)
-        token = await client.tokens.of(made.token)
-        assert token is not None
+        assert not await client.tokens.closed()
+        made, other = await client.tokens.create(ANNA), await client.tokens.create(ANNA)
+        token = await client.tokens.check(made.token)
         assert (token.id, token.owner, token.scope) == (made.id, ANNA, "user")
         await client.tokens.revoke(made.id)
-        assert await client.tokens.of(made.token) is None
-        assert await client.tokens.needed()
+        with pytest.raises(TokenNeeded, match=f"{made.id} of anna was revoked on"):
+            await client.tokens.check(made.token)
+        assert (await client.tokens.needed(), await client.tokens.closed()) == (True, False)
+        await client.tokens.revoke(other.id)
+        assert (await client.tokens.needed(), await client.tokens.closed()) == (True, True)
+        for text in ("", made.token):
+            with pytest.raises(TokenNeeded, match="all its tokens are revoked or expired: it refuses every request"):
+                await client.tokens.check(text)
+
+    @pytest.mark.req("SAFE-5")
+    async def test_a_token_that_expired_says_so(self, client: Client) -> None:
+        await client.tokens.create(ANNA, expires_at=now() + timedelta(hours=1))
+        made = await client.tokens.create(ANNA, expires_at=now() - timedelta(seconds=1))
+        with pytest.raises(TokenNeeded, match=f"{made.id} of anna expired on"):
+            await client.tokens.check(made.token)
 
     @pytest.mark.req("SAFE-5")
     async def test_what_a_token_says_is_shown_once(self, client: Client) -> None:
@@ -36,10 +51,11 @@ class TokenPromises:
         assert (await client.tokens.create(ANNA)).token != made.token
 
     @pytest.mark.req("SAFE-5")
-    async def test_words_that_are_no_token_count_for_nothing(self, client: Client) -> None:
+    async def test_a_text_that_is_no_token_is_refused(self, client: Client) -> None:
         made = await client.tokens.create(ANNA)
         for text in ("", "cix_", made.id, made.token[:-1], made.token + "=", made.token.upper(), "\ud800"):
-            assert await client.tokens.of(text) is None
+            with pytest.raises(TokenNeeded, match="CIX_TOKEN"):
+                await client.tokens.check(text)
 
     async def test_a_token_is_for_somebody(self, client: Client) -> None:
         with pytest.raises(InvalidInput):
