@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,9 +107,16 @@ class Server:
         turn: dict[str, Any] = answer.json()
         return turn
 
+    def whose(self, thread: str) -> dict[str, str]:
+        """Name the user of a thread, as a request that reads it has to."""
+        with closing(sqlite3.connect(self.folder / "ledger.db")) as ledger:
+            found = ledger.execute("SELECT user_id FROM session WHERE uuid = ?", (thread,)).fetchone()
+        return {} if found is None else {"user_id": found[0]}
+
     def said(self, thread: str) -> list[str]:
         """Read what was asked in a thread."""
-        messages = self.http.get(f"/threads/{thread}/messages", params={"limit": 500}).json()["messages"]
+        asked = {"limit": "500", **self.whose(thread)}
+        messages = self.http.get(f"/threads/{thread}/messages", params=asked).json()["messages"]
         return [message["content"] for message in messages if message["role"] == "user"]
 
     @contextmanager

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
-from datetime import timedelta
+from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from typer.testing import CliRunner
 
+from contextinfinity.cli.app import app
 from contextinfinity.client.cursors import cursor_of
 from contextinfinity.domain.ids import Position, now
 from contextinfinity.server.app import make_app
@@ -176,7 +180,7 @@ def test_a_chat_of_somebody_else_is_left_alone_and_the_token_says_who_asks(guard
     assert (again["session_id"], again["metadata"]["turn_number"]) == (mine, 2)
     problem(guarded.call(guarded.bob, "POST", "/chat", {"query": "Hello", "user_id": "ann"}), 403)
     for_carl = guarded.call(guarded.app, "POST", "/chat", {"query": "Hello", "user_id": "carl"}).json()
-    assert guarded.call(guarded.app, "GET", f"/threads/{for_carl['session_id']}").json()["user_id"] == "carl"
+    assert guarded.call(guarded.app, "GET", f"/threads/{for_carl['session_id']}?user_id=carl").status_code == 200
 
 
 @pytest.mark.req("MEMORY-6", "API-10")
@@ -202,8 +206,9 @@ def test_only_a_token_of_scope_app_acts_for_another_user(guarded: Guarded) -> No
     problem(guarded.call(guarded.bob, "GET", "/threads?user_id=ann"), 403)
     assert guarded.call(guarded.ann, "POST", "/threads/new/messages", body).status_code == 200
     made = guarded.call(guarded.app, "POST", "/threads/desk/messages", {"content": "hello", "user_id": "carl"}).json()
-    seen = guarded.call(guarded.app, "GET", f"/threads/{made['thread_id']}").json()
+    seen = guarded.call(guarded.app, "GET", f"/threads/{made['thread_id']}?user_id=carl").json()
     assert seen["user_id"] == "carl"
+    problem(guarded.call(guarded.app, "GET", f"/threads/{made['thread_id']}"), 404)
     assert guarded.call(guarded.app, "GET", "/threads/desk?user_id=carl").json()["thread_id"] == made["thread_id"]
     problem(guarded.call(guarded.elsewhere, "GET", f"/threads/{made['thread_id']}"), 404)
 
@@ -234,7 +239,8 @@ def test_a_token_is_taken_where_sdks_put_it_and_shown_nowhere(guarded: Guarded) 
 @pytest.mark.req("API-10", "API-3")
 def test_without_tokens_the_body_says_who_speaks_and_keys_are_ignored(server: Server) -> None:
     turn = server.post("/threads/new/messages", {"content": "a", "user_id": "eve"}, x_org_id="acme").json()
-    seen = server.http.get(f"/threads/{turn['thread_id']}", headers={"Authorization": "Bearer sk-whatever"}).json()
+    whose = {"Authorization": "Bearer sk-whatever", "X-Org-Id": "acme"}
+    seen = server.http.get(f"/threads/{turn['thread_id']}?user_id=eve", headers=whose).json()
     assert (seen["user_id"], seen["org_id"]) == ("eve", "acme")
     assert server.http.get(f"/threads/{server.ask('b')['thread_id']}").json()["user_id"] == "local"
     for user in ("", "x" * 129, "a\nb"):
@@ -283,3 +289,105 @@ def test_no_name_of_a_thread_opens_somebody_elses_to_clients_of_other_vendors(gu
     assert guarded.call(guarded.app, "POST", path, {**whole, "user": "ann"}).headers["x-thread-id"] == named
     assert guarded.call(None, "POST", path, asked).json()["error"]["code"] == "invalid_api_key"
     assert guarded.call(None, "GET", "/v1/models").status_code == 401
+
+
+@pytest.mark.req("SAFE-5")
+def test_a_token_that_expired_is_refused_and_the_list_and_the_answer_say_so(guarded: Guarded) -> None:
+    made = guarded.cix.json("token", "create", "--user", "fay", "--expires", "90d")
+    left = datetime.fromisoformat(made["expires_at"]) - now()
+    assert timedelta(days=89, hours=23) < left <= timedelta(days=90)
+    assert guarded.call(made["token"], "GET", "/threads").status_code == 200
+    with closing(sqlite3.connect(guarded.server.folder / "ledger.db")) as ledger, ledger:
+        ledger.execute("UPDATE token SET expires_at = 0 WHERE user_id = 'fay'")
+    told = problem(guarded.call(made["token"], "GET", "/threads"), 401)
+    assert f"{made['id']} of fay expired on 1970-01-01" in told["detail"]
+    assert "CIX_TOKEN" in told["hint"]
+    (listed,) = (line for line in guarded.cix("token", "list").stdout.splitlines() if "fay" in line)
+    assert "expired" in listed
+    for wrong in ("90", "d", "0d", "-1d", "1y", "999999w"):
+        done = guarded.cix("token", "create", "--user", "fay", "--expires", wrong)
+        assert (done.exit_code, "90d" in done.stderr) == (2, True)
+
+
+@pytest.mark.req("SAFE-5")
+@pytest.mark.parametrize("path", ["/threads/new/messages/stream", "/v1/chat/completions", "/compactions"])
+def test_revoking_a_token_ends_its_streams_and_no_others(guarded: Guarded, path: str) -> None:
+    made = guarded.cix.json("token", "create", "--user", "gus")
+    said: dict[str, Any] = {"messages": [{"role": "user", "content": "go on"}], "stream": True}
+    body = {"model": "hangs", **(said if "v1" in path else {"content": "go on"})}
+    method, http = "GET" if path == "/compactions" else "POST", guarded.server.http
+    theirs, others = ({"Authorization": f"Bearer {token}"} for token in (made["token"], guarded.ann))
+    with (
+        http.stream(method, path, json=None if method == "GET" else body, headers=theirs) as gone,
+        http.stream("GET", "/compactions", headers=others) as stays,
+    ):
+        heard, staying = gone.iter_text(), stays.iter_text()
+        next(heard)
+        next(staying)
+        guarded.cix.json("token", "revoke", made["id"])
+        rest = "".join(heard)  # it ends: the model hangs for ever
+        assert path == "/compactions" or f"Token {made['id']} of gus was revoked" in rest
+        assert stays.status_code == 200
+        assert not stays.is_closed
+
+
+@pytest.mark.req("SAFE-5")
+def test_with_every_token_revoked_the_server_stays_closed_and_says_so(cix: Cix) -> None:
+    made = cix.json("token", "create", "--user", "ann")
+    closed = "No valid token is left"
+    assert closed not in cix("token", "list").stderr
+    assert closed in cix("token", "revoke", made["id"]).stderr
+    assert closed in cix("token", "list").stderr
+    server = Server(cix.folder)
+    told = problem(server.http.get("/threads"), 401)
+    assert "all its tokens are revoked or expired" in told["detail"]
+    assert "cix token create" in told["hint"]
+    done = CliRunner().invoke(app, ["sessions", "--server", server.url])
+    assert (done.exit_code, "cix token create" in done.stderr) == (1, True)
+    assert any("all tokens are revoked or expired" in str(line) for line in server.log())
+    again = cix.json("token", "create", "--user", "ann")
+    done = CliRunner().invoke(app, ["sessions", "--server", server.url])
+    assert (done.exit_code, "CIX_TOKEN" in done.stderr) == (1, True)
+    done = CliRunner().invoke(app, ["sessions", "--server", server.url], env={"CIX_TOKEN": again["token"]})
+    assert done.exit_code == 0, done.stderr
+    server.stop()
+    cix("token", "revoke", again["id"])
+    refused = cix("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104
+    assert (refused.exit_code, "no valid token" in refused.stderr) == (1, True)
+
+
+@pytest.mark.req("SAFE-10")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"},
+        {"Origin": "https://evil.example", "Content-Type": "text/plain"},
+    ],
+    ids=str,
+)
+def test_a_page_of_another_site_changes_nothing(server: Server, headers: dict[str, str]) -> None:
+    thread = server.ask("Hello")["thread_id"]
+    changing = [("POST", f"/threads/{thread}/{what}") for what in ("fork", "commit", "fold", "unfold", "messages")]
+    changing += [("POST", "/chat"), ("POST", "/threads"), ("POST", "/memories"), ("DELETE", f"/threads/{thread}")]
+    for method, path in changing:
+        for body in (None, b"{}", b'{"content": "a", "query": "a"}'):
+            refused = server.http.request(method, path, content=body, headers=headers)
+            assert problem(refused, 403)["code"] == "cross_site"
+    assert server.http.post("/v1/chat/completions", content=b"{}", headers=headers).status_code == 403
+    branches = server.http.get(f"/threads/{thread}/branches").json()["branches"]
+    assert (len(branches), server.said(thread)) == (1, ["Hello"])
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_page_of_the_server_itself_and_of_an_allowed_origin_may_change_things(tmp_path: Path, server: Server) -> None:
+    for headers in ({"Origin": server.url, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {}):
+        assert server.http.post("/threads", json={}, headers=headers).status_code == 200
+    allowing = Server(tmp_path, '[server]\ncors_origins = ["https://app.example"]\n')
+    for origin, status in (("https://app.example", 200), ("https://app.example.evil", 403)):
+        headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
+        assert allowing.http.post("/threads", json={}, headers=headers).status_code == status
+    allowing.stop()

@@ -49,6 +49,10 @@ def own(tmp_path: Path) -> Iterator[Server]:
     made.stop()
 
 
+ANONYMOUS = "user_id=anonymous"
+"""Whose chats are those of callers who name no user."""
+
+
 def chat(server: Server, query: str, session_id: Any = None, **more: Any) -> dict[str, Any]:
     """Ask, and give the answer."""
     given = {} if session_id is None else {"session_id": session_id}
@@ -65,7 +69,9 @@ def backdate(server: Server, session_id: str, query: str, hours: float) -> None:
         "session_id, user_id, query_text, response_text, created_at",
         (session_id, "anonymous", query, "r", moment),
     )
-    server.post(f"/threads/{session_id}/commit")  # the ledger takes no row beside an answer that waits for its commit
+    server.post(
+        f"/threads/{session_id}/commit?{ANONYMOUS}"
+    )  # the ledger takes no row beside an answer that waits for its commit
     raw = connect(str(server.folder / "ledger.db"))
     raw.execute(f"INSERT INTO conversation_turns ({names}) VALUES (?, ?, ?, ?, ?)", row)
     raw.close()
@@ -150,7 +156,7 @@ def test_a_turn_of_more_than_a_day_ago_is_not_there_and_a_clean_up_by_hand_delet
     assert chat(own, "Hello", mine)["metadata"]["turns_loaded"] == 2
     result = Cix(own.folder).json("cleanup")
     assert (result["sessions_deleted"], result["errors"]) == (1, [])
-    problem(own.http.get(f"/threads/{gone}"), 404)
+    problem(own.http.get(f"/threads/{gone}?{ANONYMOUS}"), 404)
     told = chat(own, "Hello", gone)
     assert (told["session_id"], told["metadata"]["turns_loaded"]) == (gone, 0)
 
@@ -169,7 +175,7 @@ def test_a_session_whose_turns_are_all_past_their_time_goes_on_without_them(own:
     backdate(own, mine, "My bird is a heron.", hours=30)
     told = chat(own, "Which bird do I have?", mine)
     assert (told["session_id"], told["metadata"]["turns_loaded"], told["error"]) == (mine, 0, None)
-    context = own.http.get(f"/threads/{mine}/turns/{told['metadata']['turn_id']}/context").text
+    context = own.http.get(f"/threads/{mine}/turns/{told['metadata']['turn_id']}/context?{ANONYMOUS}").text
     assert "heron" not in context
     assert own.said(mine) == ["Which bird do I have?"]
 
@@ -179,6 +185,7 @@ def test_with_the_ledger_away_answers_go_on_and_are_written_once_when_it_is_back
     known, unknown = chat(own, "before")["session_id"], str(uuid4())
     with locked(own):
         first = chat(own, "first", known)
+        anns = chat(own, "What was said?", known, user_id="ann")
         second = chat(own, "second", known)
         others = [chat(own, "third", unknown), chat(own, "fourth")]
         assert own.http.get("/healthz").json()["status"] == "degraded"
@@ -186,6 +193,7 @@ def test_with_the_ledger_away_answers_go_on_and_are_written_once_when_it_is_back
         assert (told["metadata"]["degraded"], told["metadata"]["turn_number"], told["error"]) == (True, None, None)
     assert (first["session_id"], second["session_id"], others[0]["session_id"]) == (known, known, unknown)
     assert first["metadata"]["turns_loaded"] < second["metadata"]["turns_loaded"]
+    assert (anns["session_id"] in (known, unknown), anns["metadata"]["turns_loaded"]) == (False, 0)
     while own.http.get("/healthz").json()["status"] != "ready":
         pass
     assert own.said(known) == ["before", "first", "second"]
@@ -207,7 +215,7 @@ def test_a_doubt_is_asked_back_and_the_choice_is_answered(server: Server) -> Non
     assert all(name in asked["message"] for name in ("Larry Page", "Sergey Brin", "?"))
     chosen = chat(server, "the second one", mine)
     assert (chosen["metadata"]["message_type"], chosen["metadata"]["candidates"]) == ("answer", [])
-    place = f"/threads/{mine}/turns/{chosen['metadata']['turn_id']}/context"
+    place = f"/threads/{mine}/turns/{chosen['metadata']['turn_id']}/context?{ANONYMOUS}"
     assert "Sergey Brin" in server.http.get(place).json()["plan"]["contextualised"]
 
 
@@ -278,8 +286,8 @@ def test_what_was_brought_back_of_the_past_is_told(small: Server) -> None:
     mine = chat(small, "My sister's boat is called Petrichor and lies in Trieste.")["session_id"]
     for number in range(12):
         chat(small, f"Tell me about stone {number}. " + f"Stone {number} is grey and heavy. " * 12, mine)
-    small.post(f"/threads/{mine}/commit")
-    small.post(f"/threads/{mine}/fold")
+    small.post(f"/threads/{mine}/commit?{ANONYMOUS}")
+    small.post(f"/threads/{mine}/fold?{ANONYMOUS}")
     told = chat(small, "What is the name of my sister's boat?", mine)
     assert any("Petrichor" in piece["text"] and piece["turn_seq"] == 1 for piece in told["data"])
     assert told["metadata"]["result_count"] == len(told["data"]) > 0
@@ -299,7 +307,7 @@ def test_what_was_brought_back_of_the_past_is_told(small: Server) -> None:
 def test_a_query_that_breaks_a_rule_is_refused_and_nothing_is_made(small: Server, body: Any, status: int) -> None:
     mine = str(uuid4())
     problem(small.post("/chat", {"session_id": mine, **body}), status)
-    problem(small.http.get(f"/threads/{mine}"), 404)
+    problem(small.http.get(f"/threads/{mine}?{ANONYMOUS}"), 404)
 
 
 @pytest.mark.req("API-2")
@@ -317,13 +325,13 @@ def test_whoever_does_not_say_who_they_are_is_anonymous_and_known_in_this_sessio
     nameless: tuple[dict[str, Any], ...] = ({}, {"user_id": ""}, {"user_id": None})
     for given, user in (({"user_id": named}, named), *((each, "anonymous") for each in nameless)):
         session_id = chat(server, "I live in Leeds.", **given)["session_id"]
-        assert server.http.get(f"/threads/{session_id}").json()["user_id"] == user
+        assert server.http.get(f"/threads/{session_id}?user_id={user}").json()["user_id"] == user
     for user, knows, where in ((named, True, {}), ("anonymous", False, {"tag": f"thread:{session_id}"})):
         while not (kept := server.http.get("/memories", params={"user_id": user, **where}).json()["memories"]):
             pass
         assert all((len(memory["tags"]) == 1) is knows for memory in kept)
         told = chat(server, "Where do I live?", user_id=user)
-        place = f"/threads/{told['session_id']}/turns/{told['metadata']['turn_id']}/context"
+        place = f"/threads/{told['session_id']}/turns/{told['metadata']['turn_id']}/context?user_id={user}"
         assert ("Leeds" in server.http.get(place).text) is knows
 
 

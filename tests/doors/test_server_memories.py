@@ -109,5 +109,5 @@ def test_what_is_no_memory_is_refused(server: Server, body: dict[str, Any]) -> N
 def test_what_is_remembered_is_known_in_the_next_conversation(server: Server, user: str) -> None:
     kept = keep(server, user, "The user lives in Leeds.")
     turn = server.ask("Where do I live?", user_id=user)
-    context = server.http.get(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/context").text
+    context = server.http.get(f"/threads/-/turns/{turn['turn_id']}/context", params={"user_id": user}).text
     assert kept["content"] in context

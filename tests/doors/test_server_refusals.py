@@ -337,13 +337,13 @@ def test_streams_are_counted_for_whom_they_are(tight: Server) -> None:
     turns = []
     for user in ("ann", "bob", "zoe"):
         with tight.stream("go on", model="hangs", user_id=user) as heard:
-            turns.append(next(heard).data)
-    paths = [f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/stream" for turn in turns]
+            turns.append((next(heard).data, user))
+    paths = [f"/threads/-/turns/{turn['turn_id']}/stream?user_id={user}" for turn, user in turns]
     with ExitStack() as opened:
         open_ = [opened.enter_context(tight.http.stream("GET", path)) for path in (*paths, paths[0], paths[0])]
         assert [one.status_code for one in open_] == [200, 200, 200, 200, 429]
-    for turn in turns:
-        tight.post(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}/cancel")
+    for turn, user in turns:
+        tight.post(f"/threads/-/turns/{turn['turn_id']}/cancel", {"user_id": user})
 
 
 def _some(heard: Iterator[Any], most: int) -> list[Any]:

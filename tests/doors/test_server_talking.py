@@ -207,9 +207,9 @@ def test_pages_of_threads_meet_when_a_thread_is_spoken_in_or_deleted_between_the
     user = uuid4().hex
     made = [server.ask("a", user_id=user)["thread_id"] for _ in range(6)]
     page = server.http.get("/threads", params={"limit": 2, "user_id": user}).json()
-    server.ask("b", made[4])
+    server.ask("b", made[4], user_id=user)
     rest = server.http.get("/threads", params={"limit": 2, "user_id": user, "after": page["next"]}).json()
-    server.http.delete(f"/threads/{made[2]}")
+    server.http.delete(f"/threads/{made[2]}", params={"user_id": user})
     last = server.http.get("/threads", params={"user_id": user, "after": rest["next"]}).json()
     read = [thread["thread_id"] for one in (page, rest, last) for thread in one["threads"]]
     assert (read, last["next"]) == (made[::-1], None)

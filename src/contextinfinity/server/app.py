@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -23,6 +24,8 @@ from contextinfinity.server.limits import Counts, Share
 from contextinfinity.server.metrics import Figures
 from contextinfinity.server.v1 import routes as v1
 from contextinfinity.settings import Settings
+
+log = logging.getLogger(__name__)
 
 TITLE = "ContextInfinity"
 DESCRIPTION = """Endless, durable conversations over HTTP. Errors are problem documents (RFC 9457) with a hint."""
@@ -52,12 +55,13 @@ def make_app(
         async with open_client(settings) as client:
             app.state.door = Door(
                 client=client,
-                drop_in=client.drop_in,
                 server=settings.server,
                 retention=settings.retention,
                 figures=figures,
                 counts=Counts(share),
             )
+            if await client.tokens.closed():
+                log.warning("all tokens are revoked or expired: every request is refused until one is created")
             keeping = asyncio.ensure_future(figures.keep_in_step())
             yield
             keeping.cancel()

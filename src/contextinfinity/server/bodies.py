@@ -31,28 +31,32 @@ Title = Annotated[str, Meta(max_length=1000)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class NewThread(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a request. ``user_id``: the user it acts for; none: the one in the query, else the token's."""
+
+    user_id: Name | None = None
+
+
+class NewThread(Body, frozen=True, kw_only=True):
     """A thread to be made. ``ttl_hours``: how long each of its turns lives; none: for ever."""
 
     title: Title | None = None
-    user_id: Name | None = None
     external_id: Name | None = None
     """An id of the caller's own."""
     ttl_hours: Annotated[float, Meta(gt=0, le=876_000)] | None = None
     system: str | None = None
 
 
-class ThreadChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ThreadChange(Body, frozen=True, kw_only=True):
     """What of a thread is to be another."""
 
     title: Title | None
 
 
-class NewMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewMessage(Body, frozen=True, kw_only=True):
     """Something to be said: a text, or blocks of text, pictures and results of tools that the caller ran."""
 
     content: str | tuple[TextBlock | ImageBlock | ToolResultBlock, ...]
-    user_id: Name | None = None
     branch_id: str | None = None
     model: str | None = None
     use_memory: bool = True
@@ -65,36 +69,35 @@ class NewMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The failed turn that this one says again."""
 
 
-class ChatQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChatQuery(Body, frozen=True, kw_only=True):
     """Something to be said in a chat. A ``session_id`` that is no UUID is replaced by one; ``role``: of who asks."""
 
     query: str
-    user_id: Annotated[str, Meta(max_length=128)] | None = None
+    user_id: Annotated[str, Meta(max_length=128)] | None = None  # may be empty, which names nobody
     role: Annotated[str, Meta(max_length=128)] | None = None
     session_id: str | None = None
 
 
-class NewMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewMemory(Body, frozen=True, kw_only=True):
     """A fact to be kept. Tags: ``user:ID`` says whose, ``thread:ID`` of which thread alone; none: the caller's."""
 
     content: str
     tags: Annotated[tuple[Annotated[str, Meta(max_length=200)], ...], Meta(max_length=8)] = ()
-    user_id: Name | None = None
 
 
-class MemoryChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MemoryChange(Body, frozen=True, kw_only=True):
     """Other words for a memory."""
 
     content: str
 
 
-class ActiveBranch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ActiveBranch(Body, frozen=True, kw_only=True):
     """The branch on which the conversation goes on."""
 
     active: str
 
 
-class ForkPlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ForkPlace(Body, frozen=True, kw_only=True):
     """Where a new branch begins: after turn ``at``, or from state number ``state``; neither: at the end."""
 
     at: Number | None = None
@@ -102,7 +105,7 @@ class ForkPlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     branch_id: str | None = None
 
 
-class RollbackPlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RollbackPlace(Body, frozen=True, kw_only=True):
     """Where to go back to: after turn ``to``, or to state number ``state``."""
 
     to: Number | None = None
@@ -110,21 +113,25 @@ class RollbackPlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     branch_id: str | None = None
 
 
-class NewPin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewPin(Body, frozen=True, kw_only=True):
     """A fact that every prompt has to hold."""
 
     fact: str
     branch_id: str | None = None
 
 
-class FoldWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FoldWish(Body, frozen=True, kw_only=True):
     """A fold; ``preview``: only show what it would do."""
 
     preview: bool = False
     branch_id: str | None = None
 
 
-class BranchWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Cancel(Body, frozen=True, kw_only=True):
+    """A turn is to be stopped."""
+
+
+class BranchWish(Body, frozen=True, kw_only=True):
     """On which branch; none: the active one."""
 
     branch_id: str | None = None
@@ -132,7 +139,7 @@ class BranchWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 BODIES = (
     *(NewThread, ThreadChange, NewMessage, ChatQuery, NewMemory, MemoryChange, ActiveBranch, ForkPlace, RollbackPlace),
-    *(NewPin, FoldWish, BranchWish),
+    *(NewPin, FoldWish, BranchWish, Cancel),
 )
 
 

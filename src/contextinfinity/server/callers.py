@@ -1,24 +1,32 @@
-"""Who asks, and what they may open: decided here, before a route runs.
+"""Resolve, once per request, the user it acts for.
 
-Until the first token is made everybody may do everything, as the user they say they are. From then on a request needs
-a token that counts; its user and organisation are the caller's, and only one of scope ``app`` may name another user.
-A thread of somebody else looks like one that is not there.
+Input: the token, if any, and ``user_id`` in the body, else in the query. Output: ``Acting``, the owner and a client
+that finds only that owner's things. Routes have no other client, so another owner's thread, turn, branch, chunk or
+memory is not found anywhere, with or without tokens.
+
+Without tokens everybody may name any user. From the first token on a request needs a valid one; its user and
+organisation are the default, and only a token of scope ``app`` may name another user.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Path, Query, Request
 
-from contextinfinity.client.values import ShownThread, TurnAccount
-from contextinfinity.domain.ids import is_id, is_ours
+from contextinfinity.client.local import LocalClient
+from contextinfinity.client.values import TurnAccount
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import Token
-from contextinfinity.errors import InvalidInput, NotFound, NotYours, TokenNeeded
+from contextinfinity.errors import InvalidInput, NotFound, NotYours
+from contextinfinity.server.bodies import Body, body_of
 from contextinfinity.server.door import door_of
 from contextinfinity.server.limits import name_of
+
+B = TypeVar("B", bound=Body)
 
 LONGEST_NAME = 128
 NEW = "new"
@@ -30,15 +38,17 @@ ANY = "-"
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Somebody who asks. ``token`` None: there are no tokens, and everybody may do everything."""
+    """Who sent a request. ``token`` None: the server has no tokens, and the caller may name any user."""
 
     org_id: str = ""
     token: Token | None = None
+    check: Callable[[], Awaitable[object]] | None = field(default=None, repr=False)
+    """Raises ``TokenNeeded`` once the token is revoked or expired; None: there is no token."""
 
     def owner(self, user_id: str | None = None, *, nameless: str = "local") -> Owner:
-        """Give whom a request acts for; ``NotYours`` where the token does not allow it.
+        """Return the owner a request acts for; ``NotYours`` if the token may not act for that user.
 
-        ``nameless``: whoever does not say who they are, where nobody has to.
+        ``nameless``: the user of a request that names none, on a server without tokens.
         """
         if user_id is not None:
             check_name("user_id", user_id)
@@ -49,33 +59,28 @@ class Caller:
             raise NotYours(f"This token is {self.token.owner.user_id}'s, and the request is for {owner.user_id}.")
         return owner
 
-    def may_open(self, thread: ShownThread) -> bool:
-        """Tell whether a thread is the caller's to see."""
-        return self.token is None or self.token.may_act_for(Owner(user_id=thread.user_id, org_id=thread.org_id))
-
 
 async def caller_of(request: Request) -> Caller:
-    """Find out who asks."""
+    """Authenticate a request."""
     door = door_of(request)
     org_id = request.headers.get("x-org-id")
     if org_id is not None:
         check_name("X-Org-Id", org_id)
-    if not await door.client.tokens.needed():
+    if not await door.tokens.needed():
         door.rates.take("")
         return Caller(org_id=org_id or "")
-    token = await door.client.tokens.of(_words(request))
-    if token is None:
-        raise TokenNeeded("This server needs a token, and the request has none that counts.")
+    text = _token_text(request)
+    token = await door.tokens.check(text)
     door.rates.take(name_of(token.owner))
     if org_id is not None and org_id != token.owner.org_id:
         raise NotYours("X-Org-Id names another organisation than the token's.")
-    return Caller(org_id=token.owner.org_id, token=token)
+    return Caller(org_id=token.owner.org_id, token=token, check=partial(door.tokens.check, text))
 
 
-def _words(request: Request) -> str:
-    """Read the token: as a bearer's, or where the SDKs of some vendors put it."""
-    kind, _, words = request.headers.get("authorization", "").partition(" ")
-    return words.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key", "")
+def _token_text(request: Request) -> str:
+    """Read the token: a bearer's, or where the SDKs of some vendors put it."""
+    kind, _, text = request.headers.get("authorization", "").partition(" ")
+    return text.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key", "")
 
 
 def check_name(field: str, name: str) -> None:
@@ -95,59 +100,68 @@ Asking = Annotated[Caller, Depends(caller_of)]
 ThreadId = Annotated[str, Path(description="One of our ids, or the id its owner gave it.")]
 TurnId = Annotated[str, Path(description="The id of a turn of this thread.")]
 ThreadOrAny = Annotated[str, Path(alias="thread_id", description="Its thread; `-`: whichever it is of.")]
-ForUser = Annotated[str | None, Query(alias="user_id", description="Whose it is, where the caller may act for others.")]
+ForUser = Annotated[
+    str | None,
+    Query(alias="user_id", description="The user the request acts for; a `user_id` in the body goes before."),
+]
 
 
-async def thread_of(request: Request, caller: Asking, thread_id: ThreadId, user_id: ForUser = None) -> ShownThread:
-    """Find the thread a request is about, if the caller may open it."""
-    owner = caller.owner(user_id)
-    thread = await door_of(request).client.threads.get(thread_id, owner)
-    if not caller.may_open(thread):
-        raise no_thread(thread_id)
-    return thread
+@dataclass(frozen=True, kw_only=True)
+class Acting:
+    """The owner a request acts for, and the client that finds only that owner's things."""
+
+    owner: Owner
+    client: LocalClient
+    check: Callable[[], Awaitable[object]] | None = field(default=None, repr=False)
+    """Raises ``TokenNeeded`` once the request's token is over: what ends its streams."""
 
 
-Found = Annotated[ShownThread, Depends(thread_of)]
+@dataclass(frozen=True, kw_only=True)
+class ActingWith(Acting, Generic[B]):
+    """The same, with what the request brings."""
+
+    body: B
 
 
-async def turn_of(
-    request: Request, caller: Asking, thread_id: ThreadOrAny, turn_id: TurnId, user_id: ForUser = None
-) -> TurnAccount:
-    """Find the turn a request is about: one of that thread."""
-    client = door_of(request).client
-    if thread_id != ANY:
-        thread = await thread_of(request, caller, thread_id, user_id)
-        turn = await client.conversations.turn(turn_id)
-        is_its_own = turn.thread_id == thread.thread_id
-    else:
-        turn = await client.conversations.turn(turn_id)
-        is_its_own = caller.may_open(await client.threads.get(turn.thread_id))
-    if not is_its_own:
+def acting(request: Request, caller: Caller, user_id: str | None, *, nameless: str = "local") -> Acting:
+    """Resolve the owner a request acts for."""
+    owner = caller.owner(user_id, nameless=nameless)
+    return Acting(owner=owner, client=door_of(request).acting_for(owner), check=caller.check)
+
+
+async def acting_of(request: Request, caller: Asking, user_id: ForUser = None) -> Acting:
+    """Resolve the owner of a request that has no body of ours."""
+    return acting(request, caller, user_id)
+
+
+def acting_with(
+    kind: type[B],
+    *,
+    may_be_empty: bool = False,
+    nameless: str = "local",
+    otherwise: Callable[[B], str | None] = lambda body: None,
+) -> Callable[[Request, Caller, str | None], Awaitable[ActingWith[B]]]:
+    """Make the dependency that reads a body and resolves the owner.
+
+    ``otherwise``: the user where no ``user_id`` names one.
+    """
+    read = body_of(kind, may_be_empty=may_be_empty)
+
+    async def resolve(request: Request, caller: Asking, user_id: ForUser = None) -> ActingWith[B]:
+        body = await read(request)
+        named = body.user_id or (otherwise(body) if user_id is None else user_id)
+        found = acting(request, caller, named, nameless=nameless)
+        return ActingWith(owner=found.owner, client=found.client, check=found.check, body=body)
+
+    return resolve
+
+
+ActingUser = Annotated[Acting, Depends(acting_of)]
+
+
+async def turn_of(act: Acting, thread_id: str, turn_id: str) -> TurnAccount:
+    """Read a turn of a thread; ``NotFound`` for a turn of another one. ``-`` is the turn's own thread."""
+    turn = await act.client.conversations.turn(turn_id)
+    if thread_id != ANY and (await act.client.threads.get(thread_id)).thread_id != turn.thread_id:
         raise NotFound(f"There is no turn {turn_id}.")
     return turn
-
-
-FoundTurn = Annotated[TurnAccount, Depends(turn_of)]
-
-
-async def place_of(request: Request, caller: Caller, thread_id: str, owner: Owner) -> str:
-    """Give where a message goes: talking makes a thread that is not there, and never opens somebody else's."""
-    if thread_id == NEW or (is_id(thread_id) and caller.token is None):
-        return thread_id
-    if not is_id(thread_id):
-        check_thread_name(thread_id)
-        return thread_id
-    try:
-        thread = await door_of(request).client.threads.get(thread_id, owner)
-    except NotFound:
-        if is_ours(thread_id):
-            raise
-        return thread_id  # a name of the caller's own, not used yet
-    if not caller.may_open(thread):
-        raise no_thread(thread_id)
-    return thread.thread_id
-
-
-def no_thread(thread_id: str) -> NotFound:
-    """Say what is said of a thread that is not there."""
-    return NotFound(f"There is no thread {thread_id}.", hint="`cix sessions` lists those there are.")

@@ -34,8 +34,8 @@ from contextinfinity.errors import (
     TooLarge,
 )
 from contextinfinity.server.answers import WITH_BODY, ChatAnswer, ChatFacts, answer, gives, takes
-from contextinfinity.server.bodies import ChatQuery, body_of
-from contextinfinity.server.callers import Asking, Caller
+from contextinfinity.server.bodies import ChatQuery
+from contextinfinity.server.callers import Acting, ActingWith, acting_with
 from contextinfinity.server.door import Door, door_of
 from contextinfinity.server.streams import last
 from contextinfinity.server.talking import note_start
@@ -44,6 +44,9 @@ from contextinfinity.server.threads import Key
 log = logging.getLogger(__name__)
 
 routes = APIRouter(tags=["chat"], default_response_class=Response)
+
+
+Chatting = Annotated[ActingWith[ChatQuery], Depends(acting_with(ChatQuery, nameless=ANONYMOUS))]
 
 
 class Place(NamedTuple):
@@ -63,22 +66,19 @@ class Behind(NamedTuple):
 
 
 @routes.post("/chat", responses=gives(ChatAnswer, *WITH_BODY, 409), openapi_extra=takes(ChatQuery))
-async def chat(
-    request: Request, caller: Asking, body: Annotated[ChatQuery, Depends(body_of(ChatQuery))], key: Key = None
-) -> Response:
+async def chat(request: Request, act: Chatting, key: Key = None) -> Response:
     """Answer a query in a chat; which one, `session_id` says, and without one a new one begins."""
-    door = door_of(request)
-    owner = caller.owner(body.user_id or None, nameless=ANONYMOUS)
+    door, body = door_of(request), act.body
     _check(body.query, door.server.max_message_chars)
     if door.retention.stateless:
-        return answer(await _answered_once(request, door, owner, body))
+        return answer(await _answered_once(request, door, act))
     wanted = known_session(body.session_id)
-    place = await _place(door, caller, owner, wanted, key)
+    place = await _place(door, act, wanted, key)
     try:
-        told = await _answered(request, door, place, owner, body, key)
+        told = await _answered(request, door, place, act, key)
     except NotFound:  # it went with its last turn just now
-        place = await _made(door, owner, place.session_id, key)
-        told = await _answered(request, door, place, owner, body, key)
+        place = await _made(door, act, place.session_id, key)
+        told = await _answered(request, door, place, act, key)
     return answer(told)
 
 
@@ -90,79 +90,74 @@ def _check(query: str, most: int) -> None:
         raise TooLarge(f"query: it has {len(query)} characters; {most} are the most.")
 
 
-async def _place(door: Door, caller: Caller, owner: Owner, wanted: str | None, key: str | None) -> Place:
-    """Find the session that is meant, or make one: somebody else's is replaced by a new one."""
+async def _place(door: Door, act: Acting, wanted: str | None, key: str | None) -> Place:
+    """Find the acting user's session of that id, or create one: under that id where nobody else has it."""
     if wanted is None:
-        return await _made(door, owner, None, key)
+        return await _made(door, act, None, key)
     try:
-        thread = await door.client.threads.get(wanted, owner)
-        if Owner(user_id=thread.user_id, org_id=thread.org_id) != owner:
-            return await _made(door, owner, None, key)
-        shown = await door.client.conversations.show(wanted, limit=door.retention.history_limit)
+        shown = await act.client.conversations.show(wanted, limit=door.retention.history_limit)
         return Place(wanted, shown.turns)
     except NotFound:
-        return await _made(door, owner, wanted, key)
-    except LedgerError as error:
-        _tell("load_history", wanted, owner, error)
-        return await _made(door, owner, wanted if caller.token is None else None, key)
+        return await _made(door, act, wanted, key)
+    except LedgerError as error:  # whose it is cannot be read
+        _tell("load_history", wanted, act.owner, error)
+        return await _made(door, act, None, key)
 
 
-async def _made(door: Door, owner: Owner, session_id: str | None, key: str | None) -> Place:
+async def _made(door: Door, act: Acting, session_id: str | None, key: str | None) -> Place:
     """Make a session: under an id, or under a new one where that is, or was, somebody else's."""
-    new = NewSession(id=session_id, owner=owner, kind="chat", ttl_hours=door.retention.conversation_ttl_hours)
-    threads = door.client.threads
+    new = NewSession(id=session_id, owner=act.owner, kind="chat", ttl_hours=door.retention.conversation_ttl_hours)
+    threads = act.client.threads
     if session_id is None:
         return Place((await threads.create(new, key=key)).thread_id)
     try:
         return Place((await threads.create(new)).thread_id)
-    except (AlreadyExists, AccessDenied):
+    except (AlreadyExists, AccessDenied):  # it is another user's, or was
         return Place((await threads.create(replace(new, id=None), key=key)).thread_id)
 
 
-async def _answered_once(request: Request, door: Door, owner: Owner, body: ChatQuery) -> ChatAnswer:
+async def _answered_once(request: Request, door: Door, act: ActingWith[ChatQuery]) -> ChatAnswer:
     """Answer a query and keep nothing of it; the caller's session is as it was, and stays for later."""
-    place = await _made(door, owner, None, None)
+    place = await _made(door, act, None, None)
     try:
-        told = await _answered(request, door, place, owner, body, None, is_alone=True)
+        told = await _answered(request, door, place, act, None, is_alone=True)
     finally:
         try:
-            await door.client.threads.delete(place.session_id)
+            await act.client.threads.delete(place.session_id)
         except ContextInfinityError as error:  # it goes when its time is over
-            _tell("delete_session", place.session_id, owner, error)
-    return replace(told, session_id=known_session(body.session_id) or new_id())
+            _tell("delete_session", place.session_id, act.owner, error)
+    return replace(told, session_id=known_session(act.body.session_id) or new_id())
 
 
 async def _answered(
     request: Request,
     door: Door,
     place: Place,
-    owner: Owner,
-    body: ChatQuery,
+    act: ActingWith[ChatQuery],
     key: str | None,
     *,
     is_alone: bool = False,
 ) -> ChatAnswer:
-    events = door.client.conversations.send(
+    body = act.body
+    events = act.client.conversations.send(
         place.session_id,
         body.query,
         words=False,
-        user_id=owner.user_id,
-        org_id=owner.org_id,
         use_memory=not is_alone,
         key=key,
         metadata=None if body.role is None else {"role": body.role},
     )
     note_start(request, await anext(events))
     turn = await last(door, events)
-    return _told(body, turn, place, await _behind(door, turn, body.query, place.earlier))
+    return _told(body, turn, place, await _behind(act, turn, body.query, place.earlier))
 
 
-async def _behind(door: Door, turn: FinishedTurn, query: str, earlier: Sequence[ShownTurn]) -> Behind:
+async def _behind(act: Acting, turn: FinishedTurn, query: str, earlier: Sequence[ShownTurn]) -> Behind:
     """Read the plan of an answer; without one the words of the query alone are labelled."""
     plan, quoted = Plan(), tuple[Quoted, ...]()
     with suppress(NotFound, LedgerError):
-        plan = await door.client.conversations.context(turn.turn_id)
-        quoted = (await door.client.conversations.explain(turn.turn_id)).quoted if plan.retrieved else ()
+        plan = await act.client.conversations.context(turn.turn_id)
+        quoted = (await act.client.conversations.explain(turn.turn_id)).quoted if plan.retrieved else ()
     if plan.route is not None and plan.route.confidence:
         return Behind(plan.route.intent, plan.route.confidence, plan.candidates, quoted)
     from contextinfinity.routing.intent import intent_of  # what it knows of words takes time to load

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TypeAlias
 
 from fastapi import Request
 
-from contextinfinity.client.contract import Client
-from contextinfinity.client.drop_in import DropIn
+from contextinfinity.client.contract import Tokens
 from contextinfinity.client.local import LocalClient
+from contextinfinity.client.values import Health
+from contextinfinity.domain.session import Owner
 from contextinfinity.server.limits import Counts, Rates, Streams
 from contextinfinity.server.metrics import Figures
 from contextinfinity.settings import Retention, Server, Settings
@@ -22,10 +23,9 @@ OpenClient: TypeAlias = Callable[[Settings], AbstractAsyncContextManager[LocalCl
 
 @dataclass(kw_only=True)
 class Door:
-    """One process's share of a server."""
+    """One process's share of a server. Routes reach the engine only through ``acting_for``."""
 
-    client: Client
-    drop_in: DropIn
+    client: InitVar[LocalClient]
     server: Server
     figures: Figures
     retention: Retention
@@ -37,10 +37,24 @@ class Door:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when whatever still runs has to be let go."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, client: LocalClient) -> None:
+        self._client = client
         self.rates = Rates(self.server.requests_per_minute, self.counts)
         self.streams = Streams(self.server.streams_per_user, self.counts, self.figures)
         self._loop = asyncio.get_running_loop()
+
+    def acting_for(self, owner: Owner) -> LocalClient:
+        """Return the client of one owner."""
+        return self._client.acting_for(owner)
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens of all users."""
+        return self._client.tokens
+
+    async def health(self) -> Health:
+        """Return the state of the engine."""
+        return await self._client.health()
 
     def end_soon(self) -> None:
         """Give what runs its time, and then let it go. Any thread may say so."""

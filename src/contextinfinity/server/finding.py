@@ -5,16 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from contextinfinity.client.contract import Where
 from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.search import Hits
-from contextinfinity.domain.session import Owner
 from contextinfinity.server.answers import answer, gives
-from contextinfinity.server.callers import Asking, ForUser, thread_of
-from contextinfinity.server.door import door_of
+from contextinfinity.server.callers import ActingUser
 
 routes = APIRouter(tags=["search"], default_response_class=Response)
 
@@ -34,17 +32,11 @@ def limits_of(
 
 @routes.get("/search", responses=gives(Hits, 404))
 async def search(
-    request: Request,
-    caller: Asking,
+    act: ActingUser,
     q: Annotated[str, Query(min_length=1, max_length=10_000, description="What to look for.")],
     limits: Annotated[Where, Depends(limits_of)],
     thread_id: Annotated[str | None, Query(description="Only in this thread.")] = None,
-    user_id: ForUser = None,
 ) -> Response:
     """Find what was said, the best first."""
-    owner = caller.owner(user_id)
-    if thread_id is not None:
-        thread = await thread_of(request, caller, thread_id, user_id)
-        thread_id, owner = thread.thread_id, Owner(user_id=thread.user_id, org_id=thread.org_id)
-    where: Where = {**limits, "thread_id": thread_id, "user_id": owner.user_id, "org_id": owner.org_id}
-    return answer(await door_of(request).client.past.search(q, **where))
+    where: Where = {**limits, "thread_id": thread_id}
+    return answer(await act.client.past.search(q, **where))

@@ -21,6 +21,7 @@ from contextinfinity.settings import Server
 
 log = logging.getLogger(__name__)
 
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -82,6 +83,13 @@ class Guard:
             return problems.plain_problem(
                 400, "wrong_host", "The request is for another host.", "Name it under server.allowed_hosts."
             )
+        if scope["method"] not in READING and self._is_cross_site(headers):
+            return problems.plain_problem(
+                403,
+                "cross_site",
+                "A web page of another site sent this request.",
+                "Name the page's origin under server.cors_origins if it may use this server.",
+            )
         if sum(len(name) + len(value) for name, value in headers.raw) > (most := self._server.max_header_bytes):
             return problems.plain_problem(431, "headers_too_large", f"The headers take more than {most} bytes.")
         declared = headers.get("content-length", "")
@@ -93,6 +101,15 @@ class Guard:
             hint = "Write it in UTF-8, percent-encoded, and without NUL."
             return problems.problem_of(InvalidInput("The address holds bytes that are no text.", hint=hint))
         return None
+
+    def _is_cross_site(self, headers: Headers) -> bool:
+        """Return whether a browser sent a request for a page of another origin that the settings do not allow."""
+        origin = headers.get("origin")
+        if origin is None:
+            return headers.get("sec-fetch-site", "").strip().lower() == "cross-site"
+        allowed = self._server.cors_origins
+        own = origin.lower().partition("://")[2] == headers.get("host", "").lower()
+        return not own and origin not in allowed and "*" not in allowed
 
     def _too_large(self) -> ContextInfinityError:
         return TooLarge(f"The request has more than {self._server.max_body_bytes} bytes.")

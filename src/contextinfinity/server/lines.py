@@ -4,39 +4,38 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from contextinfinity.client.values import Committed, Pins, ShownBranch, ShownFold
 from contextinfinity.server.answers import WITH_BODY, answer, gives, takes
 from contextinfinity.server.answers import Branches as BranchList
-from contextinfinity.server.bodies import ActiveBranch, BranchWish, FoldWish, ForkPlace, NewPin, RollbackPlace, body_of
-from contextinfinity.server.callers import Found
-from contextinfinity.server.door import door_of
+from contextinfinity.server.bodies import ActiveBranch, BranchWish, FoldWish, ForkPlace, NewPin, RollbackPlace
+from contextinfinity.server.callers import ActingUser, ActingWith, ThreadId, acting_with
 from contextinfinity.server.talking import BranchWanted
 
 routes = APIRouter(tags=["branches, pins and folds"], default_response_class=Response)
 
 CHANGING = (*WITH_BODY, 404, 409)
 COMMIT_SECONDS = 10.0
-Wish = Annotated[BranchWish, Depends(body_of(BranchWish, may_be_empty=True))]
+Wish = Annotated[ActingWith[BranchWish], Depends(acting_with(BranchWish, may_be_empty=True))]
 
 
 @routes.get("/threads/{thread_id}/branches", responses=gives(BranchList, 404))
-async def list_branches(request: Request, thread: Found) -> Response:
+async def list_branches(act: ActingUser, thread_id: ThreadId) -> Response:
     """List the branches, the oldest first."""
-    branches = await door_of(request).client.threads.branches(thread.thread_id)
-    return answer(BranchList(thread_id=thread.thread_id, branches=branches))
+    branches = await act.client.threads.branches(thread_id)
+    return answer(BranchList(thread_id=thread_id, branches=branches))
 
 
 @routes.post(
     "/threads/{thread_id}/branches", responses=gives(ShownBranch, *CHANGING), openapi_extra=takes(ActiveBranch)
 )
 async def switch(
-    request: Request, thread: Found, body: Annotated[ActiveBranch, Depends(body_of(ActiveBranch))]
+    thread_id: ThreadId, act: Annotated[ActingWith[ActiveBranch], Depends(acting_with(ActiveBranch))]
 ) -> Response:
     """Make a branch the active one."""
-    return answer(await door_of(request).client.threads.switch(thread.thread_id, body.active))
+    return answer(await act.client.threads.switch(thread_id, act.body.active))
 
 
 @routes.post(
@@ -45,56 +44,56 @@ async def switch(
     openapi_extra=takes(ForkPlace, required=False),
 )
 async def fork(
-    request: Request, thread: Found, body: Annotated[ForkPlace, Depends(body_of(ForkPlace, may_be_empty=True))]
+    thread_id: ThreadId, act: Annotated[ActingWith[ForkPlace], Depends(acting_with(ForkPlace, may_be_empty=True))]
 ) -> Response:
     """Start a new branch; the active one stays as it is. Pins go along, except with `state`: it restores its own."""
-    threads = door_of(request).client.threads
-    return answer(await threads.fork(thread.thread_id, at=body.at, state=body.state, branch_id=body.branch_id))
+    threads = act.client.threads
+    return answer(await threads.fork(thread_id, at=act.body.at, state=act.body.state, branch_id=act.body.branch_id))
 
 
 @routes.post(
     "/threads/{thread_id}/rollback", responses=gives(ShownBranch, *CHANGING), openapi_extra=takes(RollbackPlace)
 )
 async def roll_back(
-    request: Request, thread: Found, body: Annotated[RollbackPlace, Depends(body_of(RollbackPlace))]
+    thread_id: ThreadId, act: Annotated[ActingWith[RollbackPlace], Depends(acting_with(RollbackPlace))]
 ) -> Response:
     """Go back on a new branch and make it active; the old one stays. Pins go along, except with `state`."""
-    threads = door_of(request).client.threads
-    return answer(await threads.rollback(thread.thread_id, to=body.to, state=body.state, branch_id=body.branch_id))
+    threads = act.client.threads
+    return answer(await threads.rollback(thread_id, to=act.body.to, state=act.body.state, branch_id=act.body.branch_id))
 
 
 @routes.get("/threads/{thread_id}/pins", responses=gives(Pins, 404))
-async def list_pins(request: Request, thread: Found, branch_id: BranchWanted = None) -> Response:
+async def list_pins(act: ActingUser, thread_id: ThreadId, branch_id: BranchWanted = None) -> Response:
     """List the facts that every prompt holds."""
-    return answer(await door_of(request).client.pins.list(thread.thread_id, branch_id=branch_id))
+    return answer(await act.client.pins.list(thread_id, branch_id=branch_id))
 
 
 @routes.post("/threads/{thread_id}/pins", responses=gives(Pins, *CHANGING), openapi_extra=takes(NewPin))
-async def pin(request: Request, thread: Found, body: Annotated[NewPin, Depends(body_of(NewPin))]) -> Response:
+async def pin(thread_id: ThreadId, act: Annotated[ActingWith[NewPin], Depends(acting_with(NewPin))]) -> Response:
     """Pin a fact; one that is there stays once."""
-    return answer(await door_of(request).client.pins.add(thread.thread_id, body.fact, branch_id=body.branch_id))
+    return answer(await act.client.pins.add(thread_id, act.body.fact, branch_id=act.body.branch_id))
 
 
 @routes.delete("/threads/{thread_id}/pins", responses=gives(Pins, 404, 409))
 async def unpin(
-    request: Request,
-    thread: Found,
+    act: ActingUser,
+    thread_id: ThreadId,
     n: Annotated[int, Query(ge=1, le=1_000_000, description="The number of the fact, from 1.")],
     branch_id: BranchWanted = None,
 ) -> Response:
     """Let go of the fact of that number."""
-    return answer(await door_of(request).client.pins.remove(thread.thread_id, n, branch_id=branch_id))
+    return answer(await act.client.pins.remove(thread_id, n, branch_id=branch_id))
 
 
 @routes.post(
     "/threads/{thread_id}/fold", responses=gives(ShownFold, *CHANGING), openapi_extra=takes(FoldWish, required=False)
 )
 async def fold(
-    request: Request, thread: Found, body: Annotated[FoldWish, Depends(body_of(FoldWish, may_be_empty=True))]
+    thread_id: ThreadId, act: Annotated[ActingWith[FoldWish], Depends(acting_with(FoldWish, may_be_empty=True))]
 ) -> Response:
     """Fold old turns into the summary, or show what that would do."""
-    folds = door_of(request).client.folds
-    return answer(await folds.fold(thread.thread_id, preview=body.preview, branch_id=body.branch_id))
+    folds = act.client.folds
+    return answer(await folds.fold(thread_id, preview=act.body.preview, branch_id=act.body.branch_id))
 
 
 @routes.post(
@@ -102,9 +101,9 @@ async def fold(
     responses=gives(ShownFold, *CHANGING),
     openapi_extra=takes(BranchWish, required=False),
 )
-async def unfold(request: Request, thread: Found, body: Wish) -> Response:
+async def unfold(thread_id: ThreadId, act: Wish) -> Response:
     """Go back to the summary before the last fold."""
-    return answer(await door_of(request).client.folds.undo(thread.thread_id, branch_id=body.branch_id))
+    return answer(await act.client.folds.undo(thread_id, branch_id=act.body.branch_id))
 
 
 @routes.post(
@@ -112,8 +111,8 @@ async def unfold(request: Request, thread: Found, body: Wish) -> Response:
     responses=gives(Committed, *CHANGING),
     openapi_extra=takes(BranchWish, required=False),
 )
-async def commit(request: Request, thread: Found, body: Wish) -> Response:
+async def commit(thread_id: ThreadId, act: Wish) -> Response:
     """Have the answers that wait committed now."""
-    threads = door_of(request).client.threads
-    committed = await threads.commit(thread.thread_id, branch_id=body.branch_id, seconds=COMMIT_SECONDS)
+    threads = act.client.threads
+    committed = await threads.commit(thread_id, branch_id=act.body.branch_id, seconds=COMMIT_SECONDS)
     return answer(committed)

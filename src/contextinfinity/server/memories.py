@@ -10,11 +10,9 @@ from starlette.responses import Response
 
 from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.client.values import ShownMemory
-from contextinfinity.domain.session import Owner
 from contextinfinity.server.answers import WITH_BODY, Findings, Forgotten, MemoryPage, answer, gives, takes
-from contextinfinity.server.bodies import MemoryChange, NewMemory, body_of
-from contextinfinity.server.callers import Asking, Caller, ForUser
-from contextinfinity.server.door import door_of
+from contextinfinity.server.bodies import MemoryChange, NewMemory
+from contextinfinity.server.callers import ActingUser, ActingWith, Asking, ForUser, acting, acting_with
 from contextinfinity.server.threads import Limit
 
 routes = APIRouter(tags=["memories"], default_response_class=Response)
@@ -41,55 +39,51 @@ async def list_memories(
     after: Annotated[str | None, Query(description="The ``next`` of the page before.")] = None,
 ) -> Response:
     """Read what is remembered and holds, the newest first."""
-    owner = _owner(caller, user_id, () if tag is None else (tag,))
+    act = acting(request, caller, _user_in(() if tag is None else (tag,)) if user_id is None else user_id)
     place = None if after is None else position_of(after)
-    found = await door_of(request).client.memories.list(owner, tag=tag, q=q, limit=limit + 1, after=place)
+    found = await act.client.memories.list(tag=tag, q=q, limit=limit + 1, after=place)
     page, more = found[:limit], len(found) > limit and not (q and q.strip())
     return answer(MemoryPage(memories=page, next=cursor_of(page[-1].position) if more else None))
 
 
 @routes.post("/memories", responses=gives(ShownMemory, *WITH_BODY, 404), openapi_extra=takes(NewMemory))
 async def remember(
-    request: Request, caller: Asking, body: Annotated[NewMemory, Depends(body_of(NewMemory))]
+    act: Annotated[
+        ActingWith[NewMemory],
+        Depends(acting_with(NewMemory, otherwise=lambda body: _user_in(body.tags))),
+    ],
 ) -> Response:
     """Keep a fact."""
-    owner = _owner(caller, body.user_id, body.tags)
-    return answer(await door_of(request).client.memories.add(body.content, tags=body.tags, owner=owner))
+    return answer(await act.client.memories.add(act.body.content, tags=act.body.tags))
 
 
 @routes.get("/memories/export", responses=gives(MemoryPage))
-async def export(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
+async def export(act: ActingUser) -> Response:
     """Read everything that is remembered, with what was true once."""
-    return answer(MemoryPage(memories=await door_of(request).client.memories.export(caller.owner(user_id))))
+    return answer(MemoryPage(memories=await act.client.memories.export()))
 
 
 @routes.get("/memories/audit", responses=gives(Findings))
-async def audit(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
+async def audit(act: ActingUser) -> Response:
     """Find memories that their turn does not say, that say the same, or that are over."""
-    return answer(Findings(findings=await door_of(request).client.memories.audit(caller.owner(user_id))))
+    return answer(Findings(findings=await act.client.memories.audit()))
 
 
 @routes.patch("/memories/{memory_id}", responses=gives(ShownMemory, *WITH_BODY, 404), openapi_extra=takes(MemoryChange))
 async def edit(
-    request: Request,
-    caller: Asking,
-    memory_id: MemoryName,
-    body: Annotated[MemoryChange, Depends(body_of(MemoryChange))],
-    user_id: ForUser = None,
+    memory_id: MemoryName, act: Annotated[ActingWith[MemoryChange], Depends(acting_with(MemoryChange))]
 ) -> Response:
     """Put other words in a memory's place; the old ones are gone for good."""
-    memories = door_of(request).client.memories
-    return answer(await memories.edit(memory_id, body.content, owner=caller.owner(user_id)))
+    return answer(await act.client.memories.edit(memory_id, act.body.content))
 
 
 @routes.delete("/memories/{memory_id}", responses=gives(Forgotten, 404))
-async def forget(request: Request, caller: Asking, memory_id: MemoryName, user_id: ForUser = None) -> Response:
+async def forget(act: ActingUser, memory_id: MemoryName) -> Response:
     """Remove a memory for good: no turn that was said before brings it back."""
-    await door_of(request).client.memories.forget(memory_id, owner=caller.owner(user_id))
+    await act.client.memories.forget(memory_id)
     return answer(Forgotten(forgotten=memory_id))
 
 
-def _owner(caller: Caller, user_id: str | None, tags: Sequence[str]) -> Owner:
-    """Tell whose memories are meant: ``user_id`` says so, or else a tag."""
-    named = (tag.removeprefix(USER) for tag in tags if tag.startswith(USER))
-    return caller.owner(next(named, None) if user_id is None else user_id)
+def _user_in(tags: Sequence[str]) -> str | None:
+    """Return the user that a tag names; ``user_id`` goes before it."""
+    return next((tag.removeprefix(USER) for tag in tags if tag.startswith(USER)), None)

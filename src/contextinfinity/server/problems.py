@@ -64,7 +64,13 @@ TABLE: dict[type[ContextInfinityError], tuple[int, str]] = {
 }
 """By error; a kind that is not listed counts as what it is a kind of."""
 
-TITLES = {400: "A request that makes no sense", 404: "Not found", 405: "Not a method of this path", 431: "Too large"}
+TITLES = {
+    400: "A request that makes no sense",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not a method of this path",
+    431: "Too large",
+}
 
 
 class ProblemDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -26,11 +26,24 @@ JSON. Limits stand under [`[server]`](configuration.md); all workers count toget
 
 ## Callers
 
-Until the first token is made, a server on this machine takes every caller as the user `local`, or as the `user_id` the
-request names, and ignores keys. From the first token on (`cix token create`) every request needs one that counts, as
-`Authorization: Bearer TOKEN` or `X-Api-Key: TOKEN`, but for `/healthz` and `/openapi.json`. A token acts for its user;
-one of scope `app` for any user of its organisation, whom the request names as `user_id`. `X-Org-Id` has to be the
-token's. A thread of somebody else looks like one that is not there: 404.
+Every request acts for one user, and finds, changes and makes only that user's threads, turns, branches, chunks and
+memories: anything else is 404, as if it did not exist. The user is the `user_id` of the body, else the `user_id` of the
+query, else the token's user, else `local` (on `/chat`: `anonymous`). Under `/v1` the end user that a client names
+(`user`, `safety_identifier`, `metadata.user_id`) goes before the query. The same user in another organisation
+(`X-Org-Id`) is another user.
+
+Until the first token is created, a server on this machine lets every request name any user, and ignores keys. From the
+first token on (`cix token create`) every request needs a valid one, as `Authorization: Bearer TOKEN` or
+`X-Api-Key: TOKEN`, but for `/healthz` and `/openapi.json`. A token acts for its user: another `user_id` is 403. One of
+scope `app` acts for any user of its organisation, for one user a request. `X-Org-Id` has to be the token's. `/metrics`
+needs a token of scope `app`.
+
+A token may expire (`cix token create --expires 90d`), and can be revoked (`cix token revoke`). The 401 says which of
+both happened; streams that the token opened end within a second or two, with an `error` event. When no valid token is
+left the server stays closed: revoking a token never opens it. Create another one.
+
+A request that changes something and comes from a web page of another site is refused (403, `cross_site`), by its
+`Origin` or else its `Sec-Fetch-Site`, unless the origin is in `server.cors_origins`.
 
 ## Threads
 

@@ -178,8 +178,8 @@ def serve(
     server = settings.server
     if not is_loopback(server.host) and not asyncio.run(_has_token(open_client(settings))):
         raise Refused(
-            f"{server.host} can be reached by others, and there is no token yet.",
-            hint="Make one with `cix token create --user NAME`, or serve on 127.0.0.1.",
+            f"{server.host} can be reached by others, and there is no valid token.",
+            hint="Create one with `cix token create --user NAME`, or serve on 127.0.0.1.",
         )
     with listening(server.host, server.port) as sock:
         address = address_of(server.host, sock)
@@ -214,7 +214,7 @@ def address_of(host: str, sock: socket.socket) -> str:
 
 async def _has_token(opening: AbstractAsyncContextManager[Client]) -> bool:
     async with opening as client:
-        return await client.tokens.needed()
+        return await client.tokens.needed() and not await client.tokens.closed()
 
 
 def _work_beside(

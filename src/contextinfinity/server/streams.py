@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,10 +21,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from contextinfinity.client.contract import Stamped
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn, TurnDone, TurnFailed
-from contextinfinity.errors import ContextInfinityError, Ending
+from contextinfinity.errors import ContextInfinityError, Ending, LedgerError, TokenNeeded
 from contextinfinity.server.door import Door
 
 E = TypeVar("E")
+Check: TypeAlias = Callable[[], Awaitable[object]]
+"""Raises an error once a stream may not go on: its token was revoked or has expired."""
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ COME_BACK = b"retry: 1000\n"
 """How long, in milliseconds, a browser waits before it comes back to a stream that was cut."""
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
+CHECK_SECONDS = 1.0
+"""How often an open stream checks its token."""
 HANDFUL = 32
 """The most events that are read ahead of a slow reader."""
 
@@ -56,11 +60,13 @@ def _block(name: str, said: Struct, event_id: str | None = None) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
 
 
-async def frames(door: Door, first: Stamped | None, events: AsyncIterator[Stamped]) -> AsyncGenerator[bytes]:
-    """Write events as they come, and a comment when none does; to their end, or to the server's."""
+async def frames(
+    door: Door, first: Stamped | None, events: AsyncIterator[Stamped], check: Check | None = None
+) -> AsyncGenerator[bytes]:
+    """Write events as they come, and a comment when none does; to their end, the server's, or the token's."""
     yield COME_BACK + (KEEP_ALIVE if first is None else frame(first))
     try:
-        async with aclosing(handfuls(door, events)) as coming:
+        async with aclosing(handfuls(door, events, check=check)) as coming:
             async for handful in coming:
                 yield b"".join(map(frame, handful)) or KEEP_ALIVE
     except ContextInfinityError as error:  # the status is gone; the stream itself has to say it
@@ -91,25 +97,29 @@ async def _end_of(events: AsyncIterator[Stamped]) -> FinishedTurn | None:
     return None
 
 
-async def told_frames(door: Door, events: AsyncIterator[CompactionEvent]) -> AsyncGenerator[bytes]:
+async def told_frames(
+    door: Door, events: AsyncIterator[CompactionEvent], check: Check | None = None
+) -> AsyncGenerator[bytes]:
     """Write what happens as it happens, and comments between; there is no end but the reader's or the server's.
 
     A server that is told to end does not wait: nothing would come that the reader could not hear later.
     """
     yield COME_BACK + KEEP_ALIVE
-    async with aclosing(handfuls(door, events, end=door.closing)) as coming:
-        async for handful in coming:
-            written = (_block(str(event.__struct_config__.tag), event) for event in handful)
-            yield b"".join(written) or KEEP_ALIVE
+    with suppress(TokenNeeded):
+        async with aclosing(handfuls(door, events, end=door.closing, check=check)) as coming:
+            async for handful in coming:
+                written = (_block(str(event.__struct_config__.tag), event) for event in handful)
+                yield b"".join(written) or KEEP_ALIVE
 
 
 async def handfuls(
-    door: Door, events: AsyncIterator[E], *, end: asyncio.Event | None = None
+    door: Door, events: AsyncIterator[E], *, end: asyncio.Event | None = None, check: Check | None = None
 ) -> AsyncGenerator[list[E]]:
     """Give events in the handfuls they come in, and an empty one now and then while none come.
 
     What comes at once is sent at once: a task and a packet for each word would cost more than answering it. It ends
-    with the events, or when ``end`` is set; none: when the server lets go of what runs.
+    with the events, or when ``end`` is set; none: when the server lets go of what runs. ``check`` is called every
+    second, and what it raises is raised here.
     """
     held: list[E] = []
     news, room = asyncio.Event(), asyncio.Event()
@@ -124,11 +134,15 @@ async def handfuls(
                 await room.wait()
 
     reading, ending = asyncio.ensure_future(read()), asyncio.ensure_future((end or door.ending).wait())
-    for task in (reading, ending):
+    checking = [] if check is None else [asyncio.ensure_future(_checked(check))]
+    for task in (reading, ending, *checking):
         task.add_done_callback(lambda _: news.set())
     try:
         while held or not (reading.done() or ending.done()):
             await news.wait()
+            for task in checking:
+                if task.done():
+                    task.result()  # raises
             is_over = reading.done() or ending.done()
             handful = held.copy()
             held.clear()
@@ -139,7 +153,15 @@ async def handfuls(
         if reading.done():
             reading.result()  # or what went wrong
     finally:
-        await _let_go(reading, ending, beating)
+        await _let_go(reading, ending, beating, *checking)
+
+
+async def _checked(check: Check) -> None:
+    """Call ``check`` every second until it raises; a ledger that is away says nothing about a token."""
+    while True:
+        await asyncio.sleep(CHECK_SECONDS)
+        with suppress(LedgerError):
+            await check()
 
 
 async def _beat(news: asyncio.Event, seconds: float) -> None:

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from contextinfinity.client.contract import Explained, Stamped
 from contextinfinity.client.values import Conversation, ShownTurn, TurnAccount
 from contextinfinity.domain.events import FinishedTurn, TurnStarted
-from contextinfinity.domain.session import Owner
-from contextinfinity.errors import NotFound, Refused
+from contextinfinity.domain.ids import is_id
+from contextinfinity.errors import Refused
 from contextinfinity.server.answers import (
     WITH_BODY,
     MessagePage,
@@ -25,15 +25,25 @@ from contextinfinity.server.answers import (
     note,
     takes,
 )
-from contextinfinity.server.bodies import NewMessage, body_of, content_of
-from contextinfinity.server.callers import ANY, NEW, Asking, Found, FoundTurn, place_of, turn_of
+from contextinfinity.server.bodies import Cancel, NewMessage, content_of
+from contextinfinity.server.callers import (
+    NEW,
+    ActingUser,
+    ActingWith,
+    ThreadId,
+    ThreadOrAny,
+    TurnId,
+    acting_with,
+    check_thread_name,
+    turn_of,
+)
 from contextinfinity.server.door import Door, door_of
 from contextinfinity.server.streams import EventStream, frames, last
 from contextinfinity.server.threads import Key, Limit
 
 routes = APIRouter(tags=["messages"], default_response_class=Response)
 
-Said = Annotated[NewMessage, Depends(body_of(NewMessage))]
+Said = Annotated[ActingWith[NewMessage], Depends(acting_with(NewMessage))]
 ThreadOrNew = Annotated[
     str, Path(description="A thread; `new` makes one, and so does an id of your own that is not used yet.")
 ]
@@ -43,8 +53,8 @@ TALKING = (*WITH_BODY, 404, 409)
 
 @routes.get("/threads/{thread_id}/messages", responses=gives(MessagePage, 404))
 async def read_messages(
-    request: Request,
-    thread: Found,
+    act: ActingUser,
+    thread_id: ThreadId,
     limit: Limit = 50,
     before: Annotated[
         str | None,
@@ -54,9 +64,8 @@ async def read_messages(
 ) -> Response:
     """Read what was said, the newest page first, each page oldest first."""
     place, half = (None, False) if before is None else (int(before.rstrip("a")), before.endswith("a"))
-    conversations = door_of(request).client.conversations
-    shown = await conversations.show(
-        thread.thread_id,
+    shown = await act.client.conversations.show(
+        thread_id,
         branch_id=branch_id,
         limit=limit // 2 + 2,
         before=place + 1 if half and place is not None else place,
@@ -65,93 +74,95 @@ async def read_messages(
 
 
 @routes.post("/threads/{thread_id}/messages", responses=gives(FinishedTurn, *TALKING), openapi_extra=takes(NewMessage))
-async def say(request: Request, thread_id: ThreadOrNew, caller: Asking, body: Said, key: Key = None) -> Response:
+async def say(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
     """Say something and wait for the whole answer; one that failed is an answer too, with outcome failed."""
     door = door_of(request)
-    owner = caller.owner(body.user_id)
-    events = _sent(door, await place_of(request, caller, thread_id, owner), body, owner, key, words=False)
+    events = _sent(door, thread_id, act, key, words=False)
     note_start(request, await anext(events))
     return answer(await last(door, events))
 
 
 @routes.post("/threads/{thread_id}/messages/stream", responses=gives_events(*TALKING), openapi_extra=takes(NewMessage))
-async def say_and_listen(
-    request: Request, thread_id: ThreadOrNew, caller: Asking, body: Said, key: Key = None
-) -> Response:
+async def say_and_listen(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = None) -> Response:
     """Say something and hear the answer as it comes; it goes on when nobody listens any more."""
     door = door_of(request)
-    owner = caller.owner(body.user_id)
-    place = await place_of(request, caller, thread_id, owner)
-    close = door.streams.take(owner)
+    close = door.streams.take(act.owner)
     try:
-        events = _sent(door, place, body, owner, key)
+        events = _sent(door, thread_id, act, key)
         first = await anext(events)  # before the status is sent: a refusal is a status
     except BaseException:
         close()
         raise
     note_start(request, first)
-    return EventStream(frames(door, first, events), close=close, stall_seconds=door.server.stall_seconds)
+    return EventStream(frames(door, first, events, act.check), close=close, stall_seconds=door.server.stall_seconds)
 
 
 @routes.get("/threads/{thread_id}/turns/{turn_id}", responses=gives(TurnAccount, 404))
-async def get_turn(turn: FoundTurn) -> Response:
+async def get_turn(act: ActingUser, thread_id: ThreadOrAny, turn_id: TurnId) -> Response:
     """Read a turn: its phase, its outcome, the requests it took."""
-    return answer(turn)
+    return answer(await turn_of(act, thread_id, turn_id))
 
 
 @routes.get("/threads/{thread_id}/turns/{turn_id}/stream", responses=gives_events(404))
 async def listen(
     request: Request,
-    turn: FoundTurn,
+    act: ActingUser,
+    thread_id: ThreadOrAny,
+    turn_id: TurnId,
     last_event_id: Annotated[
         str | None, Header(alias="Last-Event-ID", description="The id of the last event that was heard.")
     ] = None,
 ) -> Response:
     """Join a turn, running or over, from its beginning or after an event."""
-    door = door_of(request)
-    events = door.client.conversations.watch(turn.turn_id, after=last_event_id or None)
-    thread = await door.client.threads.get(turn.thread_id)
-    close = door.streams.take(Owner(user_id=thread.user_id, org_id=thread.org_id))
+    door, turn = door_of(request), await turn_of(act, thread_id, turn_id)
+    events = act.client.conversations.watch(turn.turn_id, after=last_event_id or None)
+    close = door.streams.take(act.owner)
     note(request, thread_id=turn.thread_id, turn_id=turn.turn_id, branch_id=turn.branch_id)
-    return EventStream(frames(door, None, events), close=close, stall_seconds=door.server.stall_seconds)
+    return EventStream(frames(door, None, events, act.check), close=close, stall_seconds=door.server.stall_seconds)
 
 
 @routes.get("/threads/{thread_id}/turns/{turn_id}/context", responses=gives(Explained, 404, 409))
 async def get_context(
-    request: Request,
-    turn: FoundTurn,
-    caller: Asking,
+    act: ActingUser,
+    thread_id: ThreadOrAny,
+    turn_id: TurnId,
     step: Annotated[int | None, Query(ge=0, le=1_000_000, description="Which request; none: the last.")] = None,
     compare: Annotated[str | None, Query(description="A turn to hold it against; none: the request before.")] = None,
 ) -> Response:
     """Read what the model saw: the stored plan, and the exact messages written again from it."""
-    conversations = door_of(request).client.conversations
+    conversations, turn = act.client.conversations, await turn_of(act, thread_id, turn_id)
     if not turn.steps and turn.outcome is None:
         raise Refused("The model has not been asked yet.", hint="Ask again when the turn has begun.")
     if not turn.steps and turn.outcome == "clarification":
         return answer({"plan": await conversations.context(turn.turn_id), "messages": []})
-    if compare is not None:
-        await turn_of(request, caller, ANY, compare)
     return answer(await conversations.explain(turn.turn_id, step_index=step, compare=compare))
 
 
-@routes.post("/threads/{thread_id}/turns/{turn_id}/cancel", responses=gives(FinishedTurn, 404))
-async def cancel(request: Request, turn: FoundTurn) -> Response:
+@routes.post(
+    "/threads/{thread_id}/turns/{turn_id}/cancel",
+    responses=gives(FinishedTurn, *WITH_BODY, 404),
+    openapi_extra=takes(Cancel, required=False),
+)
+async def cancel(
+    thread_id: ThreadOrAny,
+    turn_id: TurnId,
+    act: Annotated[ActingWith[Cancel], Depends(acting_with(Cancel, may_be_empty=True))],
+) -> Response:
     """Stop a turn and wait for its end; what was shown is kept."""
-    return answer(await door_of(request).client.conversations.cancel(turn.turn_id))
+    turn = await turn_of(act, thread_id, turn_id)
+    return answer(await act.client.conversations.cancel(turn.turn_id))
 
 
 def _sent(
-    door: Door, thread_id: str, body: NewMessage, owner: Owner, key: str | None, *, words: bool = True
+    door: Door, thread_id: str, act: ActingWith[NewMessage], key: str | None, *, words: bool = True
 ) -> AsyncIterator[Stamped]:
-    if thread_id == NEW and body.branch_id is not None:
-        raise NotFound(f"A new thread has no branch {body.branch_id}.", hint="Leave branch_id out.")
-    return door.client.conversations.send(
+    body = act.body
+    if thread_id != NEW and not is_id(thread_id):
+        check_thread_name(thread_id)
+    return act.client.conversations.send(
         thread_id,
         content_of(body, door.server.max_message_chars),
         words=words,
-        user_id=owner.user_id,
-        org_id=owner.org_id,
         branch_id=body.branch_id,
         model=body.model,
         use_memory=body.use_memory,

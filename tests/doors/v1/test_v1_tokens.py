@@ -101,11 +101,12 @@ def test_an_application_speaks_for_its_users_and_each_has_their_own(guarded: Gua
     mine = guarded.ask(guarded.app, "Hi", user=carl)[1]
     theirs = guarded.ask(guarded.app, "Hi", user=dora)[1]
     assert mine != theirs
-    assert guarded.owner(guarded.app, mine) == carl
-    assert guarded.owner(guarded.app, theirs) == dora
+    assert guarded.owner(guarded.app, mine, user_id=carl) == carl
+    assert guarded.owner(guarded.app, theirs, user_id=dora) == dora
     assert guarded.ask(guarded.app, "Hi", "You said: Hi", "And?", user=carl)[1] == mine
     long = "https://example.org/users/" + "x" * 100
-    assert guarded.owner(guarded.app, guarded.ask(guarded.app, "Hi", user=long)[1]).startswith("user-")
+    kept = guarded.desk.server.whose(guarded.ask(guarded.app, "Hi", user=long)[1])
+    assert kept["user_id"].startswith("user-")
 
 
 def test_what_an_end_user_told_is_known_in_their_next_conversation_and_in_nobody_elses(guarded: Guarded) -> None:

@@ -63,14 +63,14 @@ def hear_half(stream: Any) -> str:
 
 def shown(server: Server, thread: str, turn: str) -> list[tuple[str, str]]:
     """Read what a model was shown, as (role, text)."""
-    told = server.http.get(f"/threads/{thread}/turns/{turn}/context").json()
+    told = server.http.get(f"/threads/{thread}/turns/{turn}/context", params=server.whose(thread)).json()
     texts = ("".join(block.get("text", "") for block in message["blocks"]) for message in told["messages"])
     return list(zip((message["role"] for message in told["messages"]), texts, strict=True))
 
 
 def said_on(server: Server, thread: str, branch: str | None = None) -> list[str]:
     """Read what stands on a branch, or on the one the thread stands on."""
-    asked = {} if branch is None else {"branch_id": branch}
+    asked = server.whose(thread) | ({} if branch is None else {"branch_id": branch})
     told = server.http.get(f"/threads/{thread}/messages", params=asked).json()
     return [message["content"] for message in told["messages"]]
 
@@ -94,7 +94,7 @@ def test_a_stream_that_ends_with_its_server_is_answered_anew_in_its_thread(own: 
         assert stream.response.headers["x-thread-id"] == thread
         turn = stream.response.headers["x-turn-id"]
     assert shown(own, thread, turn) == [(message["role"], message["content"]) for message in messages]
-    branches = own.http.get(f"/threads/{thread}/branches").json()["branches"]
+    branches = own.http.get(f"/threads/{thread}/branches", params=own.whose(thread)).json()["branches"]
     assert "All of it." in said_on(own, thread), "the thread stands where it was spoken in last"
     halves = [said_on(own, thread, branch["branch_id"]) for branch in branches]
     assert sum(HALF in half for half in halves) == 1, "what was shown of the first answer is kept, on a branch"

@@ -113,13 +113,17 @@ class Desk:
 
     def kept(self, thread_id: str, **params: Any) -> list[str]:
         """Read what was asked in a thread, of its active branch."""
-        params = {"limit": 500, **params}
+        params = {"limit": 500, **self.server.whose(thread_id), **params}
         answer = self.server.http.get(f"/threads/{thread_id}/messages", params=params).json()
         return [message["content"] for message in answer["messages"] if message["role"] == "user"]
 
     def branches(self, thread_id: str) -> int:
         """Count the branches of a thread."""
-        return len(self.server.http.get(f"/threads/{thread_id}/branches").json()["branches"])
+        return len(
+            self.server.http.get(f"/threads/{thread_id}/branches", params=self.server.whose(thread_id)).json()[
+                "branches"
+            ]
+        )
 
 
 def somebody() -> str:

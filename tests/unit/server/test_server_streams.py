@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from contextinfinity.client.contract import Client, Stamped
-from contextinfinity.client.drop_in import DropIn
+from contextinfinity.client.contract import Stamped
+from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.events import Delta
 from contextinfinity.errors import NotFound
 from contextinfinity.server.door import Door
@@ -21,13 +21,7 @@ from contextinfinity.settings import Retention, Server
 @pytest.fixture
 async def door() -> Door:
     server = Server(keep_alive_seconds=0.01)
-    return Door(
-        client=cast(Client, None),
-        drop_in=cast(DropIn, None),
-        server=server,
-        figures=Figures(),
-        retention=Retention(),
-    )
+    return Door(client=cast(LocalClient, None), server=server, figures=Figures(), retention=Retention())
 
 
 async def test_what_comes_at_once_is_sent_at_once(door: Door) -> None:

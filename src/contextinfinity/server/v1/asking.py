@@ -7,13 +7,11 @@ from hashlib import sha256
 from fastapi import Request
 from msgspec import Struct
 
-from contextinfinity.client.drop_in import Asked, Talk, Terms, number_of
+from contextinfinity.client.drop_in import Asked, DropIn, Talk, Terms, number_of
 from contextinfinity.dialects.contract import Incoming
 from contextinfinity.domain.ids import is_id
-from contextinfinity.domain.session import Owner
-from contextinfinity.errors import InvalidInput, NotFound
-from contextinfinity.server.callers import LONGEST_NAME, NEW, Caller, check_name, no_thread, place_of
-from contextinfinity.server.door import door_of
+from contextinfinity.errors import InvalidInput
+from contextinfinity.server.callers import LONGEST_NAME, NEW, Acting, Caller, acting, check_name, check_thread_name
 
 THREAD = "x-thread-id"
 ENDLESS = "x-endless-context"
@@ -27,18 +25,24 @@ class Question(Struct, frozen=True, kw_only=True):
     """What is asked of the engine."""
 
     talk: Talk
-    owner: Owner
+    acting: Acting
     asked: Asked
 
+    @property
+    def drop_in(self) -> DropIn:
+        """The engine, as the acting user reaches it."""
+        return self.acting.client.drop_in
 
-async def question_of(request: Request, caller: Caller, incoming: Incoming, body: bytes) -> Question:
-    """Put a request in our terms."""
-    door = door_of(request)
-    owner, stranger = _whose(caller, incoming.end_user)
+
+async def question_of(
+    request: Request, caller: Caller, incoming: Incoming, body: bytes, user_id: str | None
+) -> Question:
+    """Put a request in our terms; ``user_id``: the user that the query names."""
+    act, stranger = _whose(request, caller, incoming.end_user, user_id)
     thread_id = request.headers.get(THREAD) or incoming.thread_id
     if thread_id is not None:
-        thread_id = _named(await _place(request, caller, thread_id, owner, incoming.end_user), stranger)
-    model = door.drop_in.model_named(incoming.model)
+        thread_id = _named(thread_id, stranger)
+    model = act.client.drop_in.model_named(incoming.model)
     key = request.headers.get(KEY)
     talk = Talk(
         messages=incoming.messages,
@@ -58,46 +62,34 @@ async def question_of(request: Request, caller: Caller, incoming: Incoming, body
     )
     asked = Asked(
         model=model,
-        use_memory=bool(incoming.end_user) and not stranger and terms.only_last is None,
+        use_memory=bool(incoming.end_user or user_id) and not stranger and terms.only_last is None,
         use_rewriter=terms.only_last is None,
         may_ask_back=False,
         terms=terms,
     )
-    return Question(talk=talk, owner=owner, asked=asked)
+    return Question(talk=talk, acting=act, asked=asked)
 
 
-async def _place(request: Request, caller: Caller, thread_id: str, owner: Owner, end_user: str) -> str:
-    """Give the thread that is meant; who names an end user does not come into the thread of another owner."""
-    place = await place_of(request, caller, thread_id, owner)
-    if not end_user or caller.token is None or not is_id(place):
-        return place
-    try:
-        thread = await door_of(request).client.threads.get(place, owner)
-    except NotFound:  # a name of the caller's own, not used yet
-        return place
-    if (thread.org_id, thread.user_id) != (owner.org_id, owner.user_id):
-        raise no_thread(place)
-    return place
+def _named(thread_id: str, stranger: str) -> str:
+    """Check the name of a thread; with an end user, prefix it with theirs and a slash, which no other name has."""
+    if thread_id == NEW or is_id(thread_id):
+        return thread_id
+    check_thread_name(thread_id)
+    return f"{stranger}/{thread_id}" if stranger else thread_id
 
 
-def _named(place: str, stranger: str) -> str:
-    """Give a name for a thread the end user whose name it is; with a slash, which no name has."""
-    return f"{stranger}/{place}" if stranger and place != NEW and not is_id(place) else place
+def _whose(request: Request, caller: Caller, end_user: str, user_id: str | None) -> tuple[Acting, str]:
+    """Resolve the owner a request acts for; also return the end user where that is another than the owner.
 
-
-def _whose(caller: Caller, end_user: str) -> tuple[Owner, str]:
-    """Give whom a request acts for, and the end user where that is somebody else.
-
-    Where the caller may act for others, the end user is the owner. A token of one user keeps all threads its own; the
-    name of the end user then only keeps their conversations apart, and nothing is remembered of them.
+    Where the caller may act for others, the end user is the owner, else the user that the query names. A token of one
+    user keeps all threads its own; the name of the end user then only keeps their conversations apart, and nothing is
+    remembered of them.
     """
-    if not end_user:
-        return caller.owner(), ""
-    name = _name(end_user)
-    if caller.token is None or caller.token.scope == "app":
-        return caller.owner(name), ""
-    owner = caller.owner()
-    return owner, "" if owner.user_id == name else name
+    may_name = caller.token is None or caller.token.scope == "app"
+    if end_user and may_name:
+        return acting(request, caller, _name(end_user)), ""
+    act = acting(request, caller, user_id)
+    return act, "" if not end_user or act.owner.user_id == _name(end_user) else _name(end_user)
 
 
 def _name(end_user: str) -> str:

@@ -15,7 +15,7 @@ from contextinfinity.domain.message import Json, say
 from contextinfinity.errors import TooLarge
 from contextinfinity.server.answers import note
 from contextinfinity.server.bodies import check_media_type
-from contextinfinity.server.callers import Asking, Caller
+from contextinfinity.server.callers import ActingUser, Asking, Caller, ForUser
 from contextinfinity.server.door import door_of
 from contextinfinity.server.v1.asking import question_of
 from contextinfinity.server.v1.shapes import Shaped
@@ -57,45 +57,45 @@ TAKES = {"requestBody": {"required": True, "content": {"application/json": {"sch
 
 
 @routes.post("/chat/completions", responses=gives("A chat completion.", stream=True), openapi_extra=TAKES)
-async def complete(request: Request, caller: Asking) -> Response:
+async def complete(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
     """Answer as OpenAI's chat completions do; the conversation's thread is found by what was said in it."""
-    return await _answered(request, caller, OPENAI)
+    return await _answered(request, caller, OPENAI, user_id)
 
 
 @routes.post("/messages", responses=gives("A message.", stream=True), openapi_extra=TAKES)
-async def create_message(request: Request, caller: Asking) -> Response:
+async def create_message(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
     """Answer as Anthropic's messages do; the conversation's thread is found by what was said in it."""
-    return await _answered(request, caller, ANTHROPIC)
+    return await _answered(request, caller, ANTHROPIC, user_id)
 
 
 @routes.post("/messages/count_tokens", responses=gives("How many tokens a request has."), openapi_extra=TAKES)
-async def count_tokens(request: Request, caller: Asking) -> Response:
+async def count_tokens(request: Request, act: ActingUser) -> Response:
     """Count the tokens of a request as it was sent; what a model is shown of it may be less."""
-    door, incoming = door_of(request), ANTHROPIC.read_to_count(await body_of(request))
-    model = door.drop_in.model_named(incoming.model)
-    tokens = door.drop_in.count(incoming.messages, incoming.system, incoming.tools, model)
+    drop_in, incoming = act.client.drop_in, ANTHROPIC.read_to_count(await body_of(request))
+    model = drop_in.model_named(incoming.model)
+    tokens = drop_in.count(incoming.messages, incoming.system, incoming.tools, model)
     return _json(ANTHROPIC.counted(tokens))
 
 
 @routes.get("/models", responses=gives("The models that can be asked for."))
-async def list_models(request: Request, caller: Asking) -> Response:
+async def list_models(request: Request, act: ActingUser) -> Response:
     """Name the models; `auto` lets the router choose."""
-    return _json(dialect_of(request.scope).models(door_of(request).drop_in.models()))
+    return _json(dialect_of(request.scope).models(act.client.drop_in.models()))
 
 
 @routes.get("/models/{name:path}", responses=gives("A model."))
-async def get_model(request: Request, caller: Asking, name: Annotated[str, Path(description="Its name.")]) -> Response:
+async def get_model(request: Request, act: ActingUser, name: Annotated[str, Path(description="Its name.")]) -> Response:
     """Read one model."""
-    door_of(request).drop_in.model_named(name)
+    act.client.drop_in.model_named(name)
     return _json(ANTHROPIC.model(name) if dialect_of(request.scope) is ANTHROPIC else OPENAI.model(name))
 
 
 @routes.post("/embeddings", responses=gives("Vectors of texts."), openapi_extra=TAKES)
-async def embed(request: Request, caller: Asking) -> Response:
+async def embed(request: Request, act: ActingUser) -> Response:
     """Place texts with the embedder that searches here, whichever model is named."""
-    door, asked = door_of(request), read_embeddings(await body_of(request))
-    _, rows = await door.drop_in.embed(asked.texts)
-    tokens = door.drop_in.count(tuple(say("user", text) for text in asked.texts), "", (), None)
+    drop_in, asked = act.client.drop_in, read_embeddings(await body_of(request))
+    _, rows = await drop_in.embed(asked.texts)
+    tokens = drop_in.count(tuple(say("user", text) for text in asked.texts), "", (), None)
     return _json(write_embeddings(asked, rows, tokens))
 
 
@@ -105,13 +105,13 @@ async def body_of(request: Request) -> bytes:
     return await request.body()
 
 
-async def _answered(request: Request, caller: Caller, dialect: Dialect) -> Response:
+async def _answered(request: Request, caller: Caller, dialect: Dialect, user_id: str | None) -> Response:
     door, body = door_of(request), await body_of(request)
     incoming = dialect.read(body) if len(body) < LARGE else await asyncio.to_thread(dialect.read, body)
     said = sum(len(message.rendered_text) for message in incoming.messages[-1:])
     if said > door.server.max_message_chars:
         raise TooLarge(f"The message has {said:,} characters; {door.server.max_message_chars:,} are the most.")
-    question = await question_of(request, caller, incoming, body)
+    question = await question_of(request, caller, incoming, body, user_id)
     response = await answer(request, dialect, incoming, question)
     note(request, thread_id=response.headers["x-thread-id"], turn_id=response.headers["x-turn-id"])
     return response

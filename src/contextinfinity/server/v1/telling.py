@@ -83,17 +83,17 @@ async def answer(request: Request, dialect: Dialect, incoming: Incoming, questio
     """Answer a request, whole or as a stream."""
     door = door_of(request)
     if incoming.stream:
-        close = door.streams.take(question.owner)  # first: what is refused is not asked of a model
+        close = door.streams.take(question.acting.owner)  # first: what is refused is not asked of a model
         try:
             return await _streamed(request, dialect, incoming, question, close)
         except BaseException:
             close()
             raise
-    turn, _ = await door.drop_in.begin(question.talk, question.owner, question.asked)
-    await _while_connected(request, turn, last(door, door.drop_in.watch(turn.id, words=False)))
-    spoken = spoken_of(await door.drop_in.answered(turn.id), incoming.model)
-    headers = await _headers(door, incoming, question, turn)
-    written, noted = msgspec.json.encode(dialect.whole(spoken)), BackgroundTask(_note_sent, door, turn)
+    turn, _ = await question.drop_in.begin(question.talk, question.asked)
+    await _while_connected(request, question, turn, last(door, question.drop_in.watch(turn.id, words=False)))
+    spoken = spoken_of(await question.drop_in.answered(turn.id), incoming.model)
+    headers = await _headers(incoming, question, turn)
+    written, noted = msgspec.json.encode(dialect.whole(spoken)), BackgroundTask(_note_sent, question, turn)
     return Response(written, headers=headers, media_type="application/json", background=noted)
 
 
@@ -101,20 +101,20 @@ async def _streamed(
     request: Request, dialect: Dialect, incoming: Incoming, question: Question, close: Callable[[], None]
 ) -> EventStream:
     door = door_of(request)
-    turn, _ = await door.drop_in.begin(question.talk, question.owner, question.asked)
-    content, is_sent = pieces(door, dialect, incoming, turn), asyncio.Event()
+    turn, _ = await question.drop_in.begin(question.talk, question.asked)
+    content, is_sent = pieces(door, dialect, incoming, question, turn), asyncio.Event()
     # before the status is sent: a failure is a status, and can be tried again
-    first = await _while_connected(request, turn, content.__anext__())
-    headers = await _headers(door, incoming, question, turn)
+    first = await _while_connected(request, question, turn, content.__anext__())
+    headers = await _headers(incoming, question, turn)
     whole = _from(first, content, is_sent)
     stream = EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
-    stream.background = BackgroundTask(_note_sent, door, turn, is_sent)
+    stream.background = BackgroundTask(_note_sent, question, turn, is_sent)
     return stream
 
 
-async def _while_connected(request: Request, turn: Turn, waiting: Coroutine[Any, Any, T]) -> T:
+async def _while_connected(request: Request, question: Question, turn: Turn, waiting: Coroutine[Any, Any, T]) -> T:
     """Wait for an answer. If the client disconnects first, or the server ends, record that it was not answered."""
-    drop_in = door_of(request).drop_in
+    drop_in = question.drop_in
     answer, gone = asyncio.ensure_future(waiting), asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait((answer, gone), return_when="FIRST_COMPLETED")
@@ -137,18 +137,18 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-async def _note_sent(door: Door, turn: Turn, is_sent: asyncio.Event | None = None) -> None:
+async def _note_sent(question: Question, turn: Turn, is_sent: asyncio.Event | None = None) -> None:
     """Record whether an answer was sent; a stream may have lost its client before the end."""
     if is_sent is None or is_sent.is_set():
-        door.drop_in.note_delivered(turn.id)
+        question.drop_in.note_delivered(turn.id)
     else:
-        await door.drop_in.note_broken(turn.id)
+        await question.drop_in.note_broken(turn.id)
 
 
-async def _headers(door: Door, incoming: Incoming, question: Question, turn: Turn) -> dict[str, str]:
+async def _headers(incoming: Incoming, question: Question, turn: Turn) -> dict[str, str]:
     """Say where an answer is kept, and what of its request is not followed by the model that gives it."""
     headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
-    ignored = (*incoming.ignored, *await door.drop_in.left_out(turn.id, question.asked))
+    ignored = (*incoming.ignored, *await question.drop_in.left_out(turn.id, question.asked))
     return headers | ({"x-ignored-parameters": ", ".join(ignored)} if ignored else {})
 
 
@@ -160,7 +160,9 @@ async def _from(first: bytes, rest: AsyncGenerator[bytes], is_sent: asyncio.Even
     is_sent.set()
 
 
-async def pieces(door: Door, dialect: Dialect, incoming: Incoming, turn: Turn) -> AsyncGenerator[bytes]:
+async def pieces(
+    door: Door, dialect: Dialect, incoming: Incoming, question: Question, turn: Turn
+) -> AsyncGenerator[bytes]:
     """Write an answer as it comes, from its first word on; a comment goes out where nothing comes for a while.
 
     What goes wrong before anything was written is raised, what goes wrong later is written.
@@ -168,19 +170,19 @@ async def pieces(door: Door, dialect: Dialect, incoming: Incoming, turn: Turn) -
     writer: Writer | None = None
     done: FinishedTurn | None = None
     try:
-        async with aclosing(handfuls(door, door.drop_in.watch(turn.id))) as coming:
+        async with aclosing(handfuls(door, question.drop_in.watch(turn.id), check=question.acting.check)) as coming:
             async for handful in coming:
                 done = _end_in(handful) or done
                 texts = [one.event.text for one in handful if isinstance(one.event, Delta)]
                 if texts and writer is not None:
                     yield b"".join(map(writer.text, texts))
                 elif texts or not handful:
-                    head, writer = (b"", writer) if writer else await _begin(door, dialect, incoming, turn)
+                    head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
                     yield head + b"".join(map(writer.text, texts)) or KEEP_ALIVE
         if done is None:
             raise Ending("The server is ending, and the answer is not there yet.")
-        spoken = spoken_of(await door.drop_in.answered(turn.id), incoming.model)
-        head, writer = (b"", writer) if writer else await _begin(door, dialect, incoming, turn)
+        spoken = spoken_of(await question.drop_in.answered(turn.id), incoming.model)
+        head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
         yield head + writer.end(spoken)
     except Exception as error:
         if writer is None:
@@ -190,9 +192,9 @@ async def pieces(door: Door, dialect: Dialect, incoming: Incoming, turn: Turn) -
         yield writer.fail(*_told(error))
 
 
-async def _begin(door: Door, dialect: Dialect, incoming: Incoming, turn: Turn) -> tuple[bytes, Writer]:
+async def _begin(question: Question, dialect: Dialect, incoming: Incoming, turn: Turn) -> tuple[bytes, Writer]:
     """Begin to write; by then it is known how large the request is, as far as that can be told."""
-    size = await door.drop_in.size_of(turn.id) if dialect.counts_first else 0
+    size = await question.drop_in.size_of(turn.id) if dialect.counts_first else 0
     spoken = replace(begun(turn, incoming.model), usage=Usage(input_tokens=size))
     writer = dialect.writer(spoken, with_usage=incoming.with_usage)
     return writer.begin(), writer
