@@ -30,6 +30,8 @@ class LocalMemories(Noun):
         """Read an owner's memories, or those that matter for a question."""
         owner, memories = self._whose(owner), self._engine.memories
         thread = None if tag is None else shelf_of(owner, [tag])
+        if thread:
+            await self._session(thread, owner)
         if q is not None and q.strip():
             found = await memories.find(owner, q, thread=thread, limit=limit)
         else:

@@ -99,9 +99,10 @@ async def _place(door: Door, act: Acting, wanted: str | None, key: str | None) -
         return Place(wanted, shown.turns)
     except NotFound:
         return await _made(door, act, wanted, key)
-    except LedgerError as error:  # whose it is cannot be read
+    except LedgerError as error:
         _tell("load_history", wanted, act.owner, error)
-        return await _made(door, act, None, key)
+        # Whose it is cannot be read: where tokens keep users apart it gets a new id.
+        return await _made(door, act, wanted if act.check is None else None, key)
 
 
 async def _made(door: Door, act: Acting, session_id: str | None, key: str | None) -> Place:

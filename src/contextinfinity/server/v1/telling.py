@@ -188,7 +188,7 @@ async def pieces(
         if writer is None:
             raise
         if isinstance(error, Ending):
-            await door.drop_in.note_broken(turn.id)
+            await question.drop_in.note_broken(turn.id)
         yield writer.fail(*_told(error))
 
 
