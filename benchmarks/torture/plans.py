@@ -218,7 +218,7 @@ def _migrating(rng: random.Random) -> _Named:
     return _Named("while migrating", kills, work="migrate")
 
 
-MOST_OPERATIONS: dict[Work, int] = {"delete": 130, "import": 320, "replay": 300, "migrate": 95}
+MOST_OPERATIONS: dict[Work, int] = {"delete": 130, "import": 320, "replay": 120, "migrate": 95}
 """About how many operations each takes; a later one than it takes kills nobody."""
 _OTHERS = (_moment, _beside, _statement, _opening, _torn, _away_moment)
 _MOMENTS = (_moment, _moment, _beside, _statement, _statement, _opening, _torn, _moment, _away_moment)
