@@ -93,9 +93,11 @@ _HANDS_OVER = re.compile(
     r"(?:下面|以下|如下|下列|这段|这篇|这个|这封|这份|这句|一下|文字|文章|内容|邮件)",
     re.I,
 )
+_MACHINE = re.compile(r"\b(?:errors?|code|configs?|output|issues?|tickets?|console|stack ?traces?|logs?)$", re.I)
 _ABOUT_TEXT = re.compile(
     rf"\b(?:above|{_REWORK} (?:it|this|that|these|those|them|my (?:english|grammar|spelling|{_TEXT})|this {_TEXT})"
-    rf"|(?:polish|check|grade|improve|correct|fix) (?:the|this|my) (?:grammar|spelling|english|wording|{_TEXT})"
+    rf"|(?:polish|check|grade|improve|correct|fix) (?:(?:the|this) {_TEXT}|(?:the|this|my) (?:grammar|spelling|english"
+    rf"|wording))"
     r"|(?:make|turn) (?:this|that|it|these) (?:sound|read|into)|(?:native|you|one|i) (?:say|put|phrase) (?:this|that"
     r"|it)"
     rf"|of these {_TEXT}|which (?:of these|one) (?:is|are|{_TEXT})|which is in"
@@ -164,7 +166,8 @@ FICTION = re.compile(
     r"^\W*(?:chapter|kapitel|capítulo|chapitre|act|scene|akt|szene) (?:\d|[ivx]+\b|one\b)|^\W*第.{1,3}[章回幕]"
     r"|\brole-?play|\brollenspiel|\bjuego de rol|角色扮演|\bonce upon a time\b|\bes war einmal\b|\bérase una vez\b"
     r"|从前有"
-    r"|\b(?:let's|lets) (?:play|pretend|imagine)\b|\bin (?:the )?first person\b|\bin der ich-form\b|\ben primera"
+    r"|\b(?:let's|lets) (?:pretend|imagine|play (?:an?|that|pretend)\b)|\bin (?:the )?first person\b|\bin der"
+    r" ich-form\b|\ben primera"
     r" persona\b"
     rf"|{_POLITE}(?:continue|finish|complete|expand|carry on|go on)(?: with)? (?:the|this|my|our) (?:story|tale|novel"
     rf"|scene|poem"
@@ -211,9 +214,10 @@ def brings_along(line: str) -> bool:
     return _BROUGHT.search(line[-LOOKED_AT:]) is not None and _SELF_SAYS.search(line[-LOOKED_AT:]) is None
 
 
-def hands_over(sentence: str) -> bool:
-    """Tell whether a sentence asks for work on a text that is to follow."""
-    return _HANDS_OVER.search(sentence[:LOOKED_AT]) is not None
+def hands_over(sentence: str, *, closes_line: bool) -> bool:
+    """Tell whether a sentence asks for work on a text that is to follow; an error or code begins a line of its own."""
+    found = _HANDS_OVER.search(sentence[:LOOKED_AT])
+    return found is not None and (closes_line or _MACHINE.search(found[0]) is None)
 
 
 def points_back(sentence: str) -> bool:

@@ -257,7 +257,7 @@ def _material_after(unit: _Unit) -> tuple[int, Announces] | None:
     for colon in islice(_COLON.finditer(unit.text), _COLONS):
         if how := announces_before_colon(unit.text[: colon.start()]):
             return unit.start + colon.end(), how
-    if hands_over(unit.text):
+    if hands_over(unit.text, closes_line=unit.closes_line):
         return unit.end, "task"
     if unit.closes_line and brings_along(unit.text):
         return unit.end, "document"

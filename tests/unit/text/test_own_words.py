@@ -71,6 +71,8 @@ async def test_almost_nothing_shown_in_the_sample_becomes_binding() -> None:
         ("As I said: we use ruff.", "As I said: we use ruff."),
         ("I had to translate this letter. We use ruff.", "I had to translate this letter. We use ruff."),
         ("Sam said: drop it.\n\nWe use ruff.", "Sam said: We use ruff."),
+        ("Can you explain this error? We use ruff.", "Can you explain this error? We use ruff."),
+        ("Let's play it safe: we use ruff.", "Let's play it safe: we use ruff."),
         ("", ""),
     ],
 )  # fmt: skip
