@@ -54,7 +54,7 @@ async def test_a_finished_tool_turn_is_understood_by_every_other(
         vendors.say(calls("Paris", "Rome"), calls("Oslo"), "It is all in there.")
         turn = await engine.ask("new", "How is the weather?", model=first)
         assert turn.error is None
-        assert turn.text == "Looking.Looking.It is all in there."
+        assert turn.text == "Looking.\n\nLooking.\n\nIt is all in there."
         assert "heron-Paris" in await asks_again(engine, turn.thread_id, then)
         body = json.dumps(vendors.requests[-1].body)
         assert "Let me think." not in body, "thinking stays with the model that had it, while it is at it"
