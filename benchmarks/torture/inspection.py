@@ -20,6 +20,7 @@ from benchmarks.torture.account import Account, Fault, Offence
 from benchmarks.torture.script import FAILING, IMPORTED, ROUNDS, kind_of, pieces_of
 from benchmarks.torture.traps import slices
 from contextinfinity.domain.message import TextBlock, ToolCallItem, blocks_of
+from contextinfinity.domain.turn import PARAGRAPH
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.rows import to_inputs, to_items, to_message
 
@@ -103,7 +104,7 @@ def _kept(row: tuple[Any, ...]) -> Kept:
     final = "" if row[10] is None else to_message(*row[10:13]).rendered_text
     steps = [(name, to_inputs(inputs), items) for name, inputs, items in msgspec.json.decode(row[14])]
     earlier = [to_items(items, None) for _, _, items in steps[:-1]]
-    said = [block.text for items in earlier for block in blocks_of(items) if isinstance(block, TextBlock)]
+    said = ["".join(block.text for block in blocks_of(items) if isinstance(block, TextBlock)) for items in earlier]
     return Kept(
         turn_id=row[0],
         branch_id=row[1],
@@ -114,7 +115,7 @@ def _kept(row: tuple[Any, ...]) -> Kept:
         committed=bool(row[6]),
         text=to_message(*row[7:10]).rendered_text,
         final=final,
-        answer="".join([*said, final]),
+        answer=PARAGRAPH.join(filter(None, [*said, final])),
         commits=row[13],
         steps=tuple(name for name, _, _ in steps),
         unanswered=[
@@ -243,7 +244,8 @@ def _answer(turn: Kept, account: Account, journals: JournalFolder) -> Iterator[O
     if (what := _wrong_outcome(turn, account)) is not None:
         yield Offence("broken", f"{turn}: {what}")
     entries = [entry for step in turn.steps for entry in journals.read(step)]
-    said = "".join(entry.payload["text"] for entry in entries if entry.event_type == "text")
+    texts = [entry.payload for entry in entries if entry.event_type == "text"]
+    said = "".join(PARAGRAPH + one["text"] if one.get("new_paragraph") else one["text"] for one in texts)
     if said != turn.answer:
         yield Offence("lost", f"{turn}: the journals hold {said!r}, the answer is {turn.answer!r}")
     told = [entry.event_type for entry in (journals.read(turn.steps[-1]) if turn.steps else ())]

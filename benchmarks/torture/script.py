@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 from zlib import crc32
 
 from contextinfinity.domain.prompt import ProviderRequest
-from contextinfinity.domain.turn import Problem
+from contextinfinity.domain.turn import PARAGRAPH, Problem
 from contextinfinity.engine.parts import Model, Models
 from contextinfinity.providers.scripted import Reply, ScriptedProvider, ToolCall
 from contextinfinity.tools.toolbox import Toolbox
@@ -77,7 +77,13 @@ def reply_to(text: str, rounds: int = 0) -> Reply:
 def pieces_of(text: str) -> tuple[str, ...]:
     """Give the pieces in which a message is answered, as far as they come, over all rounds of tools."""
     replies = [reply_to(text, rounds) for rounds in range(ROUNDS.get(kind_of(text), 0) + 1)]
-    return tuple(piece for reply in replies for piece in (reply.pieces or ())[: reply.cut_after])
+    said: list[str] = []
+    for reply in replies:
+        pieces = list((reply.pieces or ())[: reply.cut_after])
+        if said and pieces:
+            pieces[0] = PARAGRAPH + pieces[0]  # texts before and after a tool are separate paragraphs
+        said += pieces
+    return tuple(said)
 
 
 def models() -> Models:

@@ -10,7 +10,6 @@ import pytest
 
 from tests.doors.cix import Cix
 from tests.doors.server import Server
-from tests.ledgers import place_ledger
 
 
 @pytest.fixture
@@ -18,7 +17,6 @@ def cix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cix:
     """The command line on a folder where an echo answers, without the settings of whoever runs the tests."""
     for name in [name for name in os.environ if name.startswith("CONTEXTINFINITY_")]:
         monkeypatch.delenv(name)
-    place_ledger(tmp_path / "ledger.db")
     made = Cix(tmp_path)
     made.echo()
     return made

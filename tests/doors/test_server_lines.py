@@ -25,7 +25,7 @@ def test_a_thread_is_made_read_and_given_a_title(server: Server) -> None:
 def test_a_deleted_thread_is_gone(server: Server) -> None:
     turn = server.ask("a")
     path = f"/threads/{turn['thread_id']}"
-    assert server.http.delete(path).json() == {"thread_id": turn["thread_id"], "turns": 1}
+    assert server.http.delete(path).json() == {"thread_id": turn["thread_id"], "turns": 1, "remaining": []}
     for gone in (path, f"{path}/messages", f"{path}/turns/{turn['turn_id']}"):
         problem(server.http.get(gone), 404)
     problem(server.http.delete(path), 404)

@@ -14,6 +14,7 @@ from contextinfinity import ConversationMemory
 from contextinfinity.conversation_memory import Turn
 from contextinfinity.domain.ids import new_id
 from contextinfinity.errors import LedgerAway, LedgerError, SpoolFull
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.holding import Bounds
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.telemetry.counters import counters
@@ -255,7 +256,7 @@ def test_a_memory_does_not_open_without_its_folder_and_says_so(
     (tmp_path / "db").write_text("not a folder")
     before = threading.active_count()
     with pytest.raises(LedgerError):
-        ConversationMemory(store=lambda: open_store(tmp_path / "db" / "ledger.db"))
+        ConversationMemory(store=lambda: SqliteStore(tmp_path / "db" / "ledger.db"))
     assert threading.active_count() == before
     (record,) = [record for record in caplog.records if record.__dict__.get("operation")]
     assert record.__dict__["operation"] == "open"

@@ -96,7 +96,7 @@ async def test_a_copy_of_a_data_dir_that_is_in_use_goes_on_after_all_that_it_hol
 
 @pytest.mark.req("TURN-13")
 async def test_a_request_is_matched_with_what_another_process_holds(tmp_path: Path) -> None:
-    trail = Trail(asked=1, body=2)
+    trail = Trail(asked=1, before=0, body=2)
     async with engine_on(tmp_path, bounds=NEVER_BACK) as one, engine_on(tmp_path) as other:
         session = await one.store.sessions.create(NewSession())
         with locked(tmp_path):

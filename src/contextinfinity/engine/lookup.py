@@ -78,4 +78,4 @@ async def check_references(
             return
         turn = None if session is None else await store.turns.get(retry_of)
         if session is None or turn is None or turn.session_id != session.id:
-            raise NotFound(f"The thread has no turn {retry_of}.", hint="Leave retry_of out.")
+            raise NotFound(f"retry_of: the thread has no turn {retry_of}.", hint="Leave retry_of out.")

@@ -17,6 +17,7 @@ from contextinfinity.storage.deletions import BATCH
 from contextinfinity.storage.sqlite.connection import translated
 from contextinfinity.storage.sqlite.database import Database
 from contextinfinity.storage.sqlite.deletions import SqliteDeletions, begin, expire, go_on
+from contextinfinity.storage.sqlite.identity import mark_of
 from contextinfinity.storage.sqlite.rows import many, one, pack, unpack
 
 SQL = sql_files.load(__package__, "deletions.sql")
@@ -86,6 +87,7 @@ async def _purge(path: Path, sessions: Sequence[bytes]) -> None:
             pass
     finally:
         await asyncio.to_thread(database.close)
+        mark_of(path).unlink(missing_ok=True)  # a backup may be copied to any place
 
 
 async def _delete(database: Database, session: bytes) -> None:

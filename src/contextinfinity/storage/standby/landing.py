@@ -54,7 +54,7 @@ class Lander:
     async def session(self, new: NewSession) -> Session | None:
         """Make a session under the ids that were given out; None when somebody else has them, or it was deleted."""
         try:
-            if await self._was_deleted(new.branch_id) and await self._ledger.sessions.get(new.id or "") is None:
+            if await self._was_deleted(new.branch_id) and not await self._exists(new.id):
                 return None
             made = await self._through(lambda: _made(self._ledger, new))
         except NOT_NOW:
@@ -97,9 +97,14 @@ class Lander:
         (turn,) = await self._ledger.turns.record(self._place(item.branch_id), (item.exchange,))
         return turn
 
+    async def _exists(self, session_id: SessionId | None) -> bool:
+        return await self._through(lambda: self._ledger.sessions.get(session_id or "")) is not None
+
     async def _was_deleted(self, branch_id: BranchId | None) -> bool:
         """Tell whether the ledger knows a branch: one that it knows and cannot write to was deleted."""
-        return branch_id is not None and branch_id in await self._ledger.deletions.sessions_of({branch_id})
+        if branch_id is None:
+            return False
+        return branch_id in await self._through(lambda: self._ledger.deletions.sessions_of({branch_id}))
 
     def _refuse(self, what: str, error: ContextInfinityError) -> None:
         log.error("held %s cannot be written: %s", what, error)
