@@ -136,7 +136,7 @@ class StandbySessions(Noun):
             return self._seen(await self._read(ask) or await self._after_replay(f"Thread {external_id}", ask))
         except LedgerAway as away:
             seen = self._holding.memory.named(owner, external_id)
-            self._holding.report("find_session", away, None if seen is None else seen.id, owner.user_id)
+            self._holding.report("find_session", away, external_id if seen is None else seen.id, owner.user_id)
             return seen
 
     def _seen(self, session: Session | None) -> Session | None:
