@@ -12,6 +12,7 @@ from tests.house.rules import parsed
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give all tests of this folder to the same worker."""
     for item in items:

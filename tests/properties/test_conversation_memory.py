@@ -28,10 +28,9 @@ from tests.recovery.outages import SOON, locked
 FEATURE = "Feature: chatgpt-style-conversation-memory"
 AT_LEAST_A_HUNDRED = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200).filter(
-    lambda text: not is_blank(text)
-)
-users = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128)
+characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")  # what is text for every door
+words = st.text(characters, min_size=1, max_size=200).filter(lambda text: not is_blank(text))
+users = st.text(characters, min_size=1, max_size=128)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=3), inner, max_size=3),
