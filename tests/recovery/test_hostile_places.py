@@ -37,6 +37,7 @@ from contextinfinity.testing.builders import new_branch, new_turn, said
 from tests.recovery.checks import check_ledger
 from tests.recovery.conversation import TOO_LONG, Conversation, Heard
 from tests.recovery.places import SEEDS, remove
+from tests.sizes import sized
 
 T = TypeVar("T")
 
@@ -235,7 +236,7 @@ async def test_a_damaged_page_gives_an_error_of_ours_or_none(quick_folder: Path)
     good, path = quick_folder / "good.db", quick_folder / "ledger.db"
     await made(good)
     content = read(good)
-    for page in range(0, len(content), 4096):
+    for page in range(0, len(content), 4096 * sized(5, 1)):
         for seed in range(2 * SEEDS):
             chance = random.Random(page + seed)
             damaged = bytearray(content)

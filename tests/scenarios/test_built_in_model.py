@@ -188,6 +188,7 @@ async def test_who_set_nothing_has_a_conversation(settings: Settings) -> None:
         assert (await engine.explain(second.turn_id)).matches
 
 
+@pytest.mark.proof  # the model reads 3,000 tokens, which takes half a minute
 @pytest.mark.req("PROVIDER-1", "BUDGET-9")
 async def test_a_conversation_fits_the_smallest_window(settings: Settings, built_in_weights: Path) -> None:
     small = ModelSettings(
