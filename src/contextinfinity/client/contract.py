@@ -42,7 +42,7 @@ from contextinfinity.engine.engine import Content, How, Where
 from contextinfinity.engine.explain import Explained, Quoted
 from contextinfinity.engine.watch import Stamped
 from contextinfinity.exchange.values import Format, Imported, Progress
-from contextinfinity.memory.audit import Finding
+from contextinfinity.memory.values import Finding
 
 __all__ = [
     "LOCAL",

@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import MemoryId, Position, is_id
 from contextinfinity.domain.session import Owner
 from contextinfinity.engine.memories import HINT, shelf_of
 from contextinfinity.errors import NotFound
-from contextinfinity.memory.audit import Finding
+from contextinfinity.memory.values import Finding
 
 
 class LocalMemories(Noun):

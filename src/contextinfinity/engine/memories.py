@@ -11,8 +11,7 @@ from contextinfinity.domain.session import Owner, Session
 from contextinfinity.engine.parts import Remembering, draw_offline
 from contextinfinity.engine.standing import known_from, nobodys, placed_texts, recall
 from contextinfinity.errors import InvalidInput, NotFound
-from contextinfinity.memory.audit import Finding, audit
-from contextinfinity.memory.values import Told
+from contextinfinity.memory.values import Finding, Told
 from contextinfinity.memory.written import as_said
 from contextinfinity.storage.contract import Store
 from contextinfinity.text.orders import neutral
@@ -92,6 +91,8 @@ class KeptMemories:
 
     async def audit(self, owner: Owner) -> tuple[Finding, ...]:
         """Hold an owner's memories against what was said, against each other, and against the time."""
+        from contextinfinity.memory.audit import audit  # its phrases take time to load
+
         memories = await self.everything(owner, superseded=False)
         texts = {memory.id: await self._said(memory) for memory in memories}
         moment = now()

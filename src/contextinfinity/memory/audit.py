@@ -6,17 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from msgspec import Struct
-
-from contextinfinity.domain.ids import MemoryId
 from contextinfinity.domain.memory import Memory
 from contextinfinity.memory.reconciling import same
 from contextinfinity.memory.table import TABLE
+from contextinfinity.memory.values import Finding
 from contextinfinity.text.keywords import terms
 
-Trouble: TypeAlias = Literal["ungrounded", "duplicate", "stale"]
 SourceOf: TypeAlias = Callable[[Memory], str | None]
 """Gives the words a memory was drawn from; None where they are gone."""
 
@@ -25,14 +22,6 @@ _OURS = """
 user said was cancelled called works as at not no longer they them their theirs themselves are have will would
 favourite colour
 """
-
-
-class Finding(Struct, frozen=True, kw_only=True):
-    """What is wrong with a memory, and why one would say so."""
-
-    memory_id: MemoryId
-    trouble: Trouble
-    why: str
 
 
 def audit(memories: Sequence[Memory], source: SourceOf, *, at: datetime, oldest: datetime) -> list[Finding]:

@@ -1,15 +1,26 @@
-"""What one message tells, before it is anybody's memory."""
+"""What one message tells, before it is anybody's memory, and what an audit finds wrong with memories."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from contextinfinity.domain.ids import MemoryId
 from contextinfinity.domain.memory import MemoryKind, MemoryOrigin
 from contextinfinity.text.keywords import terms
+
+Trouble: TypeAlias = Literal["ungrounded", "duplicate", "stale"]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """What an audit finds wrong with a memory, and why."""
+
+    memory_id: MemoryId
+    trouble: Trouble
+    why: str
 
 
 class Told(Struct, frozen=True, kw_only=True):

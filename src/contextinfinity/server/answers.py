@@ -25,7 +25,7 @@ from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn
 from contextinfinity.domain.route import Intent
 from contextinfinity.domain.search import Hits
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
-from contextinfinity.memory.audit import Finding
+from contextinfinity.memory.values import Finding
 from contextinfinity.server import problems, streams
 from contextinfinity.server.bodies import BODIES, JSON
 

@@ -13,7 +13,7 @@ from contextinfinity.client.remote.line import Line, path
 from contextinfinity.client.values import ShownMemory
 from contextinfinity.domain.ids import MemoryId, Position
 from contextinfinity.domain.session import Owner
-from contextinfinity.memory.audit import Finding
+from contextinfinity.memory.values import Finding
 
 PAGE = 500
 HINT = "`cix memories list` shows those there are."
