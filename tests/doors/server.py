@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
+from tests.doors.forked import Forked
 from tests.ledgers import place_ledger
 
 CONFIG = """\
@@ -63,15 +62,9 @@ class Server:
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
-        command = [sys.executable, "-m", "contextinfinity", "serve", "--port", "0", "--json"]
+        arguments = ["serve", "--port", "0", "--json", *self._arguments, "--data-dir", str(self.folder)]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, *self._arguments, "--data-dir", str(self.folder)],
-                env=inherited,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
-        assert self.process.stdout is not None
+            self.process = Forked(arguments, inherited, log)
         line = self.process.stdout.readline()
         assert line, (self.folder / "log").read_text()
         self.url: str = json.loads(line)["url"]
@@ -82,7 +75,6 @@ class Server:
         self.http.close()
         self.process.send_signal(how)
         code = self.process.wait(timeout=60)
-        assert self.process.stdout is not None
         self.process.stdout.close()
         return code
 
