@@ -31,6 +31,8 @@ path = "fails.json"
 provider = "scripted"
 path = "floods.json"
 """
+SHORT_END = {"CONTEXTINFINITY_SERVER__SHUTDOWN_SECONDS": "0.5"}
+"""Tests that do not test how a server ends leave answers that hang: nobody waits for them."""
 SHOWN = ("one", " two", " three")
 SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "hangs": [{"pieces": SHOWN, "hang": True}],
@@ -55,6 +57,7 @@ class Server:
         place_ledger(folder / "ledger.db")
         self._arguments = arguments
         (folder / "config.toml").write_text(CONFIG + settings, encoding="utf-8")
+        self._environment = {} if "shutdown_seconds" in settings else SHORT_END
         for name, replies in SCRIPTS.items():
             (folder / f"{name}.json").write_text(json.dumps(replies), encoding="utf-8")
         self.start()
@@ -64,7 +67,7 @@ class Server:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
         arguments = ["serve", "--port", "0", "--json", *self._arguments, "--data-dir", str(self.folder)]
         with (self.folder / "log").open("ab") as log:
-            self.process = Forked(arguments, inherited, log)
+            self.process = Forked(arguments, inherited | self._environment, log)
         line = self.process.stdout.readline()
         assert line, (self.folder / "log").read_text()
         self.url: str = json.loads(line)["url"]
