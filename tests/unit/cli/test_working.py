@@ -51,8 +51,11 @@ def test_a_signal_that_wakes_nobody_is_noticed_by_who_waits_for_the_engine(unnot
 @pytest.mark.req("CLI-1")
 @pytest.mark.timeout(20)
 def test_a_signal_that_wakes_nobody_is_noticed_by_who_listens(unnoticed: threading.Thread) -> None:
+    has_heard = threading.Event()
+
     async def nothing_more() -> AsyncIterator[str]:
         yield "one"
+        await asyncio.to_thread(has_heard.wait)
         unnoticed.start()
         await asyncio.Event().wait()
 
@@ -60,4 +63,5 @@ def test_a_signal_that_wakes_nobody_is_noticed_by_who_listens(unnoticed: threadi
         events = Events(loop, nothing_more())
         assert next(events) == "one"
         with pytest.raises(Wished):
+            has_heard.set()
             next(events)
