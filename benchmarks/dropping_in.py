@@ -61,7 +61,10 @@ top_k = 0
 [memory]
 enabled = false
 """
-TRAILS = "INSERT OR IGNORE INTO trail SELECT id, session_id, random(), random(), random(), random() FROM turn"
+TRAILS = (
+    "INSERT OR IGNORE INTO trail (turn_id, session_id, asked, answered, alone, body) "
+    "SELECT id, session_id, random(), random(), random(), random() FROM turn"
+)
 NAMED, FLOOR = {"X-Thread-Id": "named"}, {"X-Thread-Id": "floor"}
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
