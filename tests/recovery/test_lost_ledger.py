@@ -10,12 +10,14 @@ import apsw
 import pytest
 
 from contextinfinity.errors import LedgerLost
-from contextinfinity.settings import General, Settings
+from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.storage.sqlite.backup import back_up
 from contextinfinity.storage.sqlite.identity import begin_new, mark_of
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import new_branch
 from contextinfinity.upkeep.integrity import examine
+from contextinfinity.wiring import begin_new as begin_anew
+from contextinfinity.wiring import holds_ledger, open_store
 from tests.recovery.outages import back, engine_on, said
 
 THREAD = "a conversation"
@@ -178,3 +180,50 @@ async def test_a_data_dir_that_is_deleted_while_it_is_used_is_not_begun_again(tm
     assert [path.name.rpartition(".lost-")[0] for path in aside] == ["ledger.db-spool"]
     async with engine_on(home) as engine:
         assert (await engine.ask(THREAD, "again")).turn_seq == 1
+
+
+@pytest.mark.req("LEDGER-11")
+@pytest.mark.parametrize("pattern", ["ledger.db*", "*"])
+def test_a_ledger_that_is_lost_with_everything_beside_it_is_refused(tmp_path: Path, pattern: str) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    settings = Settings(
+        general=General(data_dir=str(tmp_path / "data")), storage=Storage(url=f"sqlite:///{volume / 'ledger.db'}")
+    )
+    opened(settings)
+    for path in list(volume.glob(pattern)):
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    assert holds_ledger(settings)
+    with pytest.raises(LedgerLost):
+        open_store(settings)
+    assert [finding.code for finding in examine(settings).findings if finding.code == "ledger_lost"]
+    begin_anew(settings)
+    opened(settings)
+    opened(settings)
+
+
+@pytest.mark.req("LEDGER-11")
+def test_another_ledger_that_comes_with_its_own_mark_is_refused(tmp_path: Path) -> None:
+    settings = Settings(general=General(data_dir=str(tmp_path / "data")))
+    opened(settings)
+    other = tmp_path / "other" / "ledger.db"
+    SqliteStore(other).database.close()
+    for path in (other, mark_of(other)):
+        shutil.copy(path, tmp_path / "data")
+    with pytest.raises(LedgerLost):
+        open_store(settings)
+
+
+@pytest.mark.req("LEDGER-11")
+def test_a_data_dir_that_was_moved_holds_its_ledger(tmp_path: Path) -> None:
+    opened(Settings(general=General(data_dir=str(tmp_path / "data"))))
+    settings = Settings(general=General(data_dir=str((tmp_path / "data").rename(tmp_path / "moved"))))
+    opened(settings)
+    assert len(list((tmp_path / "moved").glob("identity-*"))) == 1
+
+
+def opened(settings: Settings) -> None:
+    """Open the ledger and close it again."""
+    store = open_store(settings)
+    assert isinstance(store, SqliteStore)
+    store.database.close()

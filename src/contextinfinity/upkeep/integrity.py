@@ -57,7 +57,7 @@ def examine(
     name, path = masked(settings.ledger_url), settings.ledger_path
     if path is None:
         return Report(ledger=name, findings=(*findings, found("ledger_unsupported", [name])))
-    known = remembered(path)
+    known = remembered(path, settings.data_dir)
     try:
         refuse_lost(path, known)  # first: SQLite would delete the log beside an empty file
     except LedgerLost as lost:

@@ -71,7 +71,7 @@ def examine_and_repair(
 
 
 async def _finish_deletions(settings: Settings, path: Path) -> None:
-    store = SqliteStore(path)
+    store = SqliteStore(path, data_dir=settings.data_dir)
     try:
         result = await Cleaner(store, copies_of(settings.data_dir, path)).clean_up()
     finally:

@@ -100,8 +100,12 @@ def open_client(settings: Settings, *, in_memory: bool = False) -> LocalClient:
 
 def holds_ledger(settings: Settings) -> bool:
     """Return whether a ledger is or was where the settings say; one that was lost is for the store to report."""
+    from contextinfinity.storage.sqlite.identity import remembered
+
     path = settings.ledger_path
-    return path is None or path.exists() or (path.parent / "workers").exists()
+    if path is None or path.exists() or (path.parent / "workers").exists():
+        return True
+    return remembered(path, settings.data_dir) is not None
 
 
 def open_store(settings: Settings) -> Store:
@@ -115,12 +119,12 @@ def open_store(settings: Settings) -> Store:
     from contextinfinity.storage.sqlite.store import SqliteStore
 
     try:
-        return SqliteStore(path)
+        return SqliteStore(path, data_dir=settings.data_dir)
     except LedgerReadOnly:
         can_be_written = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
         if can_be_written or not path.is_file():
             raise
-        return SqliteStore(path, read_only=True)
+        return SqliteStore(path, read_only=True, data_dir=settings.data_dir)
 
 
 def begin_new(settings: Settings) -> list[Path]:
@@ -130,7 +134,8 @@ def begin_new(settings: Settings) -> list[Path]:
     """
     from contextinfinity.storage.sqlite import identity
 
-    return [] if settings.ledger_path is None else identity.begin_new(settings.ledger_path)
+    path = settings.ledger_path
+    return [] if path is None else identity.begin_new(path, settings.data_dir)
 
 
 def open_standby(settings: Settings) -> Standby:

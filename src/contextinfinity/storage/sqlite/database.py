@@ -39,15 +39,25 @@ T = TypeVar("T")
 
 
 class Database:
-    """One ledger file: a writer and a few readers. ``read_only``: it is on a medium that cannot be written."""
+    """One ledger file: a writer and a few readers.
+
+    ``read_only``: it is on a medium that cannot be written. ``data_dir``: the folder that remembers which ledger it is.
+    """
 
     def __init__(
-        self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS, read_only: bool = False
+        self,
+        path: Path,
+        *,
+        vfs: str | None = None,
+        patience: float = BUSY_SECONDS,
+        read_only: bool = False,
+        data_dir: Path | None = None,
     ) -> None:
         self.path = path
+        self._data_dir = data_dir
         self.writing_waits, self.reading_waits = Waits(), Waits()
         name = str(path)
-        known = remembered(path)
+        known = remembered(path, data_dir)
         refuse_lost(path, known)
         self._writer: Writer | None = None
         self._place: Place | None = None
@@ -82,7 +92,7 @@ class Database:
                 refuse_other(connection, path, known)
                 set_up(connection)
                 migrate(connection, name)
-                remember(connection, path, known)
+                remember(connection, path, self._data_dir)
             except BaseException:
                 leave_untouched(connection, name)
                 raise

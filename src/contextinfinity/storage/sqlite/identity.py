@@ -2,11 +2,13 @@
 
 The mark is a small file beside the ledger, ``ledger.db-identity``. It holds the time at which the ledger's first
 migration was applied, which every backup of that ledger shares. It is written once the schema is committed, and by this
-release for ledgers of earlier ones.
+release for ledgers of earlier ones. A second mark in the data_dir, ``identity-…``, survives what takes the first one
+along: ``rm ledger.db*``, or a volume with the ledger that is not mounted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +17,7 @@ import apsw
 
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerLost, LedgerReadOnly, LedgerUnlocked
-from contextinfinity.storage.folders import sync_folder
+from contextinfinity.storage.folders import make_private, sync_folder
 
 FILES = ("", "-wal", "-shm", "-spool")
 """What belongs to a ledger and bears its name."""
@@ -26,12 +28,20 @@ def mark_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-identity")
 
 
-def remembered(path: Path) -> str | None:
+def marks_of(path: Path, data_dir: Path | None) -> list[Path]:
+    """Give all files that remember which ledger is at a path, those of the data_dir first."""
+    if data_dir is None:
+        return [mark_of(path)]
+    place = path.relative_to(data_dir) if path.is_relative_to(data_dir) else path.absolute()  # a data_dir may be moved
+    return [data_dir / f"identity-{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}", mark_of(path)]
+
+
+def remembered(path: Path, data_dir: Path | None = None) -> str | None:
     """Read which ledger was at a path; None when none was."""
-    try:
-        return mark_of(path).read_text("utf-8", errors="replace").strip()
-    except OSError:
-        return None
+    for mark in marks_of(path, data_dir):
+        with suppress(OSError):
+            return mark.read_text("utf-8", errors="replace").strip()
+    return None
 
 
 def identity_of(connection: apsw.Connection) -> str:
@@ -68,33 +78,37 @@ def refuse_other(connection: apsw.Connection, path: Path, known: str | None) -> 
         raise LedgerLost(f"The ledger {path} is not the one that was there before: it was replaced by another.")
 
 
-def remember(connection: apsw.Connection, path: Path, known: str | None) -> None:
-    """Write the mark, if there is none; a disk that does not take it now gets it the next time."""
-    if known:
-        return
-    mark = mark_of(path)
+def remember(connection: apsw.Connection, path: Path, data_dir: Path | None = None) -> None:
+    """Write the marks that are not there; a disk that does not take one now gets it the next time."""
+    for mark in marks_of(path, data_dir):
+        if _size(mark) == 0:
+            _write(mark, identity_of(connection))
+
+
+def _write(mark: Path, identity: str) -> None:
     partial = mark.with_name(f"{mark.name}.{os.getpid()}.partial")
     with suppress(OSError):
         try:
+            make_private(mark.parent)
             descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                os.write(descriptor, f"{identity_of(connection)}\n".encode())
+                os.write(descriptor, f"{identity}\n".encode())
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
             partial.rename(mark)
         finally:
             partial.unlink(missing_ok=True)
-        sync_folder(path.parent)
+        sync_folder(mark.parent)
 
 
-def begin_new(path: Path) -> list[Path]:
+def begin_new(path: Path, data_dir: Path | None = None) -> list[Path]:
     """Let a data_dir that lost its ledger start over; return the remains, which are set aside and never deleted.
 
     A ledger that is there stays: its own is left as it is, another one is accepted from now on.
     """
     try:
-        refuse_lost(path, remembered(path))
+        refuse_lost(path, remembered(path, data_dir))
         remains: list[Path] = []
     except LedgerLost:
         remains = [there for end in FILES if (there := Path(f"{path}{end}")).exists()]
@@ -103,7 +117,8 @@ def begin_new(path: Path) -> list[Path]:
         for there in remains:
             aside = there.with_name(f"{there.name}.lost-{now():%Y%m%dT%H%M%S}")
             kept.append(there.rename(aside))
-        mark_of(path).unlink(missing_ok=True)
+        for mark in marks_of(path, data_dir):
+            mark.unlink(missing_ok=True)
         if path.parent.is_dir():
             sync_folder(path.parent)
     except OSError as error:

@@ -41,6 +41,7 @@ class SqliteStore:
 
     ``vfs`` names another way to reach the disk; tests use it to break one. ``patience`` is how many seconds to wait
     for another process that holds the lock, before ``LedgerBusy``. ``read_only``: every write is ``LedgerReadOnly``.
+    ``data_dir`` is the folder that remembers which ledger it holds.
     """
 
     sessions: Sessions
@@ -61,9 +62,15 @@ class SqliteStore:
     trails: Trails
 
     def __init__(
-        self, path: Path, *, vfs: str | None = None, patience: float = BUSY_SECONDS, read_only: bool = False
+        self,
+        path: Path,
+        *,
+        vfs: str | None = None,
+        patience: float = BUSY_SECONDS,
+        read_only: bool = False,
+        data_dir: Path | None = None,
     ) -> None:
-        self.database = Database(path, vfs=vfs, patience=patience, read_only=read_only)
+        self.database = Database(path, vfs=vfs, patience=patience, read_only=read_only, data_dir=data_dir)
         self.sessions = SqliteSessions(self.database)
         self.branches = SqliteBranches(self.database)
         self.turns = SqliteTurns(self.database)
