@@ -16,13 +16,13 @@ import pytest
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.turn import NewTurn
+from contextinfinity.domain.turn import NewTurn, TurnEnd
 from contextinfinity.engine.cleanup import STILL_THERE
 from contextinfinity.settings import load_settings
 from contextinfinity.storage.copies import note_written_elsewhere
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.storage.standby.records import Record, SessionHeld, TurnHeld, written
-from contextinfinity.storage.standby.spool import rewrite
+from contextinfinity.storage.standby.records import EndHeld, Record, SessionHeld, TurnHeld, written
+from contextinfinity.storage.standby.spool import Spool, rewrite
 from contextinfinity.upkeep.repair import examine_and_repair
 from tests.recovery.deleting import DOOMED, KEPT, engine_on, holding, prepare, start
 from tests.recovery.doomed import ROOT
@@ -202,3 +202,34 @@ async def test_a_spool_that_lands_after_its_conversation_was_deleted_leaves_noth
     assert [path.name for path in (folder / "ledger.db-spool").iterdir()] == ["left.refused"]
     async with engine_on(folder) as engine:
         assert await engine.store.sessions.get(doomed) is None
+
+
+@pytest.mark.req("SAFE-8")
+async def test_what_another_process_holds_of_a_conversation_is_deleted_and_its_spool_named(
+    folder: Path, doomed: str
+) -> None:
+    async with engine_on(folder) as engine:
+        branch = (await engine.session(doomed)).active_branch
+        turn = NewTurn(id=new_id(), branch_id=branch, message=say("user", DOOMED))
+        end = EndHeld(turn_id=turn.id or "", end=TurnEnd(outcome="failed"), failed=True)
+        spool = Spool.begin(folder / "ledger.db-spool", new_id())
+        await spool.append(written(TurnHeld(new=turn, said_at=now())), written(end))
+        before = len(await engine.store.turns.history(branch))
+        deleted = await engine.delete(doomed)
+        assert deleted.turns == before + 1
+        (told,) = deleted.remaining
+        assert str(spool.path) in told
+        spool.close()
+    assert await start(folder, (DOOMED,)) == [[]]
+
+
+@pytest.mark.req("SAFE-8")
+async def test_a_backup_that_somebody_reads_is_named_and_cleared_at_the_next_start(folder: Path, doomed: str) -> None:
+    (backup,) = (folder / "backups").glob("ledger-*.db")
+    reader = apsw.Connection(str(backup))
+    reader.execute("BEGIN; SELECT count(*) FROM message").fetchall()
+    async with engine_on(folder) as engine:
+        (told,) = (await engine.delete(doomed)).remaining
+    assert str(backup) in told
+    reader.close()
+    assert await start(folder, (DOOMED,)) == [[]]

@@ -125,7 +125,13 @@ class Cleaner:
         """Say where deleted text can still be found, and why."""
         elsewhere = await asyncio.to_thread(self._copies.written_elsewhere)
         unchanged = [f"The backup {path} was written by a person and is not changed." for path in elsewhere]
-        return tuple(unchanged) if await self._store.deletions.is_wiped() else (STILL_THERE, *unchanged)
+        in_use = [
+            f"{path} still holds deleted text: another process uses it. It is removed when that process is done with "
+            "it, or by the next start after that."
+            for path in await self._copies.in_use(self._store.deletions)
+        ]
+        still_there = () if await self._store.deletions.is_wiped() else (STILL_THERE,)
+        return (*still_there, *in_use, *unchanged)
 
     async def _expire_or_tell(self, session_id: SessionId, failed: dict[SessionId, str]) -> tuple[int, int]:
         try:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -47,11 +48,12 @@ class Copy(Protocol):
 
 
 class Copies:
-    """All of them, in the order in which they are cleared; ``backups`` is the folder of our own backups."""
+    """All of them, in the order in which they are cleared; ``backups`` and ``spools`` are our own folders of these."""
 
-    def __init__(self, *kinds: Copy, backups: Path | None = None) -> None:
+    def __init__(self, *kinds: Copy, backups: Path | None = None, spools: Path | None = None) -> None:
         self._kinds = kinds
         self._backups = backups
+        self._spools = spools
 
     async def clear(self, deletions: Deletions, sessions: Sequence[SessionId] = ()) -> None:
         """Clear every one of them."""
@@ -68,6 +70,19 @@ class Copies:
         """Name the backups that a person wrote to other places and that are still there: they are not changed."""
         return [] if self._backups is None else written_elsewhere(self._backups)
 
+    async def in_use(self, deletions: Deletions) -> list[Path]:
+        """Name the files with deleted text that only another process can let go of: its spool, a backup it reads."""
+        from contextinfinity.storage.sqlite.backup import PATTERN
+        from contextinfinity.storage.standby.spool import SUFFIX, records_in
+
+        found: list[Path] = []
+        for spool in sorted(self._spools.glob(f"*{SUFFIX}")) if self._spools else ():
+            with suppress(FileNotFoundError):  # it landed just now
+                if await _kept_records(deletions, await asyncio.to_thread(records_in, spool)) is not None:
+                    found.append(spool)
+        logs = sorted(self._backups.glob(f"{PATTERN}-wal")) if self._backups else ()
+        return [*found, *(log.with_name(log.name.removesuffix("-wal")) for log in logs)]
+
 
 def copies_of(data_dir: Path, ledger: Path) -> Copies:
     """List the copies that belong to a data_dir and its ledger."""
@@ -79,6 +94,7 @@ def copies_of(data_dir: Path, ledger: Path) -> Copies:
         RefusedSpools(spools),
         Backups(backups),
         backups=backups,
+        spools=spools,
     )
 
 

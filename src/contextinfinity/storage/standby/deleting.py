@@ -31,8 +31,9 @@ class StandbyDeletions(Noun):
         return is_due
 
     async def begin(self, session_id: SessionId) -> None:
-        """Write the intent to delete a session, once all that is held of it is in the ledger."""
+        """Write the intent to delete a session, once all that any process holds of it is in the ledger."""
         await self._land(session_id)
+        await self._holding.replay.run()
         await self._holding.writes.through(lambda: self._ledgers.begin(session_id))
         self._holding.memory.forget(session_id)
 
