@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+import contextinfinity
 from contextinfinity.domain.events import Event, FinishedTurn, ToolCalled, TurnDone, TurnStarted
 from contextinfinity.domain.message import Message, TextBlock, ToolOutputItem, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prompt import ProviderRequest
@@ -316,6 +317,20 @@ async def test_a_model_that_cannot_call_tools_answers_and_the_log_and_the_plan_s
             turn = await engine.ask("new", "Do I need an umbrella?")
         plan = await engine.context(turn.turn_id)
     assert [left.reason for left in plan.left_out if left.what == "tools"] == ["small cannot call tools"]
+    assert "tools" not in {section.name for section in plan.sections}, "they were not sent"
     warnings = [record.getMessage() for record in caplog.records if "cannot call tools" in record.getMessage()]
     assert len(warnings) == 1, "once is enough"
     assert "answers without weather" in warnings[0]
+
+
+@pytest.mark.req("TOOLS-1")
+async def test_the_settings_may_say_that_a_scripted_model_cannot_call_tools(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        '[general]\ndefault_model = "plain"\n[tools]\nmode = "enabled"\n'
+        '[models.plain]\nprovider = "scripted"\ntools = false\n'
+    )
+    async with contextinfinity.open(data_dir=tmp_path) as engine:
+        engine.tools.add(lambda city: city, name="weather", description="Tell the weather.")
+        turn = await engine.ask("new", "Do I need an umbrella?")
+        plan = await engine.context(turn.turn_id)
+    assert [left.reason for left in plan.left_out if left.what == "tools"] == ["plain cannot call tools"]

@@ -54,7 +54,8 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     """Put together what a model will see."""
     turn, recalled, explicit = running.turn, material.recalled, material.explicit
     await learn_from(parts, recalled.earlier, model)
-    budget, measure, missing = parts.budget_of(model), Measure(model.counter), [*recalled.missing]
+    budget, missing = parts.budget_of(model), [*recalled.missing]
+    measure = Measure(model.counter, tools=model.abilities.tools)
     home = recalled.home  # a front outlasts one that answers a single message
     standing = chosen(recalled.known, Measure(home.counter).text, parts.budget_of(home).memories)
     candidate = new_front(parts, recalled, turn, standing)

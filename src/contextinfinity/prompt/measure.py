@@ -12,10 +12,11 @@ from contextinfinity.text.tokens import Counter
 
 
 class Measure:
-    """Counts as one model does."""
+    """Counts as one model does; a model that cannot call ``tools`` is not sent them."""
 
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: Counter, *, tools: bool = True) -> None:
         self._counter = counter
+        self._tools = tools
         self.scale = counter.scale
 
     def text(self, text: str) -> int:
@@ -38,7 +39,7 @@ class Measure:
         found = [
             PlanSection(name="system", tokens=counted(instructions)),
             PlanSection(name="pins and memories", tokens=sum(map(counted, facts))),
-            PlanSection(name="tools", tokens=counted(tools_of(front)) if front.tools else 0),
+            PlanSection(name="tools", tokens=counted(tools_of(front)) if front.tools and self._tools else 0),
             PlanSection(name="format", tokens=counted(str(front.response_format)) if front.response_format else 0),
             PlanSection(
                 name="summary", tokens=self.messages(summary_pair(front.summary)), source=sections.covers or None

@@ -228,13 +228,15 @@ def models_of(settings: Settings) -> Models:
 
 
 def _provider(name: str, model: ModelSettings, settings: Settings, lines: Lines) -> Provider:
+    from contextinfinity.providers.catalogue import overridden
     from contextinfinity.providers.local.opening import local_provider
+    from contextinfinity.providers.opening import overrides
     from contextinfinity.providers.scripted import ABILITIES, ScriptedProvider, echo
 
     if model.provider == "local":
         return local_provider(name, model, settings)
     if model.provider == "scripted":
-        abilities = replace(ABILITIES, context_limit=model.context_limit or ABILITIES.context_limit)
+        abilities = overridden(ABILITIES, name, overrides(model))
         return ScriptedProvider(echo if model.path is None else Path(model.path), abilities)
     return lines.provider(model)
 
