@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.errors import LedgerUnlocked
+from contextinfinity.errors import LedgerAway, LedgerUnlocked
 from contextinfinity.storage.sqlite.store import SqliteStore
 from tests.recovery.outages import engine_on, said, until
 
@@ -63,6 +63,8 @@ async def test_an_engine_goes_on_without_it_and_the_next_start_writes_what_was_h
         second = await engine.ask(first.thread_id, "meanwhile")
         assert (second.outcome, second.durability) == ("completed", "local")
         assert WHY in engine.health().reason
+        with pytest.raises(LedgerAway, match="Restart this process"):
+            await engine.delete(first.thread_id)
     async with engine_on(tmp_path) as engine:
         await until(lambda: engine.health().spool_depth == 0)
         assert [question for _, question, _ in await said(engine, first.thread_id)] == ["before", "meanwhile"]

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from contextinfinity.domain.ids import now
-from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFailed, LedgerLost
+from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFailed, LedgerLost, LedgerUnlocked
 
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ class Breaker:
         self.since: datetime | None = None
         """Since when it is open; None: it is closed."""
         self.reason = ""
+        self._hint: str | None = None
         self._held_up = held_up
         self._on_open = on_open
         self._patience = patience
@@ -45,7 +46,7 @@ class Breaker:
     async def through(self, ask: Callable[[], Awaitable[T]], *, probing: bool = False) -> T:
         """Ask the ledger; ``LedgerAway`` when it is away, at once if that is known. ``probing``: ask all the same."""
         if self.is_open and not probing:
-            raise LedgerAway(f"The ledger is away: {self.reason}")
+            raise self._away()
         limit = asyncio.timeout(None)
         try:
             async with limit:
@@ -67,10 +68,14 @@ class Breaker:
     def open(self, error: LedgerError) -> LedgerAway:
         """Let nobody through from now on, and give what they are told."""
         self.reason = error.message
+        self._hint = error.hint if isinstance(error, LedgerUnlocked) else None  # waiting does not help there
         if self.since is None:
             self.since = now()
             self._on_open()
-        return LedgerAway(f"The ledger is away: {error.message}")
+        return self._away()
+
+    def _away(self) -> LedgerAway:
+        return LedgerAway(f"The ledger is away: {self.reason}", hint=self._hint)
 
     def _watch(self, limit: asyncio.Timeout) -> None:
         """Look now and then, as long as anybody waits."""
