@@ -120,3 +120,27 @@ def test_an_earlier_question_does_not_outrank_the_text_that_answers_it(cix: Cix)
     cix.ask(question, "--session", "last")
     found = [hit["text"] for hit in cix.json("search", question)["hits"]]
     assert found.index(source) < found.index(question)
+
+
+@pytest.mark.req("CLI-2")
+@pytest.mark.parametrize("searched", ["the name of the boat", "What is the name of the boat?"])
+def test_questions_without_a_mark_and_wrong_answers_come_after_the_source(cix: Cix, searched: str) -> None:
+    guess = "I do not know the name of the boat. The name of the boat may be Titanic."
+    cix.script({"when": "name of", "text": guess}, "Noted.")
+    source = "Our boat is called Mirabelle and it lies in Trieste."
+    cix.ask(source)
+    cix.ask("what is the name of the boat")
+    cix.ask("Tell me the name of the boat", "--session", "last")
+    found = [hit["text"] for hit in cix.json("search", searched)["hits"]]
+    assert {guess, "what is the name of the boat", "Tell me the name of the boat"}.isdisjoint(
+        found[: found.index(source)]
+    )
+    assert guess in found, "it is still found"
+
+
+@pytest.mark.req("CLI-2")
+def test_an_answer_comes_first_where_nothing_was_stated(cix: Cix) -> None:
+    cix.script("The default port of the database is 5432.")
+    cix.ask("What is the default port of the database?")
+    found = [hit["text"] for hit in cix.json("search", "default port of the database")["hits"]]
+    assert found[0] == "The default port of the database is 5432."

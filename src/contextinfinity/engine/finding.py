@@ -36,6 +36,7 @@ from contextinfinity.retrieval.lexicon import built_in_lexicon
 from contextinfinity.retrieval.packing import Candidate, Piece, Room, pack
 from contextinfinity.retrieval.ranking import Found, Means, rank
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
+from contextinfinity.rewriting.message import asks
 from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turns import RetrievalFigures, note
 from contextinfinity.text.keywords import terms
@@ -58,6 +59,8 @@ QUESTION_SECONDS = 3.0
 AWAY_SECONDS = 30.0
 """How long an embedder that did not answer is left alone."""
 _QUESTION_MARKS = ("?", "？", "؟")
+_ASKING = frozenset(terms("tell show give remind say know"))
+"""Words of a request that say nothing of what is asked for."""
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
 
@@ -117,17 +120,30 @@ async def search(parts: Parts, question: str, scope: Scope, *, budget: int | Non
     vectors = looked.placed.of([one.chunk.id for one in looked.candidates]) if mmr else None
     chosen = pack(looked.candidates, question, encoding(ENCODING).count, room=room, vectors=vectors)
     hits = [_hit(piece, looked.entries) for piece in chosen.pieces]
-    asked = frozenset(terms(question))
     return Hits(
-        hits=tuple(sorted(hits, key=lambda hit: _only_asks(hit, asked))),
+        hits=_sources_first(hits, question),
         tokens=chosen.tokens,
         missing=tuple(f"{left.what}: {left.reason}" for left in looked.missing),
     )
 
 
-def _only_asks(hit: Hit, asked: frozenset[str]) -> bool:
-    """Return whether a hit is an earlier question with no word beyond the query: texts that answer it go first."""
-    return hit.role == "user" and hit.text.rstrip().endswith(_QUESTION_MARKS) and asked.issuperset(terms(hit.text))
+def _sources_first(hits: Sequence[Hit], question: str) -> tuple[Hit, ...]:
+    """Move earlier questions that say no more than the query to the end; their answers go after what users stated."""
+    known = _ASKING.union(terms(question))
+    asking = {hit.chunk_id for hit in hits if _only_asks(hit, known)}
+    asked_before = {hit.turn_id for hit in hits if hit.chunk_id in asking}
+    is_stated = any(hit.role == "user" and hit.chunk_id not in asking for hit in hits)
+
+    def place(hit: Hit) -> int:
+        return 2 if hit.chunk_id in asking else int(is_stated and hit.turn_id in asked_before)
+
+    return tuple(sorted(hits, key=place))
+
+
+def _only_asks(hit: Hit, known: frozenset[str]) -> bool:
+    """Return whether a hit is an earlier question with no word beyond the query."""
+    is_question = hit.text.rstrip().endswith(_QUESTION_MARKS) or asks(hit.text)
+    return hit.role == "user" and is_question and known.issuperset(terms(hit.text))
 
 
 def _quoted(text: str) -> int:
