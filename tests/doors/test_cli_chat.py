@@ -489,3 +489,12 @@ def test_a_request_tells_where_it_went_when_asked_to(cix: Cix) -> None:
     turn = json.loads(output)
     assert code == 0
     assert f"thread {turn['thread_id']} created, branch {turn['branch_id']}, turn 1, turns loaded 0" in errors
+
+
+@pytest.mark.parametrize("command", [("ask", "-"), ("chat",)])
+def test_a_nul_character_is_refused_as_over_http(cix: Cix, command: tuple[str, ...]) -> None:
+    cix.echo()
+    done = cix(*command, stdin="a\0b\n")
+    assert done.exit_code != 0
+    assert "NUL character" in done.stderr
+    assert cix.json("sessions")["sessions"] == []

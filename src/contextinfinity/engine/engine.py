@@ -27,6 +27,7 @@ from contextinfinity.domain.search import Brought, Hits, HowFar, Scope
 from contextinfinity.domain.session import Branch, NewSession, Once, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
+from contextinfinity.domain.unicode import NUL
 from contextinfinity.engine import folding, trial
 from contextinfinity.engine.again import failed_just_now
 from contextinfinity.engine.breath import Breath
@@ -344,6 +345,8 @@ def _checked(models: Models, content: Content, how: How) -> _Sending:
     message = _message(content)
     if not any(not isinstance(block, TextBlock) or block.text.strip() for block in message.blocks):
         raise InvalidInput("The message is empty.", hint="Say something.")
+    if any(isinstance(block, TextBlock) and NUL in block.text for block in message.blocks):
+        raise InvalidInput("The message holds a NUL character, which is no text.", hint="Leave it out.")
     check_message(message)
     check_id(sending.retry_of)
     models.named(sending.model)
