@@ -418,3 +418,12 @@ def test_tables_show_ids_that_can_be_used_on_any_screen(cix: Cix, columns: int) 
             assert all(len(line) < columns + 1 for line in table.text().splitlines())
             assert "lighthouse" in " ".join(table.text().split()) or arguments[0] == "branches"
     assert cix.json("show", thread[-8:])["thread_id"] == thread
+
+
+@pytest.mark.req("CLI-1", "CLI-2")
+def test_the_doctor_can_be_read_on_a_narrow_screen(cix: Cix) -> None:
+    cix.ask("hello")
+    cix.folder.chmod(0o755)
+    with Terminal(cix.folder, "doctor", columns=30) as told:
+        assert told.end() == 1
+        assert "finding: permissions_open" in told.text()

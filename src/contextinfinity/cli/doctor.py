@@ -16,8 +16,10 @@ from contextinfinity.text.plurals import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from contextinfinity.storage.sqlite.integrity import Progress
+    from contextinfinity.upkeep.findings import Finding
     from contextinfinity.upkeep.integrity import Report
 
 Repair = Annotated[bool, typer.Option("--repair", help="Set right what is safe to set right, after a backup.")]
@@ -100,24 +102,23 @@ def _print_for_people(report: Report) -> None:
 
 
 def _print_findings(console: Console, report: Report) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from contextinfinity.cli.printing import print_table
 
     if not report.findings:
         console.print("All is well.")
         return
-    table = Table("", "finding", "what", "where", "what to do", box=None, pad_edge=False)
-    for column in table.columns:
-        column.overflow = "fold"
-    for finding in report.findings:
-        style = {"broken": "red", "warning": "yellow"}.get(finding.severity, "dim")
-        repairs = finding.repair and finding.severity != "info"
-        todo = f"cix doctor --repair: {finding.repair}" if repairs else finding.advice
-        cells = (finding.code, finding.what, finding.where, todo)
-        table.add_row(Text(finding.severity, style=style), *map(Text, cells))
-    console.print(table)
+    print_table(("", "finding", "what", "where", "what to do"), map(_row, report.findings), whole=True)
     if report.ok:
         console.print("All is well: the next start of an engine clears this up by itself.")
+
+
+def _row(finding: Finding) -> tuple[str | Text, ...]:
+    from rich.text import Text
+
+    style = {"broken": "red", "warning": "yellow"}.get(finding.severity, "dim")
+    repairs = finding.repair and finding.severity != "info"
+    todo = f"cix doctor --repair: {finding.repair}" if repairs else finding.advice
+    return Text(finding.severity, style=style), finding.code, finding.what, finding.where, todo
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def shown_id(identifier: str) -> str:
     return short(identifier) if sys.stdout.isatty() else identifier
 
 
-def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, whole: bool = False) -> None:
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]], *, whole: bool = False) -> None:
     """Print rows under their heads; on a narrow screen the last column is cut short, or folded to stay ``whole``.
 
     Where the other columns alone are too wide, each row is printed as lines of their own.
@@ -86,7 +86,7 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, whole:
     from rich.text import Text
 
     screen, table, heads = console(), Table(box=None, pad_edge=False), list(columns)
-    cells = [[Text(tame(cell)) for cell in row] for row in rows]
+    cells = [[Text(tame(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
     widths = [max([len(head), *(row[place].cell_len for row in cells)]) for place, head in enumerate(heads)]
     left = screen.width - sum(widths[:-1]) - 2 * (len(heads) - 1)
     if left < min(NARROWEST, widths[-1]):
