@@ -62,6 +62,10 @@ def test_a_signal_that_wakes_nobody_is_noticed_by_who_listens(unnoticed: threadi
     with Loop() as loop:
         events = Events(loop, nothing_more())
         assert next(events) == "one"
-        with pytest.raises(Wished):
+
+        def hear() -> str:
             has_heard.set()
-            next(events)
+            return next(events)
+
+        with pytest.raises(Wished):
+            hear()
