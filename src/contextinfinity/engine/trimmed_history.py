@@ -2,7 +2,8 @@
 
 Consecutive messages of one side are compared as one (a *side*), after the normalisation of ``domain.trail``. The sent
 messages match if they equal the last sides of the branch, one by one. Only the very first sent message may be unknown:
-a client's own summary of what it dropped. Everything else is a contradiction.
+a client's own summary of what it dropped. Where nothing was dropped, a different first message is an edited one.
+Everything else is a contradiction.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch 
         known = [before, *known]
     elif before is not None and len(first) > 1 and says_the_same(side_of(first[1:]), before):
         known, summary = [before, *known], first[0]
-    elif len(first) == 1:
+    elif len(first) == 1 and len(sides) != len(rows):
         summary = first[0]
     else:
         return None
