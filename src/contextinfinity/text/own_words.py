@@ -89,7 +89,7 @@ _SPEAKER = re.compile(r"\s*(?:\[[^\]\n]{1,30}\]\s*)?(?P<who>[^\W\d_][\w.'-]{0,20
 _PERSON = re.compile(
     r"\b(?:i|i'm|i've|we|we're|you|my|our|ich|wir|mein\w*|yo|me|mi|soy|vivo|je|nous|mon|ma)\b|[我你]", re.I
 )
-_UNIT_END = re.compile(r"[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|[。！？]++[”’」』）]?|\n|$")
+_UNIT_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|[。！？]++[”’」』）]?|\n|$")
 _COLON = re.compile(r"[:：](?=\s|$|[^\x00-\x7f]|[\"'“„«])")
 _ASKS = re.compile(r"[?？]\W*$|^\W*(?:thoughts|ideas|opinions?|help|please help|any ideas)\W*$", re.I)
 _SENTENCE = 1_000
