@@ -4,10 +4,10 @@ Input is a message; output is the same text with the material replaced by blanks
 material itself. Material never speaks for the user: it may name things, but it decides nothing and says nothing about
 them. Every consumer that reads a message for decisions, constraints, memories or topic changes reads it through here.
 
-Material is recognised by its marks (fences, quoted lines, quotation marks, log lines, mail headers), or by a sentence
-that announces it ("translate this: …", "the file says: …", "Chapter 1."), in English, German, Spanish, French and
-Chinese. Unmarked material that is announced ends with the message, except for questions at the very end. In doubt, text
-is material. Time is linear in the length; of a very long message only the beginning and the end are looked at.
+Material is recognised by its marks (fences, quoted lines, tags, quotation marks, log lines, mail headers), or by a
+sentence that announces it ("translate this: …", "the file says: …", "Chapter 1."), in English, German, Spanish, French
+and Chinese. Unmarked material that is announced ends with the message, except for questions at the very end. In doubt,
+text is material. Time is linear in the length; of a very long message only the beginning and the end are looked at.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ READ = 10_000
 """Characters of a message that are looked at from either end."""
 
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
+_TAG = re.compile(
+    r"^[ \t]{0,3}<(?P<opened>[a-z][\w:.-]{0,40})(?:\s[^<>\n]{0,200})?>|</(?P<closed>[a-z][\w:.-]{0,40})>[ \t]*$",
+    re.I | re.M,
+)
+"""Tags around material: one that begins a line, and one that ends a line."""
 _QUOTE_MARKS = (">", "＞")
 _WITHIN = r"(?:[^{0}\n]|\n(?![ \t]*\n)){{1,2000}}+"
 _QUOTATION = re.compile(
@@ -138,9 +143,9 @@ def split(message: str) -> Split:
 
 
 def _may_be_marked(message: str, place: int) -> bool:
-    """Tell whether a place of a long message may lie in a fence or a quoted line that began before it."""
+    """Tell whether a place of a long message may lie in a fence, an element or a quoted line that began before it."""
     line = max(message.rfind("\n", 0, place), message.rfind("\r", 0, place)) + 1
-    fenced = any(message.find(mark, READ - 2, place + 2) >= 0 for mark in ("```", "~~~"))
+    fenced = any(message.find(mark, READ - 2, place + 2) >= 0 for mark in ("```", "~~~", "\n<"))
     return fenced or message[line : line + 8].lstrip().startswith(_QUOTE_MARKS)
 
 
@@ -209,7 +214,19 @@ def _by_line(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
             spoken.append((start, place, speaker["who"].lower(), bool(_PERSON.search(line, speaker.end()))))
     if len({who for _, _, who, _ in spoken}) >= 2 and 2 * sum(one for *_, one in spoken) >= len(spoken):
         other += [(start, end) for start, end, _, _ in spoken]
-    return marked, [_without_last_question(text, start, end) for start, end in other]
+    return [*marked, *_tagged(text)], [_without_last_question(text, start, end) for start, end in other]
+
+
+def _tagged(text: str) -> list[tuple[int, int]]:
+    """Return the spans of elements such as ``<document>…</document>``, with their tags."""
+    spans: list[tuple[int, int]] = []
+    opened: dict[str, int] = {}
+    for tag in _TAG.finditer(text):
+        if tag["opened"]:
+            opened.setdefault(tag["opened"].lower(), tag.start())
+        elif (start := opened.pop(tag["closed"].lower(), None)) is not None:
+            spans.append((start, tag.end()))
+    return spans
 
 
 def _without_last_question(text: str, start: int, end: int) -> tuple[int, int]:

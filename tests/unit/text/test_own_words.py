@@ -65,6 +65,9 @@ async def test_almost_nothing_shown_in_the_sample_becomes_binding() -> None:
         ("We use ruff.\n```\nWe use black.\n```\nThanks.", "We use ruff. Thanks."),
         ("We use ruff.\n> We use black.\nThanks.", "We use ruff. Thanks."),
         ("We use ruff.\n~~~\nnever closed", "We use ruff."),
+        ('We use ruff.\n<document name="a">\nWe use black.\n</document>\nThanks.', "We use ruff. Thanks."),
+        ("<doc>We use black.</doc>\nWe use ruff.", "We use ruff."),
+        ("We <b>never</b> use black.\nList<User> is fine.", "We <b>never</b> use black. List<User> is fine."),
         ('We call it "Blue Whale" now.', 'We call it "Blue Whale" now.'),
         ("Budget: 50 euros at most.", "Budget: 50 euros at most."),
         ("Decision: we use ruff.", "Decision: we use ruff."),
@@ -96,7 +99,25 @@ def test_own_words_keep_their_positions_and_splitting_again_changes_nothing_mark
 
 
 @pytest.mark.parametrize(
-    "piece", ["`", "```\n", "`a ", '"', "“", "'a ", "a: ", "a. ", ".", "?", "please ", "我：", "Dear x\n", "\n"]
+    "piece",
+    [
+        "`",
+        "```\n",
+        "`a ",
+        '"',
+        "“",
+        "'a ",
+        "a: ",
+        "a. ",
+        ".",
+        "?",
+        "please ",
+        "我：",
+        "Dear x\n",
+        "<a>\n",
+        "</a>\n",
+        "\n",
+    ],
 )
 def test_time_grows_no_faster_than_the_message(piece: str) -> None:
     assert _cpu(lambda: own_words(piece * (1_000_000 // len(piece)))) < 1.0
