@@ -16,11 +16,11 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     say,
 )
-from contextinfinity.domain.prompt import ToolSpec
+from contextinfinity.domain.prompt import ToolSpec, Wishes
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange, Problem
 from contextinfinity.engine.parts import Terms
-from contextinfinity.errors import InvalidInput
+from contextinfinity.errors import InvalidInput, KeyReused
 from contextinfinity.providers.scripted import Reply, ToolCall
 from tests.scenarios.chatter import ANN, Chatter, kept, threads
 from tests.scenarios.desk import Desk, said
@@ -139,6 +139,16 @@ async def test_what_failed_under_a_key_is_tried_again(tmp_path: Path) -> None:
         again = [await Chatter(desk).send("Hi", key=7) for _ in range(2)]
         assert [(turn.session_id, turn.text) for turn in again] == [(failed.session_id, "Now.")] * 2
         assert again[0].id == again[1].id
+
+
+@pytest.mark.req("API-15")
+async def test_a_key_is_refused_for_a_request_that_differs_in_anything(tmp_path: Path) -> None:
+    async with Desk(tmp_path, "Hello.") as desk:
+        first = await Chatter(desk).send("Hi", key=7)
+        for terms in (Terms(system="Be rude."), Terms(system="Be brief.", wishes=Wishes(temperature=0.5))):
+            with pytest.raises(KeyReused):
+                await Chatter(desk).send("Hi", key=7, terms=terms)
+        assert (await Chatter(desk).send("Hi", key=7)).id == first.id
 
 
 async def test_a_request_that_failed_is_tried_again_in_its_place(tmp_path: Path) -> None:

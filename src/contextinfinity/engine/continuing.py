@@ -144,12 +144,12 @@ class Continuing:
         """Give a lock by its name: requests under one key take turns, and so do those that make branches."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    async def made_under(self, key: int, said: Said) -> Walked | None:
-        """Give the newest turn that this request made under its Idempotency-Key."""
+    async def made_under(self, request: int, said: Said) -> Walked | None:
+        """Give the newest turn of a request; ``request`` is the hash of its Idempotency-Key and its body."""
         held = await self._held_after(said.asked)
-        if held is not None and self._held[said.asked][1] == key:
+        if held is not None and self._held[said.asked][1] == request:
             return Walked(turn_id=held.id, phase=held.phase)
-        return await self._store.trails.walked(said.owner, Trail(asked=said.asked, body=key))
+        return await self._store.trails.walked(said.owner, Trail(asked=said.asked, body=request))
 
     def hold(self, turn: Turn, trail: Trail) -> None:
         """Remember the place of a turn while the ledger, which would know it, is away."""

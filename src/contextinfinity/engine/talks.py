@@ -13,6 +13,7 @@ from contextinfinity.domain.ids import TurnId, now
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner
+from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import NewTurn, Phase, Trail, Turn
 from contextinfinity.engine.continuing import MANY, SUMMARY, Coming, Continuing, Said, Spot, Talk, walk, with_call_names
 from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
@@ -53,11 +54,12 @@ class Talks:
         session = None if talk.thread_id is None else await self._engine.thread(talk.thread_id, owner)
         small = len(talk.messages) < MANY
         said = walk(talk, owner) if small else await asyncio.to_thread(walk, talk, owner)
+        request = talk.body if talk.key is None else number_of(f"{talk.key} {talk.body}".encode())
         coming = Coming(
             said=said,
             session=session,
             name=talk.thread_id,
-            body=talk.body if talk.key is None else talk.key,
+            body=request,
             exact=asked.terms is not None and asked.terms.only_last is not None,
         )
         if talk.key is None:
@@ -65,7 +67,7 @@ class Talks:
                 return broken, True
             return await self._begin(coming, asked)
         async with self._continuing.one_at_a_time(owner, talk.key):
-            made = await self._continuing.made_under(talk.key, said)
+            made = await self._continuing.made_under(request, said)
             if made is not None and made.phase is not Phase.FAILED:
                 return await self.read(made.turn_id), True
             after = "" if made is None else made.turn_id  # a try that failed is no answer
