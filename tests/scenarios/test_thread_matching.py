@@ -74,6 +74,18 @@ async def test_what_is_not_the_end_of_a_branch_is_a_thread_of_its_own(tmp_path: 
         assert line == [one.rendered_text for one in client.messages if one.role == "user"]
 
 
+@pytest.mark.parametrize("role", ["user", "assistant"])
+async def test_a_message_in_front_of_a_whole_conversation_is_shown_to_the_model(tmp_path: Path, role: Role) -> None:
+    async with Desk(tmp_path, *map(str, range(20))) as desk:
+        client = Chatter(desk)
+        for place in range(3):
+            last = await client.send(f"{LONG}{place}")
+        client.messages = [say(role, "I am Bob."), *client.messages]
+        turn = await client.send("And now?")
+        assert turn.session_id != last.session_id
+        assert "I am Bob." in desk.shown[0][1]
+
+
 async def test_an_end_that_two_branches_share_leads_to_neither(tmp_path: Path) -> None:
     async with Desk(tmp_path) as desk:
         sent = []

@@ -1,9 +1,9 @@
 """Compare the messages that a client sent with the end of a stored branch: for clients that drop old messages.
 
 Consecutive messages of one side are compared as one (a *side*), after the normalisation of ``domain.trail``. The sent
-messages match if they equal the last sides of the branch, one by one. Only the very first sent message may be unknown:
-a client's own summary of what it dropped. Where nothing was dropped, a different first message is an edited one.
-Everything else is a contradiction.
+messages match if they equal the last sides of the branch, one by one. Only the very first sent message may be unknown,
+and only where messages of the branch were dropped: it is the client's own summary of them. Everything else is a
+contradiction.
 """
 
 from __future__ import annotations
@@ -73,9 +73,11 @@ def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch 
     before = sides[-len(rows)] if len(sides) >= len(rows) else None
     if before is not None and says_the_same(side_of(first), before):
         known = [before, *known]
-    elif before is not None and len(first) > 1 and says_the_same(side_of(first[1:]), before):
+    elif before is None or len(sides) == len(rows):  # nothing was dropped
+        return None
+    elif len(first) > 1 and says_the_same(side_of(first[1:]), before):
         known, summary = [before, *known], first[0]
-    elif len(first) == 1 and len(sides) != len(rows):
+    elif len(first) == 1:
         summary = first[0]
     else:
         return None
