@@ -104,12 +104,12 @@ class Guard:
 
     def _is_cross_site(self, headers: Headers) -> bool:
         """Return whether a browser sent a request for a page of another origin that the settings do not allow."""
-        origin = headers.get("origin")
-        if origin is None:
-            return headers.get("sec-fetch-site", "").strip().lower() == "cross-site"
-        allowed = self._server.cors_origins
-        own = origin.lower().partition("://")[2] == headers.get("host", "").lower()
-        return not own and origin not in allowed and "*" not in allowed
+        origin, allowed = headers.get("origin"), self._server.cors_origins
+        if origin in allowed or (origin is not None and "*" in allowed):
+            return False
+        if headers.get("sec-fetch-site", "").strip().lower() == "cross-site":
+            return True
+        return origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower()
 
     def _too_large(self) -> ContextInfinityError:
         return TooLarge(f"The request has more than {self._server.max_body_bytes} bytes.")
