@@ -343,7 +343,7 @@ def test_with_every_token_revoked_the_server_stays_closed_and_says_so(cix: Cix) 
     assert "all its tokens are revoked or expired" in told["detail"]
     assert "cix token create" in told["hint"]
     done = CliRunner().invoke(app, ["sessions", "--server", server.url])
-    assert (done.exit_code, "cix token create" in done.stderr) == (1, True)
+    assert (done.exit_code, "cix token create" in done.stderr, "CIX_TOKEN" in done.stderr) == (1, True, True)
     assert any("all tokens are revoked or expired" in str(line) for line in server.log())
     again = cix.json("token", "create", "--user", "ann")
     done = CliRunner().invoke(app, ["sessions", "--server", server.url])
@@ -386,6 +386,8 @@ def test_a_page_of_another_site_changes_nothing(server: Server, headers: dict[st
 def test_a_page_of_the_server_itself_and_of_an_allowed_origin_may_change_things(tmp_path: Path, server: Server) -> None:
     for headers in ({"Origin": server.url, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {}):
         assert server.http.post("/threads", json={}, headers=headers).status_code == 200
+    redirected = {"Origin": server.url, "Sec-Fetch-Site": "cross-site"}
+    assert server.http.post("/threads", json={}, headers=redirected).status_code == 403
     allowing = Server(tmp_path, '[server]\ncors_origins = ["https://app.example"]\n')
     for origin, status in (("https://app.example", 200), ("https://app.example.evil", 403)):
         headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}

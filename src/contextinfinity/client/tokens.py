@@ -61,7 +61,7 @@ class LocalTokens:
         if await self.closed():
             raise TokenNeeded(
                 "This server needs a token, and all its tokens are revoked or expired: it refuses every request.",
-                hint="Create a token on the server's machine with `cix token create`.",
+                hint="Create one on the server's machine with `cix token create`; for `cix --server` set CIX_TOKEN.",
             )
         if token is None:
             what = "the request has none" if not text else "the one in the request is unknown"
