@@ -75,7 +75,7 @@ class Deleting(Struct, frozen=True, tag=True):
 
     thread_id: str
     marker: str
-    """A text that stands in every message of it, and nowhere else."""
+    """A text that occurs in each of its messages and nowhere else."""
 
 
 class Deleted(Struct, frozen=True, tag=True):

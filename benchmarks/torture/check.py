@@ -35,7 +35,7 @@ async def check(folder: Path, account: Account, name: str, tell: Tell) -> None:
         seconds = time.perf_counter() - began
         for offence in remains(folder, account):  # while it runs: closing it would tidy up the log
             tell(offence)
-        for path in account.imports:  # whoever imports a file again finishes what was killed
+        for path in account.imports:  # importing the file again finishes what was killed
             if await asyncio.to_thread(Path(path).exists):
                 await import_all(store, Path(path))
         quiet = await until_quiet(store)

@@ -1,6 +1,6 @@
 """Text that is refused: NUL, and a lone surrogate, which is half a character and has no form in UTF-8.
 
-Messages name it by its code and place, so that whoever sent it can find it.
+Messages name it by its code and place, so that the sender can find it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 NUL = "\0"
 LOOKED_AT = 1 << 20
-"""Bytes at the front of a document that are searched: whoever sends much must not hold up others."""
+"""Bytes at the front of a document that are searched, so that a large document does not delay other requests."""
 PAIR = len(r"\ud83d\ude00")
 _WHOLE = re.compile(
     rb"(?:[^\\\xed]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"

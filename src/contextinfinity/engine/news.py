@@ -1,6 +1,6 @@
 """How tasks of this process notify each other.
 
-Whoever waits for ``News`` takes the present event first, looks, and then waits for it, so that nothing that happens
+A task that waits for ``News`` takes the present event first, looks, and then waits for it, so that nothing that happens
 in between is missed. A ``Broadcast`` gives every follower all that is told from then on.
 """
 
@@ -33,7 +33,7 @@ class News:
 
 
 class Broadcast:
-    """Tells whoever follows what happens with folds; who does not keep up misses the oldest."""
+    """Sends the events of folds to every follower; a slow follower loses the oldest ones."""
 
     def __init__(self) -> None:
         self._followers: list[deque[CompactionEvent]] = []
