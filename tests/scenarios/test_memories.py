@@ -177,6 +177,25 @@ async def test_a_request_to_forget_reaches_an_earlier_turn_that_is_remembered_af
         assert await known(desk, superseded=True) == ["The user likes chess."]
 
 
+@pytest.mark.req("MEMORY-4")
+async def test_a_correction_reaches_an_earlier_turn_that_is_remembered_after_it(tmp_path: Path) -> None:
+    may_go_on = asyncio.Event()
+
+    async def extract(text: str, said_at: datetime) -> Drawn:
+        if text.startswith("I work"):
+            await may_go_on.wait()
+        return await draw_offline(text, said_at)
+
+    async with desk_in(tmp_path, draw=extract) as desk:
+        await desk.ask("I work at Nokia. I love chess.")
+        desk.thread = "new"
+        correcting = await desk.ask("Nokia fired me.")
+        await desk.until_done(correcting)
+        may_go_on.set()
+        await desk.settle()
+        assert sorted(await known(desk)) == ["The user likes chess.", "The user no longer works at Nokia."]
+
+
 @pytest.mark.req("MEMORY-4", "REWRITE-5")
 async def test_only_what_the_user_said_in_finished_turns_is_remembered(tmp_path: Path) -> None:
     script = (

@@ -17,7 +17,7 @@ from contextinfinity.domain.message import TextBlock
 from contextinfinity.domain.plan import Front
 from contextinfinity.domain.search import HowFar
 from contextinfinity.domain.session import Session
-from contextinfinity.domain.turn import Turn, TurnOutcome
+from contextinfinity.domain.turn import Phase, Turn, TurnOutcome
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.parts import Parts, Remembering
 from contextinfinity.engine.standing import placed_texts
@@ -35,7 +35,11 @@ PAGE = 64
 MOST_KNOWN = 10_000
 """Memories among which those to be forgotten are looked for."""
 MOST_LATER = 512
-"""Turns accepted after one whose memories were just stored that are searched for requests to forget."""
+"""Turns accepted after one whose memories were just stored that may be processed again."""
+MOST_ATTEMPTS = 3
+"""Times that the memories of one turn are stored while other turns change what they are reconciled with."""
+PROCESSED = frozenset({Phase.INDEXED, Phase.DONE})
+"""The phases of a turn whose memory job may have run: its index job is older."""
 
 
 async def remember_turn(parts: Parts, remembering: Remembering, turn_id: TurnId) -> int:
@@ -47,7 +51,7 @@ async def remember_turn(parts: Parts, remembering: Remembering, turn_id: TurnId)
     await _note_placed(parts, session, turn)
     kept = await _remember(parts.store, remembering, session, turn)
     if kept:
-        await _forget_on_later_request(parts.store, remembering, session, turn)
+        await _remember_later_turns(parts.store, remembering, session, turn)
     await parts.store.memories.expire(session.owner, now() - remembering.expiry)
     return kept
 
@@ -82,24 +86,29 @@ async def _remember(store: Store, remembering: Remembering, session: Session, tu
             told = drawn.told
             for unwanted in drawn.unwanted:
                 await _forget(store, session, unwanted, said_at)
-    return len(await store.memories.draw(turn.id, await _new(store, session, told, said_at)))
+    facts, kept = await _settled(store, session, told), 0
+    for _ in range(MOST_ATTEMPTS):
+        kept = len(await store.memories.draw(turn.id, await _new(session, facts, said_at)))
+        # Another turn of this owner may have been processed since the known memories were read.
+        before, facts = facts, await _settled(store, session, told)
+        if facts == before:
+            break
+    return kept
 
 
-async def _forget_on_later_request(store: Store, remembering: Remembering, session: Session, turn: Turn) -> None:
-    """Apply requests to forget that the same owner made after this turn, in any conversation.
+async def _remember_later_turns(store: Store, remembering: Remembering, session: Session, turn: Turn) -> None:
+    """Extract memories again from later turns of the same owner that may have been processed before this one.
 
-    Jobs of different branches run in any order: the job of a later turn that asks to forget may have ended before
-    this turn's memories were stored. It looks for memories after its turn is in the ledger, this function looks for
-    turns after the memories are, so at least one of the two finds the other.
+    Jobs of different branches run in any order, so a later turn that corrects, ends or forgets what this turn says
+    may have been processed first, and found nothing to correct. A turn that still waits for its index job is skipped:
+    its own job runs after that one.
     """
     for later in await store.index.turns(after=turn.id, limit=MOST_LATER):
-        if later.outcome not in FINISHED or is_off_record(later):
+        if later.branch_id == turn.branch_id or not (later.phase in PROCESSED or later.degraded):
             continue
-        asker = await store.sessions.get(later.session_id)
-        if asker is not None and asker.owner == session.owner and own_shelf(asker) in (None, session.id):
-            said_at = await _said_at(store, later)
-            for unwanted in (await remembering.draw(_typed(later), said_at)).unwanted:
-                await _forget(store, asker, unwanted, said_at)
+        speaker = await store.sessions.get(later.session_id)
+        if speaker is not None and speaker.owner == session.owner and own_shelf(speaker) in (None, session.id):
+            await _remember(store, remembering, speaker, later)
 
 
 def is_off_record(turn: Turn) -> bool:
@@ -138,11 +147,17 @@ def own_shelf(session: Session) -> SessionId | None:
     return session.id if session.owner.user_id == ANONYMOUS else None
 
 
-async def _new(store: Store, session: Session, told: Sequence[Told], said_at: datetime) -> list[NewMemory]:
+async def _settled(store: Store, session: Session, told: Sequence[Told]) -> list[Told]:
+    """Reconcile extracted facts with the memories of the same owner that share words with them."""
     if not told:
         return []
     known = await _near(store, session, told)
-    facts = [fact for each in told if (fact := settled(each, known)) is not None]
+    return [fact for each in told if (fact := settled(each, known)) is not None]
+
+
+async def _new(session: Session, facts: Sequence[Told], said_at: datetime) -> list[NewMemory]:
+    if not facts:
+        return []
     vectors = await placed_texts([fact.content for fact in facts])
     return [
         NewMemory(
