@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, metavar="GENERATION", help="run one generation of a seed again")
     parser.add_argument("--folder", type=Path, help="where data_dirs are made; default: in memory and on disk")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report there: .json or text")
-    parser.add_argument("--sample", action="store_true", help="half of the boundaries and one of everything else")
+    parser.add_argument("--sample", action="store_true", help="a sixth of the boundaries and one of everything else")
     arguments = parser.parse_args()
     starts = arguments.starts
     plans = sample(arguments.seed, starts) if arguments.sample else schedule(arguments.seed, arguments.trials, starts)

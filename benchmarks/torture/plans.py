@@ -103,12 +103,12 @@ def schedule(seed: int, trials: int, starts: int = 20) -> list[Plan]:
 
 
 def sample(seed: int, starts: int = 2) -> list[Plan]:
-    """Plan a small run: half of the boundaries, another half with another seed, and one of everything else."""
+    """Plan a small run: a sixth of the boundaries, other ones with another seed, and one of everything else."""
     rng = random.Random(seed)
     away = [_at_boundary_away(rng, name, side) for name in AWAY for side in SIDES]
     boundaries = [*_boundaries(), *_recoveries(), *away]
     others = [kind(rng) for kind in (*_OTHERS, *_WORKS)]
-    return _planned(rng, [*rng.sample(boundaries, len(boundaries) // 2), *others], starts)
+    return _planned(rng, [*rng.sample(boundaries, len(boundaries) // 6), *others], starts)
 
 
 def _planned(rng: random.Random, named: list[_Named], starts: int) -> list[Plan]:

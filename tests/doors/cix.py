@@ -8,11 +8,13 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import IO, Any
 
 from typer.testing import CliRunner, Result
 
 from contextinfinity.cli.app import app
+from tests.doors.forked import Forked, until_asleep
 
 ECHO = """\
 [general]
@@ -78,29 +80,31 @@ class Cix:
 
         ``piped``: its standard input is a pipe that stays open.
         """
-        command = [sys.executable, "-m", "contextinfinity", *arguments, "--data-dir", str(self.folder)]
+        whole = [*arguments, "--data-dir", str(self.folder)]
         if terminal:
-            command = [sys.executable, "-c", IN_A_TERMINAL, *command]
-        if disk is not None:
-            command = ["sh", "-c", f'ulimit -f {disk}; exec "$@"', "sh", *command]
-        return Process(command, piped=piped)
+            command = [sys.executable, "-c", IN_A_TERMINAL, sys.executable, "-m", "contextinfinity", *whole]
+            return Process(subprocess.Popen(command, env=_environment(), stdin=PIPE, stdout=PIPE, stderr=PIPE))
+        with Path(os.devnull).open("rb") as nothing:
+            stdin = None if piped else nothing.fileno()
+            largest = None if disk is None else disk * BLOCK
+            return Process(Forked("contextinfinity", whole, _environment(), stdin=stdin, largest_file=largest))
 
 
 IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+BLOCK = 512
+"""Bytes of a block, as ``ulimit -f`` of a POSIX shell counts them."""
+
+
+def _environment() -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
+    return inherited | {"TERM": "dumb"}
 
 
 class Process:
     """A process one talks with through pipes."""
 
-    def __init__(self, command: list[str], *, piped: bool = True) -> None:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
-        self._process = subprocess.Popen(
-            command,
-            env=inherited | {"TERM": "dumb"},
-            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+    def __init__(self, process: subprocess.Popen[bytes] | Forked) -> None:
+        self._process = process
 
     def __enter__(self) -> Process:
         return self
@@ -133,11 +137,7 @@ class Process:
         parent = self._process.pid
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         child = children[0] if children else str(parent)
-        asleep = 0
-        while asleep < 200:
-            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
-            asleep = asleep + 1 if state == "S" else 0
-            os.sched_yield()
+        until_asleep(child)
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -151,7 +151,7 @@ class Process:
         """Close its input and wait for its end: exit code, what else it printed, what it told on stderr."""
         output, errors = self._process.communicate(timeout=60)
         assert b"Traceback" not in errors
-        return self._process.returncode, output.decode(), errors.decode()
+        return self._process.wait(), output.decode(), errors.decode()
 
     def wait(self) -> int:
         """Wait for its end with its input still open."""

@@ -1,38 +1,100 @@
-"""Server processes forked from one that has imported everything: starting Python and importing takes a second of CPU.
+"""Processes forked from one that has imported everything: starting Python and importing takes a second of CPU.
 
-Each pytest worker has one such template process. It takes a command line, an environment and the standard streams over
-a socket, forks, and the child runs the command as ``python -m contextinfinity`` would. The template has no threads and
-no connection of its own when it forks. ``tests/doors/test_cli_serve.py`` and others start real interpreters.
+Each pytest worker has one such template process. It takes a module, its arguments, an environment and the standard
+streams over a socket, forks, and the child runs the module as ``python -m`` would. The template has no threads and no
+connection of its own when it forks. Processes in a terminal of ``tests/doors/cix.py``, ``tests/doors/test_readme.py``
+and others start real interpreters.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import socket
 import subprocess
 import sys
+import termios
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import IO
+from runpy import run_module
+from typing import IO, Any
 
 TEMPLATE = "from tests.doors.forked import run_template; run_template()"
 
 
 class Forked:
-    """A process of the template, with the part of ``subprocess.Popen`` that tests use."""
+    """A process of the template, with the part of ``subprocess.Popen`` that tests use.
 
-    def __init__(self, arguments: list[str], environment: dict[str, str], errors: IO[bytes]) -> None:
-        read, write = os.pipe()
-        with Path(os.devnull).open("rb") as nothing:
-            self.pid = _ask({"start": arguments, "env": environment}, [nothing.fileno(), write, errors.fileno()])
-        os.close(write)
-        self.stdout: IO[bytes] = os.fdopen(read, "rb")
+    Streams that are not given are pipes. ``is_terminal``: its standard input is a terminal and becomes its controlling
+    one. ``largest_file``: it cannot write files beyond that many bytes.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: list[str],
+        environment: dict[str, str],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        is_terminal: bool = False,
+        largest_file: int | None = None,
+    ) -> None:
+        ours: list[IO[bytes] | None] = []
+        theirs: list[int] = []
+        for number, given in enumerate((stdin, stdout, stderr)):
+            if given is not None:
+                theirs.append(os.dup(given))
+                ours.append(None)
+                continue
+            read, write = os.pipe()
+            theirs.append(write if number else read)
+            ours.append(os.fdopen(read, "rb") if number else os.fdopen(write, "wb"))
+        self.stdin, self.stdout, self.stderr = ours
+        asked = {"module": module, "arguments": arguments, "env": environment}
+        self.pid = _ask(asked | {"is_terminal": is_terminal, "largest_file": largest_file}, theirs)
+        for stream in theirs:
+            os.close(stream)
         self._end = os.pidfd_open(self.pid)
-        self._code: int | None = None
+        self.returncode: int | None = None
+
+    @property
+    def output(self) -> IO[bytes]:
+        """Its standard output, which is a pipe."""
+        assert self.stdout is not None
+        return self.stdout
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        self.wait()
+
+    def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:
+        """Close its input, read all it prints, wait for its end."""
+        if self.stdin is not None:
+            self.stdin.close()
+        with ThreadPoolExecutor(2) as readers:
+            output, errors = readers.map(_rest_of, (self.stdout, self.stderr))
+        self.wait(timeout)
+        return output, errors
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
@@ -41,18 +103,31 @@ class Forked:
 
     def poll(self) -> int | None:
         """Return its exit code; None while it runs."""
-        if self._code is None and select.select([self._end], [], [], 0)[0]:
-            self._code = _ask({"code": self.pid}, [])
+        if self.returncode is None and select.select([self._end], [], [], 0)[0]:
+            self.returncode = _ask({"code": self.pid}, [])
             os.close(self._end)
-        return self._code
+        return self.returncode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return its exit code."""
-        if self._code is None and not select.select([self._end], [], [], timeout)[0]:
-            raise subprocess.TimeoutExpired("cix", timeout)
+        if self.returncode is None and not select.select([self._end], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("cix", timeout or 0.0)
         code = self.poll()
         assert code is not None
         return code
+
+
+def until_asleep(pid: int | str) -> None:
+    """Wait until a process sleeps: a signal just before it waits for input may go unnoticed."""
+    asleep = 0
+    while asleep < 200:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        asleep = asleep + 1 if state == "S" else 0
+        os.sched_yield()
+
+
+def _rest_of(pipe: IO[bytes] | None) -> bytes:
+    return b"" if pipe is None else pipe.read()
 
 
 @cache
@@ -91,30 +166,44 @@ def run_template() -> None:
         pid = os.fork()
         if pid == 0:
             requests.close()
-            return _become(asked["start"], asked["env"], streams)
+            return _become(asked, streams)
         for stream in streams:
             os.close(stream)
         requests.send(str(pid).encode())
 
 
 def _import_all() -> None:
-    from importlib import import_module
-
     from contextinfinity.engine import lazy_modules
 
-    for name in (*lazy_modules.ALL, "contextinfinity.server.serving", "contextinfinity.cli.serve"):
+    used = (
+        "contextinfinity.server.serving",
+        "contextinfinity.cli.serve",
+        "contextinfinity.cli.chat",
+        "tests.recovery.doomed",
+    )
+    for name in (*lazy_modules.ALL, *used):
         import_module(name)
 
 
-def _become(arguments: list[str], environment: dict[str, str], streams: list[int]) -> None:
-    """Be the command, in a forked process."""
+def _become(asked: dict[str, Any], streams: list[int]) -> None:
+    """Be the module, in a forked process."""
+    if asked["is_terminal"]:
+        os.setsid()
+        fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+    if asked["largest_file"] is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (asked["largest_file"],) * 2)
+    encoding = asked["env"].get("PYTHONIOENCODING", "utf-8")
+    sys.stdin, sys.stdout = os.fdopen(0, encoding=encoding), os.fdopen(1, "w", encoding=encoding)
+    sys.stderr = os.fdopen(2, "w", buffering=1, encoding=encoding, errors="backslashreplace")
     os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = ["contextinfinity", *arguments]
-    from contextinfinity.__main__ import main
+    os.environ.update(asked["env"])
+    sys.argv = [asked["module"], *asked["arguments"]]
+    if asked["module"] == "contextinfinity":
+        from contextinfinity.__main__ import main
 
-    main()
+        main()
+    else:
+        run_module(asked["module"], run_name="__main__", alter_sys=True)

@@ -66,9 +66,12 @@ class Server:
         """Start it, and wait until it takes connections."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
         arguments = ["serve", "--port", "0", "--json", *self._arguments, "--data-dir", str(self.folder)]
-        with (self.folder / "log").open("ab") as log:
-            self.process = Forked(arguments, inherited | self._environment, log)
-        line = self.process.stdout.readline()
+        environment = inherited | self._environment
+        with (self.folder / "log").open("ab") as log, Path(os.devnull).open("rb") as nothing:
+            self.process = Forked(
+                "contextinfinity", arguments, environment, stdin=nothing.fileno(), stderr=log.fileno()
+            )
+        line = self.process.output.readline()
         assert line, (self.folder / "log").read_text()
         self.url: str = json.loads(line)["url"]
         self.http = httpx2.Client(base_url=self.url, timeout=30, trust_env=False)
@@ -78,7 +81,7 @@ class Server:
         self.http.close()
         self.process.send_signal(how)
         code = self.process.wait(timeout=60)
-        self.process.stdout.close()
+        self.process.output.close()
         return code
 
     def restart(self, how: int = signal.SIGKILL) -> None:

@@ -7,8 +7,6 @@ import os
 import pty
 import select
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,8 +14,8 @@ from typing import Any
 
 import pyte
 
-# Makes the terminal its own: only then do its keys send signals.
-IN_FRONT = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+from tests.doors.forked import Forked, until_asleep
+
 SECONDS = 30.0
 PROMPT = "> "
 ENTER = "\r"
@@ -57,14 +55,10 @@ class Terminal:
         fcntl.ioctl(its_side, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTINFINITY_")}
         inherited.pop("NO_COLOR", None)
-        command = [sys.executable, "-m", "contextinfinity", *arguments, "--data-dir", str(folder)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-S", "-c", IN_FRONT, *command],
-            env=inherited | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(environ or {}),
-            stdin=its_side,
-            stdout=its_side,
-            stderr=its_side,
-            start_new_session=True,
+        environment = inherited | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(environ or {})
+        whole = [*arguments, "--data-dir", str(folder)]
+        self._process = Forked(
+            "contextinfinity", whole, environment, stdin=its_side, stdout=its_side, stderr=its_side, is_terminal=True
         )
         os.close(its_side)
         self.screen = Screen(self.type, columns, lines)
@@ -87,6 +81,12 @@ class Terminal:
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._keys, text.encode())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C at the empty prompt, once the program waits for a key."""
+        self.until(self.waits)
+        until_asleep(self.pid)
+        self.type(CTRL_C)
 
     def paste(self, text: str) -> None:
         """Paste text as terminals do: in brackets only if the program has asked for them."""

@@ -217,15 +217,14 @@ def test_a_line_sent_during_an_answer_waits_for_its_end(cix: Cix) -> None:
 @pytest.mark.parametrize("arguments", [[], ["--plain"]])
 def test_ctrl_c_after_typing_clears_the_line_and_does_not_leave(cix: Cix, arguments: list[str]) -> None:
     with talk(cix, *arguments) as chat:
-        chat.type(CTRL_C)
+        chat.interrupt()
         chat.until("Ctrl-C again leaves")
         chat.until(chat.waits)
         chat.type("a question")
         chat.until("> a question")
         chat.type(CTRL_C)
         chat.until(lambda: chat.text().count("Ctrl-C again leaves") == 2)
-        chat.until(chat.waits)
-        chat.type(CTRL_C)
+        chat.interrupt()
         assert chat.end() == 1
 
 

@@ -6,5 +6,5 @@ from hypothesis import settings
 
 from tests.sizes import sized
 
-settings.register_profile("house", deadline=None, max_examples=sized(50, 2_000))
+settings.register_profile("house", deadline=None, max_examples=sized(30, 2_000))
 settings.load_profile("house")

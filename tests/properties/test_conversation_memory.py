@@ -29,7 +29,7 @@ FEATURE = "Feature: chatgpt-style-conversation-memory"
 AT_LEAST_A_HUNDRED = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")  # what is text for every door
-words = st.text(characters, min_size=1, max_size=200).filter(lambda text: not is_blank(text))
+words = st.text(characters, min_size=1, max_size=60).filter(lambda text: not is_blank(text))
 users = st.text(characters, min_size=1, max_size=128)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(characters),
@@ -37,7 +37,7 @@ json_values = st.recursive(
     max_leaves=5,
 )
 metadata = st.dictionaries(st.text("abcdef", min_size=1, max_size=8), json_values, max_size=4)
-pairs = st.lists(st.tuples(words, words), min_size=1, max_size=5)
+pairs = st.lists(st.tuples(words, words), min_size=1, max_size=3)
 
 
 @pytest.fixture(scope="module")

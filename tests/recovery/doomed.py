@@ -7,7 +7,7 @@ it hears on its standard output, and stays until its jobs are done.
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,16 +19,17 @@ from benchmarks.torture.account import Accepted, Ended, Fact, Shown, Teller, fac
 from benchmarks.torture.life import engine_on, until_quiet
 from benchmarks.torture.plans import Kill
 from contextinfinity.domain.events import Delta, TurnDone
+from tests.doors.forked import Forked
 
 ROOT = Path(__file__).resolve().parents[2]
 THREAD = "a talk"
 
 
 @contextmanager
-def process(folder: Path, *texts: str, kill: Kill | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def process(folder: Path, *texts: str, kill: Kill | None = None) -> Iterator[Forked]:
     """Start one; it does not outlive the block."""
-    command = [sys.executable, "-m", "tests.recovery.doomed", str(folder), msgspec.json.encode(kill).decode(), *texts]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as running:
+    arguments = [str(folder), msgspec.json.encode(kill).decode(), *texts]
+    with Forked("tests.recovery.doomed", arguments, dict(os.environ), stdin=0, stderr=2) as running:
         try:
             yield running
         finally:
@@ -39,22 +40,21 @@ def died_at(folder: Path, kill: Kill, *texts: str) -> list[Fact]:
     """Let one kill itself; give what it told until then."""
     with process(folder, *texts, kill=kill) as running:
         told = running.communicate()[0]
-        assert running.returncode < 0, f"it was to die at {kill}"
+        assert (running.returncode or 0) < 0, f"it was to die at {kill}"
     return facts_in(told)
 
 
-def told_until(running: subprocess.Popen[bytes], enough: Callable[[list[Fact]], bool]) -> list[Fact]:
+def told_until(running: Forked, enough: Callable[[list[Fact]], bool]) -> list[Fact]:
     """Listen to one until it has told enough."""
     facts: list[Fact] = []
-    assert running.stdout is not None
     while not enough(facts):
-        line = running.stdout.readline()
+        line = running.output.readline()
         assert line, f"it ended too early, after {facts}"
         facts += facts_in(line)
     return facts
 
 
-def rest_of(running: subprocess.Popen[bytes]) -> list[Fact]:
+def rest_of(running: Forked) -> list[Fact]:
     """Listen to one until it ends."""
     return facts_in(running.communicate()[0])
 

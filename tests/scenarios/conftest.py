@@ -36,7 +36,9 @@ async def talk(build: Build) -> AsyncIterator[Callable[[Scripted], object]]:
     async with AsyncExitStack() as stack:
 
         async def opened(script: Scripted = echo) -> Engine:
-            return await stack.enter_async_context(build(script))
+            engine = await stack.enter_async_context(build(script))
+            stack.push_async_callback(engine.close, answer_seconds=0.2, job_seconds=0.2)  # answers may hang by plan
+            return engine
 
         yield opened
 

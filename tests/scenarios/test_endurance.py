@@ -10,7 +10,7 @@ from tests.sizes import sized
 
 def test_memory_stays_flat() -> None:
     """In a process of its own: what other tests left in this one would be counted and visited too."""
-    command = [sys.executable, "-m", "benchmarks.endurance", "--turns", str(sized(400, 4_000))]
+    command = [sys.executable, "-m", "benchmarks.endurance", "--turns", str(sized(240, 4_000))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
