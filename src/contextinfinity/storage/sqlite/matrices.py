@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-import apsw
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.vectors import HEAD
-from contextinfinity.storage.sqlite.placing import PACK, SQL
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.sqlite.vector_writes import PACK
 
 Keys: TypeAlias = NDArray[np.int64]
 Bodies: TypeAlias = NDArray[np.int8]
@@ -124,7 +124,7 @@ class Matrices:
         self._kept: OrderedDict[Whose, _Matrix] = OrderedDict()
         self._lock = threading.Lock()
 
-    def rows(self, connection: apsw.Connection, whose: Whose) -> Rows:
+    def rows(self, connection: Connection, whose: Whose) -> Rows:
         """Give all rows as the ledger has them at this moment, and perhaps a few that are gone or newer."""
         with self._lock:
             matrix = self._kept.setdefault(whose, _Matrix(whose.dim, whose.above))
@@ -160,7 +160,7 @@ class Matrices:
                 total -= self._kept.popitem(last=False)[1].size()
 
 
-def newer(connection: apsw.Connection, whose: Whose, after: int) -> Iterator[tuple[Keys, Bodies]]:
+def newer(connection: Connection, whose: Whose, after: int) -> Iterator[tuple[Keys, Bodies]]:
     """Read vectors with a higher key, many at a time."""
     values: dict[str, int | bytes | str | None] = {
         "namespace": whose.space,
@@ -170,12 +170,12 @@ def newer(connection: apsw.Connection, whose: Whose, after: int) -> Iterator[tup
         "user_id": None if whose.owner is None else whose.owner.user_id,
     }
     packs, loose = _statements(whose, after)
-    rows = connection.execute(SQL[packs], values)
+    rows = connection.each(packs, values)
     while some := list(islice(rows, _READ // PACK)):
         yield together(
             [key for keys, _ in some for key in msgspec.json.decode(keys)], (b for _, b in some), whose.dim, after
         )
-    rows = connection.execute(SQL[loose], values)
+    rows = connection.each(loose, values)
     while some := list(islice(rows, _READ)):
         yield together([key for key, _ in some], (body for _, body in some), whose.dim, after)
 
@@ -227,7 +227,7 @@ def merged(first: Source, second: Source) -> Source:
     return nearest
 
 
-def streamed(connection: apsw.Connection, whose: Whose, query: Bodies) -> Source:
+def streamed(connection: Connection, whose: Whose, query: Bodies) -> Source:
     """Look at every row, and keep none of them: there are too many."""
     keys, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
     for some, bodies in newer(connection, whose, whose.above):

@@ -12,32 +12,33 @@ from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, S
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.index import Index
 from contextinfinity.storage.landings import Landings
+from contextinfinity.storage.ledger.chunks import LedgerChunks
+from contextinfinity.storage.ledger.contents import LedgerContents
+from contextinfinity.storage.ledger.deletions import LedgerDeletions
+from contextinfinity.storage.ledger.imports import LedgerArrivals
+from contextinfinity.storage.ledger.index import LedgerIndex
+from contextinfinity.storage.ledger.jobs import LedgerJobs
+from contextinfinity.storage.ledger.memories import LedgerMemories
+from contextinfinity.storage.ledger.prefix_hashes import LedgerTrails
+from contextinfinity.storage.ledger.replay import LedgerLandings
+from contextinfinity.storage.ledger.sessions import LedgerBranches, LedgerSessions
+from contextinfinity.storage.ledger.states import LedgerStates
+from contextinfinity.storage.ledger.tokens import LedgerTokens
+from contextinfinity.storage.ledger.turns import LedgerTurns
+from contextinfinity.storage.ledger.workers import LedgerWorkers
 from contextinfinity.storage.memories import Memories
-from contextinfinity.storage.sqlite.arrivals import SqliteArrivals
-from contextinfinity.storage.sqlite.chunks import SqliteChunks
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
-from contextinfinity.storage.sqlite.content import SqliteContents
-from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.deletions import SqliteDeletions
-from contextinfinity.storage.sqlite.index import SqliteIndex
-from contextinfinity.storage.sqlite.jobs import SqliteJobs
-from contextinfinity.storage.sqlite.landing import SqliteLandings
-from contextinfinity.storage.sqlite.memories import SqliteMemories
-from contextinfinity.storage.sqlite.sessions import SqliteBranches, SqliteSessions
-from contextinfinity.storage.sqlite.states import SqliteStates
-from contextinfinity.storage.sqlite.tokens import SqliteTokens
-from contextinfinity.storage.sqlite.trails import SqliteTrails
-from contextinfinity.storage.sqlite.turns import SqliteTurns
+from contextinfinity.storage.sqlite.database import SqliteDatabase
+from contextinfinity.storage.sqlite.memory import MemoryDatabase
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
-from contextinfinity.storage.sqlite.workers import SqliteWorkers
 from contextinfinity.storage.tokens import Tokens
 from contextinfinity.storage.trails import Trails
 from contextinfinity.storage.vectors import Vectors
-from contextinfinity.storage.worker_locks import WorkerLocks
+from contextinfinity.storage.worker_locks import ProcessLocks, WorkerLocks
 
 
 class SqliteStore:
-    """``Store`` on a SQLite file.
+    """``Store`` on a SQLite file; without a path in memory, for this process and until it is closed.
 
     ``vfs`` names another way to reach the disk; tests use it to break one. ``patience`` is how many seconds to wait
     for another process that holds the lock, before ``LedgerBusy``. ``read_only``: every write is ``LedgerReadOnly``.
@@ -63,31 +64,35 @@ class SqliteStore:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         *,
         vfs: str | None = None,
         patience: float = BUSY_SECONDS,
         read_only: bool = False,
         data_dir: Path | None = None,
     ) -> None:
-        self.database = Database(path, vfs=vfs, patience=patience, read_only=read_only, data_dir=data_dir)
-        self.sessions = SqliteSessions(self.database)
-        self.branches = SqliteBranches(self.database)
-        self.turns = SqliteTurns(self.database)
-        self.arrivals = SqliteArrivals(self.database)
-        self.states = SqliteStates(self.database)
-        self.chunks = SqliteChunks(self.database)
-        self.index = SqliteIndex(self.database)
-        self.vectors = SqliteVectors(self.database, path.parent / "vectors")
-        self.memories = SqliteMemories(self.database)
-        self.contents = SqliteContents(self.database)
-        self.jobs = SqliteJobs(self.database)
-        self.deletions = SqliteDeletions(self.database)
-        self.tokens = SqliteTokens(self.database)
-        self.trails = SqliteTrails(self.database)
-        self._locks = WorkerLocks(path.parent / "workers")
-        self.workers = SqliteWorkers(self.database, self._locks)
-        self.landings = SqliteLandings(self.database)
+        folder = None if path is None else path.parent
+        if path is None:
+            self.database: SqliteDatabase = MemoryDatabase()
+        else:
+            self.database = SqliteDatabase(path, vfs=vfs, patience=patience, read_only=read_only, data_dir=data_dir)
+        self.sessions = LedgerSessions(self.database)
+        self.branches = LedgerBranches(self.database)
+        self.turns = LedgerTurns(self.database)
+        self.arrivals = LedgerArrivals(self.database)
+        self.states = LedgerStates(self.database)
+        self.chunks = LedgerChunks(self.database)
+        self.index = LedgerIndex(self.database)
+        self.vectors = SqliteVectors(self.database, folder and folder / "vectors")
+        self.memories = LedgerMemories(self.database)
+        self.contents = LedgerContents(self.database)
+        self.jobs = LedgerJobs(self.database)
+        self.deletions = LedgerDeletions(self.database)
+        self.tokens = LedgerTokens(self.database)
+        self.trails = LedgerTrails(self.database)
+        self._locks: WorkerLocks | ProcessLocks = ProcessLocks() if folder is None else WorkerLocks(folder / "workers")
+        self.workers = LedgerWorkers(self.database, self._locks)
+        self.landings = LedgerLandings(self.database)
 
     def held_up(self, *, reading: bool = False) -> float:
         """Tell for how many seconds another process has held the lock that is waited for here, and written nothing.

@@ -24,9 +24,10 @@ import apsw
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerClosed, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import TRANSLATED, Waits, let_go, translate
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 T = TypeVar("T")
-Work = Callable[[apsw.Connection], T]
+Work = Callable[[SqliteConnection], T]
 
 LARGEST_GROUP = 512
 """More than this in one commit would make the first caller wait for strangers."""
@@ -74,6 +75,7 @@ class Writer:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
+        self._named = SqliteConnection(connection)
         self._check = check
         self._waits = waits or Waits()
         self._path = path
@@ -184,7 +186,7 @@ class Writer:
             self._connection.execute("SAVEPOINT piece")
         try:
             with unicode_only():
-                result = piece.work(self._connection)
+                result = piece.work(self._named)
         except BaseException as error:
             if not self._connection.in_transaction:
                 raise  # a full disk or an I/O error ended the whole transaction: it concerns the group
