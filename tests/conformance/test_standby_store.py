@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.in_memory import InMemoryStore
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.testing.stores import StoreSuite
 
@@ -17,7 +17,7 @@ from contextinfinity.testing.stores import StoreSuite
 class TestStandby(StoreSuite):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
-        store = Standby(InMemoryStore(), tmp_path / "spool")
+        store = Standby(SqliteStore(None), tmp_path / "spool")
         yield store
         assert not (tmp_path / "spool").exists(), "nothing had to be held"
         await store.close()

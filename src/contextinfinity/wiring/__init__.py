@@ -157,9 +157,9 @@ def copies_in(settings: Settings) -> Copies:
 
 def store_in_memory() -> Store:
     """Make a ledger that nobody keeps."""
-    from contextinfinity.storage.in_memory import InMemoryStore
+    from contextinfinity.storage.sqlite.store import SqliteStore
 
-    return InMemoryStore()
+    return SqliteStore(None)
 
 
 def parts_without_models(store: Store) -> Parts:

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Turn
-from contextinfinity.storage.in_memory import InMemoryStore
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.memory import MOST_TURNS, Memory
 from contextinfinity.testing.builders import exchange, new_branch
 
 
-async def talked(store: InMemoryStore, *texts: str, new: NewSession | None = None) -> tuple[Session, tuple[Turn, ...]]:
+async def talked(store: SqliteStore, *texts: str, new: NewSession | None = None) -> tuple[Session, tuple[Turn, ...]]:
     branch = await new_branch(store, new)
     turns = await store.turns.record(branch.id, [exchange(text, "x") for text in texts])
     session = await store.sessions.get(branch.session_id)
@@ -25,7 +25,7 @@ async def talked(store: InMemoryStore, *texts: str, new: NewSession | None = Non
 
 @pytest.mark.req("THREAD-14")
 async def test_at_the_bound_the_copy_of_the_idle_thread_goes_first() -> None:
-    store, memory = InMemoryStore(), Memory(most_branches=3)
+    store, memory = SqliteStore(None), Memory(most_branches=3)
     branches = []
     for number in range(3):
         session, turns = await talked(store, f"thread {number}")
@@ -43,7 +43,7 @@ async def test_at_the_bound_the_copy_of_the_idle_thread_goes_first() -> None:
 
 @pytest.mark.req("THREAD-14")
 async def test_what_is_remembered_is_bounded_in_characters_and_turns() -> None:
-    store, memory = InMemoryStore(), Memory(most_characters=1000)
+    store, memory = SqliteStore(None), Memory(most_characters=1000)
     for number in range(20):
         _, turns = await talked(store, f"{number:99d}")
         memory.see_turns(turns[0].branch_id, turns)
@@ -56,7 +56,7 @@ async def test_what_is_remembered_is_bounded_in_characters_and_turns() -> None:
 
 
 async def test_a_gap_in_what_was_seen_ends_the_memory() -> None:
-    store, memory = InMemoryStore(), Memory()
+    store, memory = SqliteStore(None), Memory()
     session, turns = await talked(store, "a", "b", "c", "d")
     branch = turns[0].branch_id
     memory.see_session(session)
@@ -72,7 +72,7 @@ async def test_a_gap_in_what_was_seen_ends_the_memory() -> None:
 
 @pytest.mark.req("CHATMEM-4")
 async def test_nothing_is_known_of_a_session_that_was_deleted() -> None:
-    store, memory = InMemoryStore(), Memory()
+    store, memory = SqliteStore(None), Memory()
     session, turns = await talked(store, "a", new=NewSession(external_id="mine"))
     other, others = await talked(store, "b")
     for whose, said in ((session, turns), (other, others)):
@@ -91,7 +91,7 @@ async def test_nothing_is_known_of_a_session_that_was_deleted() -> None:
 
 @pytest.mark.req("CHATMEM-4")
 async def test_what_is_past_its_time_is_not_given_nor_a_summary_that_may_hold_it() -> None:
-    store, memory = InMemoryStore(), Memory()
+    store, memory = SqliteStore(None), Memory()
     session, turns = await talked(store, "old", "young", new=NewSession(kind="chat", ttl_hours=24))
     branch, state = session.active_branch, await store.states.head(session.active_branch)
     state = replace(state, summary="They spoke of old things.", covers_turn_seq=1)

@@ -15,15 +15,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.arrival import Origin
-from contextinfinity.domain.chunk import Chunk
-from contextinfinity.domain.ids import BranchId, ChunkId, MemoryId, SessionId, StateId, StepId, TurnId, WorkerId, now
+from contextinfinity.domain.ids import BranchId, SessionId, StateId, StepId, TurnId, WorkerId, now
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Place
 from contextinfinity.domain.session import Branch, Lineage, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State
-from contextinfinity.domain.token import Token
 from contextinfinity.domain.turn import UNSETTLED_PHASES, Phase, Step, Turn
 from contextinfinity.domain.work import Job, JobType, Worker
 from contextinfinity.errors import Gone, LedgerClosed, NotFound
@@ -31,9 +28,7 @@ from contextinfinity.storage.rules import has_expired
 from contextinfinity.text.keywords import terms
 
 if TYPE_CHECKING:
-    from contextinfinity.storage.in_memory.memories import Kept
     from contextinfinity.storage.in_memory.trails import Trod
-    from contextinfinity.storage.in_memory.vectors import Space
 
 
 class Tables:
@@ -50,23 +45,16 @@ class Tables:
         self.turns_of: dict[BranchId, list[TurnId]] = {}
         self.unsettled_of: dict[BranchId, dict[TurnId, None]] = {}
         self.trails: dict[TurnId, Trod] = {}
-        self.origins_of: dict[TurnId, list[Origin]] = {}
-        self.origins_of_session: dict[SessionId, list[Origin]] = {}
         self.requests: dict[str, tuple[str, TurnId]] = {}
         self.session_requests: dict[str, tuple[str, SessionId]] = {}
         self.steps: dict[StepId, Step] = {}
         self.steps_of: dict[TurnId, list[StepId]] = {}
         self.questions: dict[TurnId, Plan] = {}
-        self.chunks: dict[ChunkId, Chunk] = {}
-        self.chunks_of: dict[TurnId, dict[tuple[str, str], ChunkId]] = {}
         self.message_keys = count(1)
         self.numbers: dict[Place, int] = {}
         self.own: dict[Place, frozenset[str]] = {}
         self.lent: dict[Place, frozenset[str]] = {}
         self.uncut: set[TurnId] = set()
-        self.spaces: dict[str, Space] = {}
-        self.memories: dict[MemoryId, Kept] = {}
-        self.forgotten: dict[tuple[Owner, str, SessionId | None], datetime] = {}
         self.texts: dict[str, tuple[str, datetime]] = {}
         self.blobs: dict[str, tuple[bytes, str, datetime]] = {}
         self.blobs_shown: set[str] = set()
@@ -79,7 +67,6 @@ class Tables:
         self.last_deleted: dict[SessionId, int] = {}
         self.buried: dict[SessionId, Owner] = {}
         self.deleted: set[TurnId] = set()
-        self.tokens: dict[str, Token] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -129,17 +116,6 @@ class Tables:
         """Refuse a turn that was there and is gone."""
         if turn_id in self.deleted:
             raise Gone(f"Turn {turn_id} was deleted.")
-
-    def origins_at(self, place: Place) -> list[Origin]:
-        """Give where the message came from whose words these are; what tools said came with the question."""
-        side = "assistant" if place.side == "assistant" else "user"
-        origins = [origin for origin in self.origins_of.get(place.turn_id, []) if origin.side == side]
-        return sorted(origins, key=lambda origin: origin.place)
-
-    def said_at(self, place: Place) -> datetime:
-        """Tell when it was said, also where that was elsewhere."""
-        there = (origin.created_at for origin in self.origins_at(place) if origin.created_at is not None)
-        return min(there, default=self.turns[place.turn_id].created_at)
 
     def head(self, branch: Branch) -> State:
         """Give the last committed state of a branch."""
