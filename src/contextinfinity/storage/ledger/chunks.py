@@ -1,4 +1,4 @@
-"""Chunks in SQLite: TX-C, and reading them back with the words they name."""
+"""Chunks: TX-C, and reading them back with their text."""
 
 from __future__ import annotations
 
@@ -11,33 +11,16 @@ from contextinfinity.domain.chunk import chunk_id as id_of
 from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_millis
 from contextinfinity.domain.sides import side_text
 from contextinfinity.domain.turn import Turn
-from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.ledger.rows import (
-    pack,
-    to_message,
-    unpack,
-)
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.rows import pack, to_message, unpack
 from contextinfinity.storage.ledger.turns import existing_turn
 from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, texts_of
 
 
-class LedgerChunks:
-    """``Chunks`` on a SQLite file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
-        """TX-C: chunks, vectors and phase Indexed together."""
-        return await self._database.write(lambda connection: _index(connection, turn_id, chunks))
-
-    async def get(self, chunk_id: ChunkId) -> Chunk | None:
-        """Read one."""
-        return await self._database.read(lambda connection: chunk_of(connection, pack(chunk_id)))
-
-    async def of_turn(self, turn_id: TurnId) -> tuple[Chunk, ...]:
-        """Read a turn's chunks in the order of their place."""
-        return await self._database.read(lambda connection: chunks_of_turn(connection, turn_id))
+def get_chunk(connection: Connection, chunk_id: ChunkId) -> Chunk | None:
+    """Read one."""
+    return chunk_of(connection, pack(chunk_id))
 
 
 def chunk_of(connection: Connection, chunk_id: bytes) -> Chunk | None:
@@ -50,7 +33,8 @@ def chunks_of_turn(connection: Connection, turn_id: TurnId) -> tuple[Chunk, ...]
     return _to_chunks(connection, connection.many("select_chunks", (pack(turn_id),)))
 
 
-def _index(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
+def index_turn(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
+    """TX-C: chunks, vectors and phase Indexed together."""
     turn = existing_turn(connection, turn_id)
     check_phase(turn_id, turn.phase, INDEXABLE)
     add_chunks(connection, turn, chunks)
@@ -189,3 +173,11 @@ def _to_chunk(row: Row, text: str) -> Chunk:
         content_hash=row[10].hex(),
         created_at=from_millis(row[11]),
     )
+
+
+class LedgerChunks(Noun):
+    """``Chunks`` of the contract, on a database."""
+
+    index = writes(index_turn)
+    get = reads(get_chunk)
+    of_turn = reads(chunks_of_turn)

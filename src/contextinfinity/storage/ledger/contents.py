@@ -19,57 +19,12 @@ from contextinfinity.domain.ids import TurnId, now, to_millis
 from contextinfinity.domain.message import Json, Message, blobs_of
 from contextinfinity.domain.plan import Plan
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.database import Connection, Database
-from contextinfinity.storage.ledger.rows import (
-    message_columns,
-    pack,
-    pack_hash,
-)
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.ledger.rows import message_columns, pack, pack_hash
 
 MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
 """Text, blocks and hash of a message, as ``rows.message_columns`` gives them."""
-
-
-class LedgerContents:
-    """``Contents`` on a SQLite file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def keep_text(self, body: str) -> str:
-        """Keep a text and give its hash."""
-        sha256 = wire.text_hash(body).hex()
-        await self._database.write(lambda connection: keep_text(connection, body))
-        return sha256
-
-    async def text(self, sha256: str) -> str | None:
-        """Read a text."""
-        row = await self._database.look(lambda connection: connection.one("select_text", (pack_hash(sha256),)))
-        return None if row is None else row[0]
-
-    async def keep_blob(self, body: bytes, media_type: str) -> str:
-        """Keep bytes and give their hash."""
-        digest = hashlib.sha256(body).digest()
-        values = {"hash": digest, "media_type": media_type, "now": to_millis(now()), "body": body}
-        await self._database.write(lambda connection: connection.many("keep_blob", values))
-        return digest.hex()
-
-    async def blob(self, sha256: str) -> tuple[bytes, str] | None:
-        """Read bytes and their media type."""
-        row = await self._database.read(lambda connection: connection.one("select_blob", (pack_hash(sha256),)))
-        return None if row is None else (row[0], row[1])
-
-    async def collect(self, *, older_than: timedelta = timedelta(hours=1)) -> int:
-        """Remove what nothing refers to and nobody kept for that long."""
-        before = {"before": to_millis(now() - older_than)}
-        return await self._collect("text", before) + await self._collect("blob", before)
-
-    async def _collect(self, kind: str, before: dict[str, int]) -> int:
-        idle = await self._database.read(lambda connection: connection.many(f"select_idle_{kind}s", before))
-        delete = f"delete_idle_{kind}"
-        return await self._database.write(
-            lambda connection: sum(connection.one(delete, found) is not None for found in idle)
-        )
 
 
 def insert_message(connection: Connection, session_id: bytes, message: Message, columns: MessageColumns) -> int:
@@ -134,3 +89,49 @@ def _key(row: tuple[int, ...] | None) -> int:
     """Give the key of a row that was just found or made."""
     assert row is not None  # noqa: S101 - RETURNING always gives a row
     return row[0]
+
+
+def read_text(connection: Connection, sha256: str) -> str | None:
+    """Read a text."""
+    row = connection.one("select_text", (pack_hash(sha256),))
+    return None if row is None else row[0]
+
+
+def keep_blob(connection: Connection, body: bytes, media_type: str) -> str:
+    """Keep bytes and give their hash."""
+    digest = hashlib.sha256(body).digest()
+    values = {"hash": digest, "media_type": media_type, "now": to_millis(now()), "body": body}
+    connection.many("keep_blob", values)
+    return digest.hex()
+
+
+def read_blob(connection: Connection, sha256: str) -> tuple[bytes, str] | None:
+    """Read bytes and their media type."""
+    row = connection.one("select_blob", (pack_hash(sha256),))
+    return None if row is None else (row[0], row[1])
+
+
+class LedgerContents(Noun):
+    """``Contents`` of the contract, on a database."""
+
+    async def keep_text(self, body: str) -> str:
+        """Keep a text and give its hash."""
+        sha256 = wire.text_hash(body).hex()
+        await self._database.write(lambda connection: keep_text(connection, body))
+        return sha256
+
+    text = looks(read_text)
+    keep_blob = writes(keep_blob)
+    blob = reads(read_blob)
+
+    async def collect(self, *, older_than: timedelta = timedelta(hours=1)) -> int:
+        """Remove what nothing refers to and nobody kept for that long."""
+        before = {"before": to_millis(now() - older_than)}
+        return await self._collect("text", before) + await self._collect("blob", before)
+
+    async def _collect(self, kind: str, before: dict[str, int]) -> int:
+        idle = await self._database.read(lambda connection: connection.many(f"select_idle_{kind}s", before))
+        delete = f"delete_idle_{kind}"
+        return await self._database.write(
+            lambda connection: sum(connection.one(delete, found) is not None for found in idle)
+        )

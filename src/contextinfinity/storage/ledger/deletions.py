@@ -1,4 +1,4 @@
-"""Deletions in SQLite: the noun, and which turns go. What a turn takes along is in ``removing``."""
+"""Deletions: which turns are deleted, and when. What is deleted with a turn is in ``turn_removal``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from datetime import datetime
 from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, from_millis, now, to_millis
 from contextinfinity.errors import BranchBusy
-from contextinfinity.storage.database import Connection, Database
+from contextinfinity.storage.database import Connection
 from contextinfinity.storage.deletions import BATCH
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.idempotency import forget_requests
-from contextinfinity.storage.ledger.rows import (
-    must,
-    pack,
-    unpack,
-)
+from contextinfinity.storage.ledger.rows import must, pack, unpack
 from contextinfinity.storage.ledger.turn_removal import Doomed, forget_in_states, remove_turns
 from contextinfinity.storage.rules import row_limit
 
@@ -24,81 +21,14 @@ WHOLE, EXPIRED = "deleted", "expired"
 """Why a session may be deleted from."""
 
 
-class LedgerDeletions:
-    """``Deletions`` on a SQLite file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def due(self, *, limit: int = 100) -> tuple[SessionId, ...]:
-        """Name sessions with something to delete."""
-        values = {"now": to_millis(now()), "limit": row_limit(limit)}
-        rows = await self._database.read(lambda connection: connection.many("select_due", values))
-        return tuple(unpack(row[0]) for row in rows)
-
-    async def is_due(self, session_id: SessionId) -> bool:
-        """Tell whether there may be something to delete; the times that are looked at are kept by the database."""
-        values = {"session_id": pack(session_id), "now": to_millis(now())}
-        row = await self._database.look(lambda connection: connection.one("select_due_of", values))
-        return row is not None
-
-    async def begin(self, session_id: SessionId) -> None:
-        """Write the intent to delete a session."""
-        await self._database.write(lambda connection: _begin_whole(connection, session_id))
-
-    async def begun(self) -> tuple[SessionId, ...]:
-        """Name the sessions whose deletion was begun."""
-        rows = await self._database.look(lambda connection: connection.many("select_all_begun"))
-        return tuple(unpack(row[0]) for row in rows)
-
-    async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
-        """Delete turns that are past their time, and the session with its last."""
-        if not await self.is_due(session_id):
-            return Removed()  # the ordinary case costs no commit
-        key, moment = pack(session_id), to_millis(now())
-        return await self._database.write(lambda connection: expire(connection, key, moment, row_limit(limit)))
-
-    async def delete(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
-        """Delete a session with everything in it, a batch at a time."""
-
-        def write(connection: Connection) -> Removed:
-            _begin_whole(connection, session_id)
-            return go_on(connection, pack(session_id), row_limit(limit))
-
-        return await self._database.write(write)
-
-    async def cutoffs(self, sessions: Collection[SessionId]) -> dict[SessionId, datetime]:
-        """Say up to when what was said in sessions must go."""
-        values = {"sessions": _hexed(sessions), "now": to_millis(now())}
-        rows = await self._database.read(lambda connection: connection.many("select_cutoffs", values))
-        return {unpack(key): from_millis(moment) for key, moment in rows}
-
-    async def doomed_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
-        """Return the steps whose journals must go."""
-        values = {"steps": _hexed(steps), "now": to_millis(now())}
-        rows = await self._database.read(lambda connection: connection.many("select_known_steps", values))
-        return frozenset(unpack(key) for key, is_doomed in rows if is_doomed)
-
-    async def stray_steps(self, steps: Collection[StepId]) -> frozenset[StepId]:
-        """Return the steps that are not known, if something was deleted since they were made."""
-        return await self._database.read(lambda connection: _stray_steps(connection, steps))
-
-    async def sessions_of(self, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:
-        """Say to which session branches belong or belonged."""
-        values = {"branches": _hexed(branches)}
-        rows = await self._database.read(lambda connection: connection.many("select_branch_sessions", values))
-        return {unpack(branch): unpack(session) for branch, session in rows}
-
-    async def sweep(self, *, steps: int = 16) -> bool:
-        """Wipe out what deletions left in the file."""
-        return await self._database.sweep(steps)
-
-    async def is_wiped(self) -> bool:
-        """Tell whether nothing of what was deleted is in the files."""
-        return await self._database.is_wiped()
+def delete_session(connection: Connection, session_id: SessionId, *, limit: int = BATCH) -> Removed:
+    """Delete a session with everything in it, a batch at a time."""
+    _begin_whole(connection, session_id)
+    return go_on(connection, pack(session_id), row_limit(limit))
 
 
-def _stray_steps(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
+def list_stray_steps(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
+    """Return the steps that are not known, if something was deleted since they were made."""
     rows = connection.many("select_known_steps", {"steps": _hexed(steps), "now": 0})
     unknown = set(steps) - {unpack(key) for key, _ in rows}
     last = connection.one("select_last_deleted") if unknown else None
@@ -111,7 +41,9 @@ def _hexed(ids: Collection[str]) -> str:
     return json.dumps([pack(each).hex() for each in ids])
 
 
-def expire(connection: Connection, session_id: bytes, moment: int, limit: int, *, unsettled: bool = False) -> Removed:
+def expire_turns(
+    connection: Connection, session_id: bytes, moment: int, limit: int, *, unsettled: bool = False
+) -> Removed:
     """Delete a batch of turns that are past their time; ``unsettled``: also those that nobody will finish."""
     found = connection.one("select_expiry", (session_id,))
     if found is None:
@@ -195,3 +127,79 @@ def _remove_states(connection: Connection, session_id: bytes, limit: int) -> boo
         connection.execute("delete_states", values)
         is_over &= connection.changes() < 4 * limit
     return is_over
+
+
+def list_due_sessions(connection: Connection, *, limit: int = 100) -> tuple[SessionId, ...]:
+    """Name sessions with something to delete."""
+    values = {"now": to_millis(now()), "limit": row_limit(limit)}
+    rows = connection.many("select_due", values)
+    return tuple(unpack(row[0]) for row in rows)
+
+
+def is_session_due(connection: Connection, session_id: SessionId) -> bool:
+    """Tell whether there may be something to delete; the times that are looked at are kept by the database."""
+    values = {"session_id": pack(session_id), "now": to_millis(now())}
+    row = connection.one("select_due_of", values)
+    return row is not None
+
+
+def begin_session_deletion(connection: Connection, session_id: SessionId) -> None:
+    """Write the intent to delete a session."""
+    _begin_whole(connection, session_id)
+
+
+def list_begun_deletions(connection: Connection) -> tuple[SessionId, ...]:
+    """Name the sessions whose deletion was begun."""
+    rows = connection.many("select_all_begun")
+    return tuple(unpack(row[0]) for row in rows)
+
+
+def read_cutoffs(connection: Connection, sessions: Collection[SessionId]) -> dict[SessionId, datetime]:
+    """Say up to when what was said in sessions must go."""
+    values = {"sessions": _hexed(sessions), "now": to_millis(now())}
+    rows = connection.many("select_cutoffs", values)
+    return {unpack(key): from_millis(moment) for key, moment in rows}
+
+
+def list_doomed_steps(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
+    """Return the steps whose journals must go."""
+    values = {"steps": _hexed(steps), "now": to_millis(now())}
+    rows = connection.many("select_known_steps", values)
+    return frozenset(unpack(key) for key, is_doomed in rows if is_doomed)
+
+
+def sessions_of_branches(connection: Connection, branches: Collection[BranchId]) -> dict[BranchId, SessionId]:
+    """Say to which session branches belong or belonged."""
+    values = {"branches": _hexed(branches)}
+    rows = connection.many("select_branch_sessions", values)
+    return {unpack(branch): unpack(session) for branch, session in rows}
+
+
+class LedgerDeletions(Noun):
+    """``Deletions`` of the contract, on a database."""
+
+    delete = writes(delete_session)
+    stray_steps = reads(list_stray_steps)
+    due = reads(list_due_sessions)
+    is_due = looks(is_session_due)
+    begin = writes(begin_session_deletion)
+    begun = looks(list_begun_deletions)
+
+    async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
+        """Delete turns that are past their time, and the session with its last."""
+        if not await self.is_due(session_id):
+            return Removed()  # the ordinary case costs no commit
+        key, moment = pack(session_id), to_millis(now())
+        return await self._database.write(lambda connection: expire_turns(connection, key, moment, row_limit(limit)))
+
+    cutoffs = reads(read_cutoffs)
+    doomed_steps = reads(list_doomed_steps)
+    sessions_of = reads(sessions_of_branches)
+
+    async def sweep(self, *, steps: int = 16) -> bool:
+        """Wipe out what deletions left in the file."""
+        return await self._database.sweep(steps)
+
+    async def is_wiped(self) -> bool:
+        """Tell whether nothing of what was deleted is in the files."""
+        return await self._database.is_wiped()

@@ -18,10 +18,7 @@ from contextinfinity.domain.search import Entry, Place
 from contextinfinity.domain.sides import sides_of
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.chunks import chunks_of_turn
-from contextinfinity.storage.ledger.rows import (
-    pack,
-    unpack,
-)
+from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.turns import existing_turn
 
 MOST_KEPT = 8_192

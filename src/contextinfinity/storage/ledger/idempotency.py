@@ -1,12 +1,10 @@
-"""Requests that may come again, in SQLite: what each made, written in the same transaction."""
+"""Idempotency keys: what a request created is noted in the same transaction, and returned when it is repeated."""
 
 from __future__ import annotations
 
 from contextinfinity.domain.session import Once
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.ledger.rows import (
-    pack_hash,
-)
+from contextinfinity.storage.ledger.rows import pack_hash
 from contextinfinity.storage.requests import check_same_request
 
 

@@ -1,4 +1,4 @@
-"""Messages from elsewhere, in SQLite: what is new among them is found out in the transaction that adds it."""
+"""Imported messages: the transaction that adds them finds out which of them are new."""
 
 from __future__ import annotations
 
@@ -11,45 +11,34 @@ from contextinfinity.domain.arrival import Arrival, Arrived, Origin
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis, to_millis
 from contextinfinity.domain.state import State
 from contextinfinity.storage.arrivals import Pair, check_arrivals, exchange_of, hash_of, pairs_of
-from contextinfinity.storage.database import Connection, Database, Row
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.recording import answer, append, last_turn, settled_head
-from contextinfinity.storage.ledger.rows import (
-    pack,
-)
+from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.ledger.sessions import existing_branch
 from contextinfinity.storage.rules import can_be_answered, row_limit
 
 Hashed = tuple[Arrival, bytes]
 
 
-class LedgerArrivals:
-    """``Arrivals`` on a SQLite file."""
+def add_messages(connection: Connection, branch_id: BranchId, arrivals: Sequence[Arrival]) -> Arrived:
+    """Append those that the session does not have yet."""
+    check_arrivals(arrivals)
+    hashed = [(each, hash_of(each)) for each in arrivals]
+    return _add(connection, branch_id, hashed)
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
-    async def add(self, branch_id: BranchId, arrivals: Sequence[Arrival]) -> Arrived:
-        """Append those that the session does not have yet."""
-        check_arrivals(arrivals)
-        hashed = [(each, hash_of(each)) for each in arrivals]
-        return await self._database.write(lambda connection: _add(connection, branch_id, hashed), bulk=True)
+def origins_of_turn(connection: Connection, turn_ids: Collection[TurnId]) -> dict[TurnId, tuple[Origin, ...]]:
+    """Tell where the messages of turns came from."""
+    rows = {turn_id: connection.many("select_origins", (pack(turn_id),)) for turn_id in turn_ids}
+    return {turn_id: tuple(map(_to_origin, found)) for turn_id, found in rows.items() if found}
 
-    async def origins(self, turn_ids: Collection[TurnId]) -> dict[TurnId, tuple[Origin, ...]]:
-        """Tell where the messages of turns came from."""
 
-        def read(connection: Connection) -> dict[TurnId, tuple[Origin, ...]]:
-            rows = {turn_id: connection.many("select_origins", (pack(turn_id),)) for turn_id in turn_ids}
-            return {turn_id: tuple(map(_to_origin, found)) for turn_id, found in rows.items() if found}
-
-        return await self._database.look(read)
-
-    async def beginning(self, session_id: SessionId, *, limit: int = 64) -> tuple[Origin, ...]:
-        """Read the origins of a session with the lowest places."""
-        values = (pack(session_id), row_limit(limit))
-        return await self._database.read(
-            lambda connection: tuple(map(_to_origin, connection.many("select_beginning", values)))
-        )
+def read_beginning(connection: Connection, session_id: SessionId, *, limit: int = 64) -> tuple[Origin, ...]:
+    """Read the origins of a session with the lowest places."""
+    values = (pack(session_id), row_limit(limit))
+    return tuple(map(_to_origin, connection.many("select_beginning", values)))
 
 
 def _add(connection: Connection, branch_id: BranchId, hashed: Sequence[Hashed]) -> Arrived:
@@ -149,3 +138,11 @@ def _to_origin(row: Row) -> Origin:
         created_at=None if said_at is None else from_millis(said_at),
         details=None if details is None else msgspec.json.decode(details),
     )
+
+
+class LedgerArrivals(Noun):
+    """``Arrivals`` of the contract, on a database."""
+
+    add = writes(add_messages, bulk=True)
+    origins = looks(origins_of_turn)
+    beginning = reads(read_beginning)

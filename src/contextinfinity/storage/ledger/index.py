@@ -1,4 +1,4 @@
-"""The index in SQLite: finding by words, reading what was found, keeping in step with the ledger.
+"""The index: finding by words, reading what was found, keeping in step with the ledger.
 
 What is missing is never searched for: a turn that is to be cut stands in a table of its own, and while words are made
 anew for another version a mark says how far that has come.
@@ -13,12 +13,10 @@ from contextinfinity.domain.search import Entry, IndexState, Place, Scope, WordH
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.database import Connection, Database, Row
 from contextinfinity.storage.index import CutTurn
+from contextinfinity.storage.ledger.binding import Noun, reads, writes
 from contextinfinity.storage.ledger.chunks import add_chunks, replace_chunks
 from contextinfinity.storage.ledger.entries import Shelf
-from contextinfinity.storage.ledger.rows import (
-    pack,
-    unpack,
-)
+from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.turns import existing_turn
 from contextinfinity.storage.rules import ENDED, check_phase, row_limit
 from contextinfinity.text.keywords import VERSION
@@ -27,76 +25,23 @@ LOOKED_OVER = 2_048
 """Messages that are looked over at a time."""
 
 
-class LedgerIndex:
-    """``Index`` on a SQLite file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._shelf = Shelf()
-
-    async def find_words(self, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
-        """Find places that hold any of the terms."""
-        return await self._database.read(
-            lambda connection: connection.search.find_words(connection, terms, scope, most)
-        )
-
-    async def read(self, places: Sequence[Place]) -> tuple[Entry, ...]:
-        """Read places in the order asked for."""
-        return await self._database.read(lambda connection: self._shelf.places(connection, places))
-
-    async def around(self, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
-        """Read all that was said in turns and in their neighbours."""
-        return await self._database.read(lambda connection: self._shelf.around(connection, turn_ids))
-
-    async def uncut(self, *, limit: int = 256) -> tuple[Turn, ...]:
-        """Read turns that have ended and have no chunks yet."""
-
-        def read(connection: Connection) -> tuple[Turn, ...]:
-            rows = connection.many("select_uncut", (row_limit(limit),))
-            return tuple(existing_turn(connection, unpack(row[0])) for row in rows)
-
-        return await self._database.read(read)
-
-    async def turns(self, *, after: TurnId | None = None, limit: int = 256) -> tuple[Turn, ...]:
-        """Read turns in any phase, the oldest first."""
-        return await self._database.read(lambda connection: _turns(connection, after, row_limit(limit)))
-
-    async def check(self, *, after: int = 0) -> int | None:
-        """Look over some of what was said whether all of it is indexed."""
-
-        def astray(connection: Connection) -> tuple[list[Row], int]:
-            (last,) = connection.one("select_last_question")  # type: ignore[misc]
-            window = {"first": after + 1, "last": after + LOOKED_OVER}
-            return connection.many("select_astray", window), last
-
-        found, last = await self._database.read(astray)
-        if found:
-            await self._database.write(lambda connection: connection.execute_many("insert_uncut", found))
-        return after + LOOKED_OVER if after + LOOKED_OVER < last else None
-
-    async def fill(self, cut: Sequence[CutTurn]) -> None:
-        """Add the chunks of turns that have ended."""
-        await self._database.write(lambda connection: _fill(connection, cut), bulk=True)
-
-    async def replace(self, cut: Sequence[CutTurn]) -> None:
-        """Make words, chunks and vectors of turns anew."""
-        await self._database.write(lambda connection: _replace(connection, cut), bulk=True)
-
-    async def state(self) -> IndexState:
-        """Tell how far the index goes."""
-        messages, indexed, uncut, chunks, version = await self._database.read(
-            lambda connection: connection.many("select_index_state")[0]
-        )
-        return IndexState(
-            messages=messages,
-            indexed=indexed,
-            uncut=uncut,
-            chunks=chunks,
-            version=VERSION if version is None else version,
-        )
-
-
 # --- keeping in step ---
+
+
+def find_words(connection: Connection, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
+    """Find places that hold any of the terms."""
+    return connection.search.find_words(connection, terms, scope, most)
+
+
+def list_uncut_turns(connection: Connection, *, limit: int = 256) -> tuple[Turn, ...]:
+    """Read turns that have ended and have no chunks yet."""
+    rows = connection.many("select_uncut", (row_limit(limit),))
+    return tuple(existing_turn(connection, unpack(row[0])) for row in rows)
+
+
+def list_indexed_turns(connection: Connection, *, after: TurnId | None = None, limit: int = 256) -> tuple[Turn, ...]:
+    """Read turns in any phase, the oldest first."""
+    return _turns(connection, after, row_limit(limit))
 
 
 def _turns(connection: Connection, after: TurnId | None, limit: int) -> tuple[Turn, ...]:
@@ -149,3 +94,62 @@ def _go_on_renewing(connection: Connection, done: set[bytes]) -> None:
         connection.execute("end_renewing")
     else:
         connection.execute("go_on_renewing", {"made": made})
+
+
+def fill_index(connection: Connection, cut: Sequence[CutTurn]) -> None:
+    """Add the chunks of turns that have ended."""
+    _fill(connection, cut)
+
+
+def replace_index(connection: Connection, cut: Sequence[CutTurn]) -> None:
+    """Make words, chunks and vectors of turns anew."""
+    _replace(connection, cut)
+
+
+def read_index_state(connection: Connection) -> IndexState:
+    """Tell how far the index goes."""
+    messages, indexed, uncut, chunks, version = connection.many("select_index_state")[0]
+    return IndexState(
+        messages=messages,
+        indexed=indexed,
+        uncut=uncut,
+        chunks=chunks,
+        version=VERSION if version is None else version,
+    )
+
+
+class LedgerIndex(Noun):
+    """``Index`` of the contract, on a database."""
+
+    find_words = reads(find_words)
+    uncut = reads(list_uncut_turns)
+    turns = reads(list_indexed_turns)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._shelf = Shelf()
+
+    async def read(self, places: Sequence[Place]) -> tuple[Entry, ...]:
+        """Read places in the order asked for."""
+        return await self._database.read(lambda connection: self._shelf.places(connection, places))
+
+    async def around(self, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
+        """Read all that was said in turns and in their neighbours."""
+        return await self._database.read(lambda connection: self._shelf.around(connection, turn_ids))
+
+    async def check(self, *, after: int = 0) -> int | None:
+        """Look over some of what was said whether all of it is indexed."""
+
+        def astray(connection: Connection) -> tuple[list[Row], int]:
+            (last,) = connection.one("select_last_question")  # type: ignore[misc]
+            window = {"first": after + 1, "last": after + LOOKED_OVER}
+            return connection.many("select_astray", window), last
+
+        found, last = await self._database.read(astray)
+        if found:
+            await self._database.write(lambda connection: connection.execute_many("insert_uncut", found))
+        return after + LOOKED_OVER if after + LOOKED_OVER < last else None
+
+    fill = writes(fill_index, bulk=True)
+    replace = writes(replace_index, bulk=True)
+    state = reads(read_index_state)

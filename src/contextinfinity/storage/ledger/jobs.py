@@ -1,4 +1,4 @@
-"""Jobs in SQLite."""
+"""Durable jobs: queueing, claiming and ending them."""
 
 from __future__ import annotations
 
@@ -13,134 +13,52 @@ from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, 
 from contextinfinity.domain.work import Backlog, Job, JobType, JobTypes, Took
 from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.ledger.rows import (
-    maybe_pack,
-    maybe_unpack,
-    pack,
-    unpack,
-)
+from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.rows import maybe_pack, maybe_unpack, pack, unpack
 from contextinfinity.storage.rules import check_wait, row_limit
 
 SMALL_SECONDS = 0.002
 """What takes longer is no small question: the event loop does not wait for it again."""
 
 
-class LedgerJobs:
-    """``Jobs`` on a SQLite file."""
+def enqueue_job(
+    connection: Connection,
+    job_type: JobType,
+    branch_id: BranchId,
+    turn_id: TurnId | None = None,
+    *,
+    after: timedelta = timedelta(),
+) -> Job:
+    """Ask for a job."""
+    check_wait(after)
+    enqueue(connection, job_type, pack(branch_id), maybe_pack(turn_id), after=after)
+    values = {"job_type": job_type, "branch_id": pack(branch_id), "turn_id": maybe_pack(turn_id)}
+    row = connection.one("select_job_for", values)
+    if row is None:
+        raise NotFound(f"There is no turn {turn_id} on a branch {branch_id}.")
+    return _to_job(row)
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._took = 0.0
-        """The seconds that looking what waits took last."""
 
-    async def enqueue(
-        self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
-    ) -> Job:
-        """Ask for a job."""
-        check_wait(after)
+def complete_job(
+    connection: Connection, job_id: int, worker: WorkerId, *, then: JobTypes = (), took: Took = None
+) -> Job | None:
+    """The job is done and gone; the next may be taken."""
+    moment = to_millis(now())
+    if connection.one("run_again", {"id": job_id, "worker": worker, "now": moment}) is None:
+        turn_id, _ = _end(connection, "delete_job", job_id, worker)
+        if took is not None:
+            connection.execute("add_latency", {"turn_id": turn_id, "stage": took[0], "took": took[1]})
+        connection.execute("mark_done", {"turn_id": turn_id, "now": moment})
+    if not then or connection.one("select_dead_worker", (worker,)) is not None:
+        return None
+    return _take(connection, worker, {"now": moment, "kinds": _kinds(then)})
 
-        def write(connection: Connection) -> Job:
-            enqueue(connection, job_type, pack(branch_id), maybe_pack(turn_id), after=after)
-            values = {"job_type": job_type, "branch_id": pack(branch_id), "turn_id": maybe_pack(turn_id)}
-            row = connection.one("select_job_for", values)
-            if row is None:
-                raise NotFound(f"There is no turn {turn_id} on a branch {branch_id}.")
-            return _to_job(row)
 
-        return await self._database.write(write)
-
-    async def claim(self, worker: WorkerId, kinds: Collection[JobType] | None = None) -> Job | None:
-        """Take the next job that is due, and count the attempt."""
-        moment = to_millis(now())
-        asked = {"now": moment, "kinds": _kinds(kinds)}
-        # Most times there is nothing to do: look first, so that idle workers do not commit.
-        if not await self._peek("select_next_job", asked):
-            return None
-
-        def write(connection: Connection) -> Job | None:
-            refuse_dead(connection, worker)
-            return _take(connection, worker, asked)
-
-        return await self._database.write(write)
-
-    async def complete(self, job_id: int, worker: WorkerId, *, then: JobTypes = (), took: Took = None) -> Job | None:
-        """The job is done and gone; the next may be taken."""
-
-        def write(connection: Connection) -> Job | None:
-            moment = to_millis(now())
-            if connection.one("run_again", {"id": job_id, "worker": worker, "now": moment}) is None:
-                turn_id, _ = _end(connection, "delete_job", job_id, worker)
-                if took is not None:
-                    connection.execute("add_latency", {"turn_id": turn_id, "stage": took[0], "took": took[1]})
-                connection.execute("mark_done", {"turn_id": turn_id, "now": moment})
-            if not then or connection.one("select_dead_worker", (worker,)) is not None:
-                return None
-            return _take(connection, worker, {"now": moment, "kinds": _kinds(then)})
-
-        return await self._database.write(write)
-
-    async def release(self, job_id: int, worker: WorkerId) -> None:
-        """Give it back untried."""
-        await self._database.write(lambda connection: _end(connection, "release_job", job_id, worker))
-
-    async def retry(self, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
-        """Queue it again for later."""
-
-        def write(connection: Connection) -> None:
-            due = to_millis(now() + after)
-            turn_id, job_type = _end(connection, "put_back_job", job_id, worker, error=error, run_at=due)
-            if job_type == "index_turn":
-                connection.execute("mark_degraded", {"turn_id": turn_id, "now": to_millis(now())})
-
-        await self._database.write(write)
-
-    async def give_up(self, job_id: int, worker: WorkerId, *, error: str) -> None:
-        """Keep it as failed, to be seen."""
-
-        def write(connection: Connection) -> None:
-            turn_id, job_type = _end(connection, "fail_job", job_id, worker, error=error)
-            values = {"turn_id": turn_id, "now": to_millis(now())}
-            if job_type == "index_turn":
-                connection.execute("mark_unindexed", values)
-            connection.execute("mark_done", values)
-
-        await self._database.write(write)
-
-    async def list(self, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:
-        """Read the jobs there are, the oldest first."""
-        sql = "select_jobs" if branch_id is None else "select_jobs_of"
-        values = {"limit": row_limit(limit), "branch_id": maybe_pack(branch_id)}
-        return await self._database.read(lambda connection: tuple(map(_to_job, connection.many(sql, values))))
-
-    async def backlog(self) -> Backlog:
-        """Tell what waits."""
-        rows = await self._database.read(lambda connection: connection.many("count_jobs"))
-        states: Counter[str] = Counter()
-        types: Counter[str] = Counter()
-        for state, job_type, count, _ in rows:
-            states[state] += count
-            types[job_type] += count
-        oldest = min((first for _, _, _, first in rows), default=None)
-        moment = None if oldest is None else from_millis(oldest)
-        return Backlog(**states, by_type=dict(types), oldest=moment)
-
-    async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
-        """Tell how long until the next queued job is due."""
-        asked = {"now": to_millis(now()), "kinds": _kinds(kinds)}
-        row = await self._peek("select_next_due", asked)
-        return None if row is None or row[0] is None else from_millis(row[0]) - now()
-
-    async def _peek(self, name: str, asked: Mapping[str, object]) -> Row | None:
-        """Look what waits: where it is asked as long as that takes no time, on a thread while there is much."""
-        ask = self._database.look if self._took < SMALL_SECONDS else self._database.read
-
-        def timed(connection: Connection) -> Row | None:
-            began = time.perf_counter()
-            row = connection.one(name, asked)
-            self._took = time.perf_counter() - began
-            return row
-
-        return await ask(timed)
+def list_jobs(connection: Connection, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:
+    """Read the jobs there are, the oldest first."""
+    sql = "select_jobs" if branch_id is None else "select_jobs_of"
+    values = {"limit": row_limit(limit), "branch_id": maybe_pack(branch_id)}
+    return tuple(map(_to_job, connection.many(sql, values)))
 
 
 def _take(connection: Connection, worker: WorkerId, asked: Mapping[str, object]) -> Job | None:
@@ -200,3 +118,88 @@ def _to_job(row: Row) -> Job:
         last_error=row[11],
         owner=row[12],
     )
+
+
+def release_job(connection: Connection, job_id: int, worker: WorkerId) -> None:
+    """Give it back untried."""
+    _end(connection, "release_job", job_id, worker)
+
+
+def retry_job(connection: Connection, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
+    """Queue it again for later."""
+    due = to_millis(now() + after)
+    turn_id, job_type = _end(connection, "put_back_job", job_id, worker, error=error, run_at=due)
+    if job_type == "index_turn":
+        connection.execute("mark_degraded", {"turn_id": turn_id, "now": to_millis(now())})
+
+
+def give_up_job(connection: Connection, job_id: int, worker: WorkerId, *, error: str) -> None:
+    """Keep it as failed, to be seen."""
+    turn_id, job_type = _end(connection, "fail_job", job_id, worker, error=error)
+    values = {"turn_id": turn_id, "now": to_millis(now())}
+    if job_type == "index_turn":
+        connection.execute("mark_unindexed", values)
+    connection.execute("mark_done", values)
+
+
+def count_backlog(connection: Connection) -> Backlog:
+    """Tell what waits."""
+    rows = connection.many("count_jobs")
+    states: Counter[str] = Counter()
+    types: Counter[str] = Counter()
+    for state, job_type, count, _ in rows:
+        states[state] += count
+        types[job_type] += count
+    oldest = min((first for _, _, _, first in rows), default=None)
+    moment = None if oldest is None else from_millis(oldest)
+    return Backlog(**states, by_type=dict(types), oldest=moment)
+
+
+class LedgerJobs(Noun):
+    """``Jobs`` of the contract, on a database."""
+
+    enqueue = writes(enqueue_job)
+    complete = writes(complete_job)
+    list = reads(list_jobs)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._took = 0.0
+        """The seconds that looking what waits took last."""
+
+    async def claim(self, worker: WorkerId, kinds: Collection[JobType] | None = None) -> Job | None:
+        """Take the next job that is due, and count the attempt."""
+        moment = to_millis(now())
+        asked = {"now": moment, "kinds": _kinds(kinds)}
+        # Most times there is nothing to do: look first, so that idle workers do not commit.
+        if not await self._peek("select_next_job", asked):
+            return None
+
+        def write(connection: Connection) -> Job | None:
+            refuse_dead(connection, worker)
+            return _take(connection, worker, asked)
+
+        return await self._database.write(write)
+
+    release = writes(release_job)
+    retry = writes(retry_job)
+    give_up = writes(give_up_job)
+    backlog = reads(count_backlog)
+
+    async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
+        """Tell how long until the next queued job is due."""
+        asked = {"now": to_millis(now()), "kinds": _kinds(kinds)}
+        row = await self._peek("select_next_due", asked)
+        return None if row is None or row[0] is None else from_millis(row[0]) - now()
+
+    async def _peek(self, name: str, asked: Mapping[str, object]) -> Row | None:
+        """Look what waits: where it is asked as long as that takes no time, on a thread while there is much."""
+        ask = self._database.look if self._took < SMALL_SECONDS else self._database.read
+
+        def timed(connection: Connection) -> Row | None:
+            began = time.perf_counter()
+            row = connection.one(name, asked)
+            self._took = time.perf_counter() - began
+            return row
+
+        return await ask(timed)

@@ -1,4 +1,4 @@
-"""Memories in SQLite. How candidates are found for a turn is in ``recalling``."""
+"""Memories: keeping, editing, forgetting. How they are found for a turn is in ``memory_queries``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from contextinfinity.domain.ids import MemoryId, Position, SessionId, TurnId, fr
 from contextinfinity.domain.memory import Memory, NewMemory, Recall, Recalled, container_tags
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import NotFound
-from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.ledger.rows import (
-    maybe_unpack,
-    pack,
-    unpack,
-)
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.rows import maybe_unpack, pack, unpack
 from contextinfinity.storage.memories import check_memory, words_of
 from contextinfinity.storage.rules import row_limit
 
@@ -28,115 +25,52 @@ NOWHERE = b"-"
 """The shelf of what is no thread: nothing stands there."""
 
 
-class LedgerMemories:
-    """``Memories`` on a SQLite file."""
+def add_memory(connection: Connection, new: NewMemory) -> Memory:
+    """Keep a fact that comes from no turn."""
+    check_memory(new)
+    owner = _owner_key(connection, new.owner)
+    connection.execute("allow_words", _words(owner, wire.text_hash(new.content), _shelf(new.thread)))
+    key = _keep(connection, owner, new, None)
+    return _by_keys(connection, [key])[0]
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
-    async def add(self, new: NewMemory) -> Memory:
-        """Keep a fact that comes from no turn."""
-        check_memory(new)
+def list_memories(
+    connection: Connection,
+    owner: Owner,
+    *,
+    thread: SessionId | None = None,
+    superseded: bool = False,
+    limit: int = 50,
+    after: Position | None = None,
+) -> tuple[Memory, ...]:
+    """Read the owner's, the newest first."""
+    key = find_owner(connection, owner)
+    if key is None:
+        return ()
+    moment, last = (LATEST, b"") if after is None else (to_millis(after.moment), pack(after.id))
+    values = {"owner": key, "before": moment, "id": last, "limit": row_limit(limit)}
+    asked = {"thread": None if thread is None else _shelf(thread), "superseded": superseded}
+    return to_memories(connection, connection.many("list_memories", values | asked))
 
-        def write(connection: Connection) -> Memory:
-            owner = _owner_key(connection, new.owner)
-            connection.execute("allow_words", _words(owner, wire.text_hash(new.content), _shelf(new.thread)))
-            key = _keep(connection, owner, new, None)
-            return _by_keys(connection, [key])[0]
 
-        return await self._database.write(write)
+def recall_memories(connection: Connection, asked: Recall) -> Recalled:
+    """Find what may matter to a turn."""
+    from contextinfinity.storage.ledger.memory_queries import recall
 
-    async def draw(self, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
-        """Keep what a turn says, and nothing else of it."""
-        for each in new:
-            check_memory(each)
+    return recall(connection, asked)
 
-        def is_settled(connection: Connection) -> bool:
-            return not new and not connection.many("select_memories_of_turn", (pack(turn_id),))
 
-        if await self._database.read(is_settled):
-            return ()
-        return await self._database.write(lambda connection: _draw(connection, turn_id, new))
-
-    async def read(self, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
-        """Read those that are there and the owner's."""
-        return await self._database.read(lambda connection: _read(connection, owner, ids)) if ids else ()
-
-    async def list(
-        self,
-        owner: Owner,
-        *,
-        thread: SessionId | None = None,
-        superseded: bool = False,
-        limit: int = 50,
-        after: Position | None = None,
-    ) -> tuple[Memory, ...]:
-        """Read the owner's, the newest first."""
-
-        def read(connection: Connection) -> tuple[Memory, ...]:
-            key = find_owner(connection, owner)
-            if key is None:
-                return ()
-            moment, last = (LATEST, b"") if after is None else (to_millis(after.moment), pack(after.id))
-            values = {"owner": key, "before": moment, "id": last, "limit": row_limit(limit)}
-            asked = {"thread": None if thread is None else _shelf(thread), "superseded": superseded}
-            return to_memories(connection, connection.many("list_memories", values | asked))
-
-        return await self._database.read(read)
-
-    async def recall(self, asked: Recall) -> Recalled:
-        """Find what may matter to a turn."""
-        from contextinfinity.storage.ledger.memory_queries import recall
-
-        return await self._database.read(lambda connection: recall(connection, asked))
-
-    async def current(self, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
-        """Tell what a turn may take for true in place of each."""
-        from contextinfinity.storage.ledger.memory_queries import current
-
-        return await self._database.read(lambda connection: current(connection, asked, hexed(ids))) if ids else {}
-
-    async def edit(self, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
-        """Put other words in its place."""
-        check_memory(new)
-        return await self._database.write(lambda connection: _edit(connection, owner, memory_id, new), wipe=True)
-
-    async def forget(
-        self, owner: Owner, ids: Sequence[MemoryId], *, at: datetime | None = None, thread: SessionId | None = None
-    ) -> int:
-        """Remove memories, and all that has the same words."""
-        shelf, moment = None if thread is None else _shelf(thread), to_millis(at or now())
-        return await self._database.write(
-            lambda connection: _forget(connection, owner, hexed(ids), shelf, moment), wipe=True
-        )
-
-    async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
-        """Note that they stood in a prompt."""
-
-        def find(connection: Connection) -> list[Row]:
-            values = {"owner": find_owner(connection, owner), "ids": hexed(ids), "at": to_millis(at)}
-            return connection.many("select_unmarked", values)
-
-        if ids and (rows := await self._database.read(find)):
-            mark = [{"key": key, "at": to_millis(at)} for (key,) in rows]
-            await self._database.write(lambda connection: connection.execute_many("mark_placed", mark))
-
-    async def expire(self, owner: Owner, oldest: datetime) -> int:
-        """Remove what was neither said nor shown since then."""
-
-        def asked(connection: Connection) -> dict[str, int | None]:
-            return {"owner": find_owner(connection, owner), "oldest": to_millis(oldest)}
-
-        if not await self._database.read(
-            lambda connection: connection.many("select_expired_memories", asked(connection))
-        ):
-            return 0
-
-        def write(connection: Connection) -> int:
-            connection.execute("soil_log")
-            return len(connection.many("delete_expired", asked(connection)))
-
-        return await self._database.write(write, wipe=True)
+def forget_memories(
+    connection: Connection,
+    owner: Owner,
+    ids: Sequence[MemoryId],
+    *,
+    at: datetime | None = None,
+    thread: SessionId | None = None,
+) -> int:
+    """Remove memories, and all that has the same words."""
+    shelf, moment = None if thread is None else _shelf(thread), to_millis(at or now())
+    return _forget(connection, owner, hexed(ids), shelf, moment)
 
 
 def find_owner(connection: Connection, owner: Owner) -> int | None:
@@ -152,7 +86,8 @@ def _owner_key(connection: Connection, owner: Owner) -> int:
     return found
 
 
-def _draw(connection: Connection, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
+def replace_memories_of_turn(connection: Connection, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
+    """Replace all memories that were extracted from this turn; one that a person wrote or edited stays."""
     hashes = {wire.text_hash(each.content) for each in new}
     for key, digest, origin in connection.many("select_memories_of_turn", (pack(turn_id),)):
         if digest not in hashes and origin != "person":
@@ -224,8 +159,9 @@ def _settle(connection: Connection, owner: int, new: NewMemory, key: int) -> Non
             connection.execute("supersede", {"by": other_id, "at": valid_from, "key": key})
 
 
-def _edit(connection: Connection, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
+def edit_memory(connection: Connection, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
     """Put other words in its place: what a person writes is true from now on, whatever the old words were about."""
+    check_memory(new)
     row = connection.one("select_memories", {"owner": find_owner(connection, owner), "ids": hexed([memory_id])})
     if row is None:
         raise NotFound(f"There is no memory {memory_id}.", hint="`cix memories list` shows those there are.")
@@ -317,3 +253,68 @@ def to_vector(row: Row) -> Embedding | None:
     """Read the vector of a row."""
     body: bytes | None = row[20]
     return None if body is None else Embedding(model=row[19], dim=len(body) - 4, values=body)
+
+
+def read_memories(connection: Connection, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
+    """Read those that are there and the owner's."""
+    return _read(connection, owner, ids) if ids else ()
+
+
+def current_memories(connection: Connection, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
+    """Tell what a turn may take for true in place of each."""
+    from contextinfinity.storage.ledger.memory_queries import current
+
+    return current(connection, asked, hexed(ids)) if ids else {}
+
+
+class LedgerMemories(Noun):
+    """``Memories`` of the contract, on a database."""
+
+    add = writes(add_memory)
+    list = reads(list_memories)
+    recall = reads(recall_memories)
+    edit = writes(edit_memory, wipe=True)
+    forget = writes(forget_memories, wipe=True)
+
+    async def draw(self, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
+        """Replace all memories that were extracted from this turn."""
+        for each in new:
+            check_memory(each)
+
+        def is_settled(connection: Connection) -> bool:
+            return not new and not connection.many("select_memories_of_turn", (pack(turn_id),))
+
+        if await self._database.read(is_settled):
+            return ()
+        return await self._database.write(lambda connection: replace_memories_of_turn(connection, turn_id, new))
+
+    read = reads(read_memories)
+    current = reads(current_memories)
+
+    async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
+        """Note that memories were placed in a prompt."""
+
+        def find(connection: Connection) -> list[Row]:
+            values = {"owner": find_owner(connection, owner), "ids": hexed(ids), "at": to_millis(at)}
+            return connection.many("select_unmarked", values)
+
+        if ids and (rows := await self._database.read(find)):
+            mark = [{"key": key, "at": to_millis(at)} for (key,) in rows]
+            await self._database.write(lambda connection: connection.execute_many("mark_placed", mark))
+
+    async def expire(self, owner: Owner, oldest: datetime) -> int:
+        """Remove what was neither said nor shown since then."""
+
+        def asked(connection: Connection) -> dict[str, int | None]:
+            return {"owner": find_owner(connection, owner), "oldest": to_millis(oldest)}
+
+        if not await self._database.read(
+            lambda connection: connection.many("select_expired_memories", asked(connection))
+        ):
+            return 0
+
+        def write(connection: Connection) -> int:
+            connection.execute("soil_log")
+            return len(connection.many("delete_expired", asked(connection)))
+
+        return await self._database.write(write, wipe=True)

@@ -1,4 +1,4 @@
-"""Which memories may matter to a turn, in SQLite: by the rarest words of its question, and what always matters.
+"""Which memories may matter to a turn: by the rarest words of its question, and what always matters.
 
 However much a user said, so many postings are read and so many rows looked at. What was learned on a line of turns that
 was left is passed over unless the turn sees it, or a person asked for it to be kept; so is what only turns past their
@@ -18,10 +18,7 @@ from contextinfinity.domain.memory import Candidate, Memory, Recall, Recalled
 from contextinfinity.domain.session import Lineage
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.memories import find_owner, to_memory, to_vector
-from contextinfinity.storage.ledger.rows import (
-    pack,
-    unpack,
-)
+from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.memories import sees
 

@@ -1,4 +1,4 @@
-"""Prefix hashes in SQLite: written inside the transactions of turns, and where they lead."""
+"""Prefix hashes: written inside the transactions of turns, and looked up for resent conversations."""
 
 from __future__ import annotations
 
@@ -12,74 +12,37 @@ from contextinfinity.domain.message import Message
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
 from contextinfinity.domain.turn import Exchange, NewTurn, Phase, Trail, Turn
-from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.ledger.rows import (
-    maybe_pack,
-    must,
-    pack,
-    unpack,
-)
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, looks, writes
+from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.trails import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
 
 
-class LedgerTrails:
-    """``Trails`` on a SQLite file."""
+def find_end(
+    connection: Connection, owner: Owner, answered: int, *, session_id: SessionId | None = None
+) -> TrailEnd | None:
+    """Find the turn up to which exactly this was said."""
+    asked = {**_whose(owner, session_id), "number": answered, "limit": 1}
+    if (row := connection.one("select_free_after_answer", asked)) is not None:
+        return _to_end(row)
+    if (row := connection.one("select_after_answer", asked)) is None:
+        return None
+    followed = connection.many("select_continuations", (answered, MOST_CONTINUATIONS))
+    return replace(_to_end(row), continuations=len(followed))
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
-    async def end(self, owner: Owner, answered: int, *, session_id: SessionId | None = None) -> TrailEnd | None:
-        """Find the turn up to which exactly this was said."""
-        asked = {**_whose(owner, session_id), "number": answered, "limit": 1}
-
-        def read(connection: Connection) -> TrailEnd | None:
-            if (row := connection.one("select_free_after_answer", asked)) is not None:
-                return _to_end(row)
-            if (row := connection.one("select_after_answer", asked)) is None:
-                return None
-            followed = connection.many("select_continuations", (answered, MOST_CONTINUATIONS))
-            return replace(_to_end(row), continuations=len(followed))
-
-        return await self._database.look(read)
-
-    async def exchanges(self, owner: Owner, alone: int, *, session_id: SessionId | None = None) -> tuple[TrailEnd, ...]:
-        """Find the turns that say just this exchange."""
-        asked = {**_whose(owner, session_id), "number": alone, "limit": MOST_CANDIDATES + 1}
-
-        def read(connection: Connection) -> tuple[TrailEnd, ...]:
-            rows = connection.many("select_free_after_exchange", asked)
-            rows += connection.many("select_after_exchange", asked)
-            by_turn = dict[TurnId, TrailEnd]()
-            for end in map(_to_end, rows):
-                by_turn.setdefault(end.turn_id, end)
-            return tuple(by_turn.values())[: MOST_CANDIDATES + 1]
-
-        return await self._database.look(read)
-
-    async def note_broken(self, turn_id: TurnId) -> None:
-        """Record that the connection of a turn's request broke."""
-        broken = {"turn_id": pack(turn_id), "now": to_millis(now())}
-        await self._database.write(lambda connection: connection.execute("note_broken", broken))
-
-    async def note_delivered(self, turn_ids: Sequence[TurnId]) -> None:
-        """Record that requests were answered."""
-        rows = [(pack(turn_id),) for turn_id in turn_ids]
-        await self._database.write(lambda connection: connection.execute_many("note_delivered", rows))
-
-    async def join_broken(self, owner: Owner, body: int, *, since: datetime) -> TurnId | None:
-        """Return a turn whose connection broke, and clear the record of it."""
-        asked = {"user_id": owner.user_id, "org_id": owner.org_id, "body": body, "since": to_millis(since)}
-        row = await self._database.write(lambda connection: connection.one("join_broken", asked))
-        return None if row is None else unpack(row[0])
-
-    async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
-        """Find the newest turn that a request made."""
-        asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
-        row = await self._database.look(lambda connection: connection.one("select_walked", asked))
-        if row is None:
-            return None
-        return Walked(turn_id=unpack(row[0]), phase=Phase(row[1]))
+def find_exchanges(
+    connection: Connection, owner: Owner, alone: int, *, session_id: SessionId | None = None
+) -> tuple[TrailEnd, ...]:
+    """Find the turns that say just this exchange."""
+    asked = {**_whose(owner, session_id), "number": alone, "limit": MOST_CANDIDATES + 1}
+    rows = connection.many("select_free_after_exchange", asked)
+    rows += connection.many("select_after_exchange", asked)
+    by_turn = dict[TurnId, TrailEnd]()
+    for end in map(_to_end, rows):
+        by_turn.setdefault(end.turn_id, end)
+    return tuple(by_turn.values())[: MOST_CANDIDATES + 1]
 
 
 def check_place(connection: Connection, new: NewTurn) -> None:
@@ -216,3 +179,42 @@ def _to_end(row: Row) -> TrailEnd:
         is_free=bool(free),
         is_fresh=bool(fresh),
     )
+
+
+def note_broken(connection: Connection, turn_id: TurnId) -> None:
+    """Record that the connection of a turn's request broke."""
+    broken = {"turn_id": pack(turn_id), "now": to_millis(now())}
+    connection.execute("note_broken", broken)
+
+
+def note_delivered(connection: Connection, turn_ids: Sequence[TurnId]) -> None:
+    """Record that requests were answered."""
+    rows = [(pack(turn_id),) for turn_id in turn_ids]
+    connection.execute_many("note_delivered", rows)
+
+
+def join_broken(connection: Connection, owner: Owner, body: int, *, since: datetime) -> TurnId | None:
+    """Return a turn whose connection broke, and clear the record of it."""
+    asked = {"user_id": owner.user_id, "org_id": owner.org_id, "body": body, "since": to_millis(since)}
+    row = connection.one("join_broken", asked)
+    return None if row is None else unpack(row[0])
+
+
+def find_walked(connection: Connection, owner: Owner, trail: Trail) -> Walked | None:
+    """Find the newest turn that a request made."""
+    asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
+    row = connection.one("select_walked", asked)
+    if row is None:
+        return None
+    return Walked(turn_id=unpack(row[0]), phase=Phase(row[1]))
+
+
+class LedgerTrails(Noun):
+    """``Trails`` of the contract, on a database."""
+
+    end = looks(find_end)
+    exchanges = looks(find_exchanges)
+    note_broken = writes(note_broken)
+    note_delivered = writes(note_delivered)
+    join_broken = writes(join_broken)
+    walked = looks(find_walked)

@@ -8,25 +8,21 @@ from datetime import datetime
 import msgspec
 
 from contextinfinity.domain.ids import BranchId, StateId, TurnId, from_millis, new_id, now, to_millis
-from contextinfinity.domain.message import Message
+from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.errors import AlreadyExists, Gone
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.contents import insert_message, insert_messages, metadata_column
 from contextinfinity.storage.ledger.prefix_hashes import note_logged, note_recorded
-from contextinfinity.storage.ledger.rows import (
-    message_columns,
-    must,
-    pack,
-    to_turn,
-)
+from contextinfinity.storage.ledger.rows import message_columns, must, pack, to_turn
 from contextinfinity.storage.ledger.states import append_state, head_of, refuse_unsettled
-from contextinfinity.storage.rules import can_be_answered, drafted_state
+from contextinfinity.storage.rules import can_be_answered, check_exchanges, drafted_state
 
 
 def record(connection: Connection, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
     """Append the exchanges as turns that are Done, and one state that counts past the last of them."""
+    check_exchanges(exchanges)
     there = {each.id: turn for each in exchanges if each.id and (turn := _recorded(connection, branch_id, each.id))}
     new = [exchange for exchange in exchanges if exchange.id not in there]
     if not new and there:
@@ -53,8 +49,10 @@ def refuse_deleted(connection: Connection, turn_id: TurnId) -> None:
         raise Gone(f"Turn {turn_id} was deleted.")
 
 
-def log(connection: Connection, branch_id: BranchId, said: Exchange) -> Turn:
-    """Put a message to the newest turn as its answer, if it is one and the turn waits for it; else append it."""
+def log(connection: Connection, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
+    """Set a message as the answer of the newest turn, if that waits for one; otherwise append it as a turn."""
+    said = Exchange(message=message, metadata=metadata)
+    check_exchanges((said,))
     head = settled_head(connection, branch_id)
     if said.message.role == "assistant":
         turn = last_turn(connection, branch_id)

@@ -1,4 +1,4 @@
-"""Held turns come into the SQLite file: the transitions of a turn, as many as are missing, in one transaction."""
+"""Replaying spooled turns: the missing transitions of a turn are written in one transaction."""
 
 from __future__ import annotations
 
@@ -7,44 +7,25 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
 from contextinfinity.errors import NotFound
-from contextinfinity.storage.database import Connection, Database
+from contextinfinity.storage.database import Connection
 from contextinfinity.storage.landings import Landing
+from contextinfinity.storage.ledger.binding import Noun, writes
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.prefix_hashes import placed_here
 from contextinfinity.storage.ledger.recording import refuse_deleted
-from contextinfinity.storage.ledger.rows import (
-    message_columns,
-    pack,
-)
-from contextinfinity.storage.ledger.turns import (
-    begin_turn,
-    blocker,
-    end_turn,
-    find_turn,
-    insert_turn,
-    open_step,
-)
+from contextinfinity.storage.ledger.rows import message_columns, pack
+from contextinfinity.storage.ledger.turns import begin_turn, blocker, end_turn, find_turn, insert_turn, open_step
 from contextinfinity.storage.rules import check_finalising, check_new_step, check_new_turn, check_turn_end
 
 
-class LedgerLandings:
-    """``Landings`` on a SQLite file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def land(self, landing: Landing) -> Turn:
-        """Write what the ledger does not have of a turn."""
-        if landing.new is not None:
-            check_new_turn(landing.new)
-        for step in landing.steps:
-            check_new_step(step)
-        if landing.end is not None:
-            check_turn_end(landing.end)
-        return await self._database.write(lambda connection: _land(connection, landing))
-
-
-def _land(connection: Connection, landing: Landing) -> Turn:
+def land_turn(connection: Connection, landing: Landing) -> Turn:
+    """Write what the ledger does not have of a turn."""
+    if landing.new is not None:
+        check_new_turn(landing.new)
+    for step in landing.steps:
+        check_new_step(step)
+    if landing.end is not None:
+        check_turn_end(landing.end)
     turn = find_turn(connection, landing.turn_id) or _insert(connection, landing)
     if turn.phase not in UNFINISHED:
         return turn
@@ -80,3 +61,9 @@ def _end(connection: Connection, turn: Turn, end: TurnEnd, *, failed: bool) -> T
     turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
     enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn.id))
     return turn
+
+
+class LedgerLandings(Noun):
+    """``Landings`` of the contract, on a database."""
+
+    land = writes(land_turn)

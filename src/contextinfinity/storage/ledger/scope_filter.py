@@ -1,4 +1,4 @@
-"""Which of the places that words or vectors found lie where the search looks.
+"""Scope filter: which of the places that a search found are within its scope.
 
 Whatever led to a place, here its turn is read and asked: whose it is, in which session, on which branch, how far back,
 when it was said, what its chunks are. A place that is not admitted here is never shown.
@@ -15,10 +15,7 @@ from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import to_millis
 from contextinfinity.domain.search import Place, Scope
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.ledger.rows import (
-    pack,
-    unpack,
-)
+from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.rules import end_place
 

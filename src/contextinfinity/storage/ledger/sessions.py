@@ -1,140 +1,87 @@
-"""Sessions and branches in SQLite."""
+"""Sessions and branches: creating, listing, forking, rolling back."""
 
 from __future__ import annotations
 
-from contextinfinity.domain.ids import (
-    BranchId,
-    Position,
-    SessionId,
-    StateId,
-    new_id,
-    now,
-    to_millis,
-)
+from contextinfinity.domain.ids import BranchId, Position, SessionId, StateId, new_id, now, to_millis
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import SCHEMA_VERSION
 from contextinfinity.errors import AccessDenied, AlreadyExists, NotFound
-from contextinfinity.storage.database import Connection, Database
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.contents import keep_text
 from contextinfinity.storage.ledger.idempotency import made_before, note_request
-from contextinfinity.storage.ledger.rows import (
-    maybe_pack,
-    must,
-    pack,
-    to_branch,
-    to_session,
-    unpack,
-)
+from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, to_branch, to_session, unpack
 from contextinfinity.storage.ledger.states import carry_pins, insert_state, newest_state, numbered_state
-from contextinfinity.storage.rules import (
-    LAST_PLACE,
-    check_new_session,
-    check_place,
-    check_rollback,
-    row_limit,
-)
+from contextinfinity.storage.rules import LAST_PLACE, check_new_session, check_place, check_rollback, row_limit
 
 
-class LedgerSessions:
-    """``Sessions`` on a SQLite file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def create(self, new: NewSession) -> Session:
-        """Make a session with one branch and its root state."""
-        check_new_session(new)
-        return await self._database.write(lambda connection: _create(connection, new))
-
-    async def get(self, session_id: SessionId) -> Session | None:
-        """Read one."""
-        return await self._database.look(lambda connection: find_session(connection, session_id))
-
-    async def find(self, owner: Owner, external_id: str) -> Session | None:
-        """Read the owner's session of that foreign id."""
-        return await self._database.look(lambda connection: _find(connection, owner, external_id))
-
-    async def list(self, owner: Owner, *, limit: int = 50, after: Position | None = None) -> tuple[Session, ...]:
-        """Read the owner's sessions, the one spoken in last first."""
-
-        def read(connection: Connection) -> tuple[Session, ...]:
-            moment, last = (LAST_PLACE, b"") if after is None else (to_millis(after.moment), pack(after.id))
-            whose = {"org_id": owner.org_id, "user_id": owner.user_id}
-            values = {**whose, "updated_at": moment, "id": last, "limit": row_limit(limit)}
-            return tuple(map(to_session, connection.many("select_sessions", values)))
-
-        return await self._database.read(read)
-
-    async def rename(self, session_id: SessionId, title: str | None) -> Session:
-        """Give it another title."""
-
-        def write(connection: Connection) -> Session:
-            connection.execute("rename_session", {"id": pack(session_id), "title": title, "now": to_millis(now())})
-            return _existing(connection, session_id)
-
-        return await self._database.write(write)
-
-    async def activate(self, session_id: SessionId, branch_id: BranchId) -> Session:
-        """Make another of its branches the active one."""
-
-        def write(connection: Connection) -> Session:
-            session = _existing(connection, session_id)
-            if existing_branch(connection, branch_id).session_id != session.id:
-                raise NotFound(f"Session {session_id} has no branch {branch_id}.")
-            _activate(connection, session_id, branch_id)
-            return _existing(connection, session_id)
-
-        return await self._database.write(write)
+def list_sessions(
+    connection: Connection, owner: Owner, *, limit: int = 50, after: Position | None = None
+) -> tuple[Session, ...]:
+    """Read the owner's sessions, the one spoken in last first."""
+    moment, last = (LAST_PLACE, b"") if after is None else (to_millis(after.moment), pack(after.id))
+    whose = {"org_id": owner.org_id, "user_id": owner.user_id}
+    values = {**whose, "updated_at": moment, "id": last, "limit": row_limit(limit)}
+    return tuple(map(to_session, connection.many("select_sessions", values)))
 
 
-class LedgerBranches:
-    """``Branches`` on a SQLite file."""
+def rename_session(connection: Connection, session_id: SessionId, title: str | None) -> Session:
+    """Give it another title."""
+    connection.execute("rename_session", {"id": pack(session_id), "title": title, "now": to_millis(now())})
+    return _existing(connection, session_id)
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
-    async def get(self, branch_id: BranchId) -> Branch | None:
-        """Read one."""
+def activate_session(connection: Connection, session_id: SessionId, branch_id: BranchId) -> Session:
+    """Make another of its branches the active one."""
+    session = _existing(connection, session_id)
+    if existing_branch(connection, branch_id).session_id != session.id:
+        raise NotFound(f"Session {session_id} has no branch {branch_id}.")
+    _activate(connection, session_id, branch_id)
+    return _existing(connection, session_id)
 
-        def read(connection: Connection) -> Branch | None:
-            row = connection.one("select_branch", (pack(branch_id),))
-            return None if row is None else to_branch(row)
 
-        return await self._database.look(read)
+def get_branch(connection: Connection, branch_id: BranchId) -> Branch | None:
+    """Read one."""
+    row = connection.one("select_branch", (pack(branch_id),))
+    return None if row is None else to_branch(row)
 
-    async def list(self, session_id: SessionId) -> tuple[Branch, ...]:
-        """Read all of a session, the oldest first."""
-        return await self._database.read(
-            lambda connection: tuple(map(to_branch, connection.many("select_branches", (pack(session_id),))))
-        )
 
-    async def lineage(self, branch_id: BranchId) -> Lineage:
-        """Tell whose turns it sees."""
+def list_branches(connection: Connection, session_id: SessionId) -> tuple[Branch, ...]:
+    """Read all of a session, the oldest first."""
+    return tuple(map(to_branch, connection.many("select_branches", (pack(session_id),))))
 
-        def read(connection: Connection) -> Lineage:
-            existing_branch(connection, branch_id)
-            return lineage_of(connection, branch_id)
 
-        return await self._database.look(read)
+def read_lineage(connection: Connection, branch_id: BranchId) -> Lineage:
+    """Tell whose turns it sees."""
+    existing_branch(connection, branch_id)
+    return lineage_of(connection, branch_id)
 
-    async def fork(
-        self, branch_id: BranchId, *, at: int | None = None, state: int | None = None, label: str | None = None
-    ) -> Branch:
-        """Start a new branch after a turn, or from a state."""
-        return await self._database.write(lambda connection: _fork(connection, branch_id, at, state, label))
 
-    async def rollback(
-        self, branch_id: BranchId, *, to: int | None = None, state: int | None = None, label: str | None = None
-    ) -> Branch:
-        """Fork there and make the new branch the active one."""
-        check_rollback(to, state)
+def fork_branch(
+    connection: Connection,
+    branch_id: BranchId,
+    *,
+    at: int | None = None,
+    state: int | None = None,
+    label: str | None = None,
+) -> Branch:
+    """Start a new branch after a turn, or from a state."""
+    return _fork(connection, branch_id, at, state, label)
 
-        def write(connection: Connection) -> Branch:
-            branch = _fork(connection, branch_id, to, state, label)
-            _activate(connection, branch.session_id, branch.id)
-            return branch
 
-        return await self._database.write(write)
+def rollback_branch(
+    connection: Connection,
+    branch_id: BranchId,
+    *,
+    to: int | None = None,
+    state: int | None = None,
+    label: str | None = None,
+) -> Branch:
+    """Fork there and make the new branch the active one."""
+    check_rollback(to, state)
+    branch = _fork(connection, branch_id, to, state, label)
+    _activate(connection, branch.session_id, branch.id)
+    return branch
 
 
 def find_session(connection: Connection, session_id: SessionId) -> Session | None:
@@ -158,7 +105,8 @@ def _existing(connection: Connection, session_id: SessionId) -> Session:
     return to_session(must(connection.one("select_session", (pack(session_id),)), "session", session_id))
 
 
-def _find(connection: Connection, owner: Owner, external_id: str) -> Session | None:
+def find_by_external_id(connection: Connection, owner: Owner, external_id: str) -> Session | None:
+    """Read the owner\'s session of that foreign id."""
     row = connection.one("select_session_by_external_id", (owner.org_id, owner.user_id, external_id))
     return None if row is None else to_session(row)
 
@@ -168,7 +116,9 @@ def _activate(connection: Connection, session_id: SessionId, branch_id: BranchId
     connection.execute("activate_branch", values)
 
 
-def _create(connection: Connection, new: NewSession) -> Session:
+def create_session(connection: Connection, new: NewSession) -> Session:
+    """Make a session with one branch and its root state."""
+    check_new_session(new)
     if (made := made_before(connection, new.once)) is not None:
         return _existing(connection, unpack(made[0]))
     if new.id is not None and (there := find_session(connection, new.id)) is not None:
@@ -180,7 +130,7 @@ def _create(connection: Connection, new: NewSession) -> Session:
     buried = None if new.id is None else connection.one("select_buried", (pack(new.id),))
     if buried is not None and Owner(org_id=buried[0], user_id=buried[1]) != new.owner:
         raise AccessDenied(f"The session {new.id} was another user's.", hint="Take a new id.")
-    if new.external_id is not None and _find(connection, new.owner, new.external_id) is not None:
+    if new.external_id is not None and find_by_external_id(connection, new.owner, new.external_id) is not None:
         raise AlreadyExists(f"This owner has a session with the external id {new.external_id!r} already.")
     session_id, branch_id, state_id = new.id or new_id(), new.branch_id or new_id(), new_id()
     moment = to_millis(now())
@@ -277,3 +227,24 @@ def _begin_end(connection: Connection, forked: BranchId, lineage: Lineage, at: i
         if connection.one("select_unfailed", values) is not None:
             connection.execute("begin_end", values)
             return
+
+
+class LedgerSessions(Noun):
+    """``Sessions`` of the contract, on a database."""
+
+    create = writes(create_session)
+    get = looks(find_session)
+    list = reads(list_sessions)
+    rename = writes(rename_session)
+    activate = writes(activate_session)
+    find = looks(find_by_external_id)
+
+
+class LedgerBranches(Noun):
+    """``Branches`` of the contract, on a database."""
+
+    get = looks(get_branch)
+    list = reads(list_branches)
+    lineage = looks(read_lineage)
+    fork = writes(fork_branch)
+    rollback = writes(rollback_branch)

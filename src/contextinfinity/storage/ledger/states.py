@@ -1,4 +1,4 @@
-"""States in SQLite: TX-B, pins, and finding the state a place belongs to."""
+"""States: TX-B, pins, fold candidates, and finding the state at a place."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Phase
-from contextinfinity.storage.database import Connection, Database
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.contents import keep_text
 from contextinfinity.storage.ledger.jobs import enqueue
-from contextinfinity.storage.ledger.rows import (
-    must,
-    pack,
-    to_state,
-    unpack,
-)
+from contextinfinity.storage.ledger.rows import must, pack, to_state, unpack
 from contextinfinity.storage.rules import (
     LAST_PLACE,
     check_branch_of,
@@ -38,96 +34,67 @@ from contextinfinity.storage.rules import (
 )
 
 
-class LedgerStates:
-    """``States`` on a SQLite file."""
+def get_state(connection: Connection, state_id: StateId) -> State | None:
+    """Read one."""
+    row = connection.one("select_state", (pack(state_id),))
+    return None if row is None else to_state(row)
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
-    async def get(self, state_id: StateId) -> State | None:
-        """Read one."""
+def list_states(connection: Connection, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
+    """Read the chain from the head back, the newest first."""
+    values = {"branch_id": pack(branch_id), "limit": row_limit(limit)}
+    if limit < 1:
+        return ()
+    return tuple(map(to_state, connection.many("select_chain", values)))
 
-        def read(connection: Connection) -> State | None:
-            row = connection.one("select_state", (pack(state_id),))
-            return None if row is None else to_state(row)
 
-        return await self._database.read(read)
+def newest_of_reasons(
+    connection: Connection, branch_id: BranchId, reasons: Collection[StateReason], *, covers: int | None = None
+) -> State | None:
+    """Read the newest state of the chain made for one of these reasons."""
+    head = head_of(connection, branch_id)
+    if covers is not None and not 0 <= covers <= LAST_PLACE:
+        return None
+    return _newest(connection, branch_id, head.state_seq, reasons, covers)
 
-    async def head(self, branch_id: BranchId) -> State:
-        """Read the branch's head."""
-        return await self._database.look(lambda connection: head_of(connection, branch_id))
 
-    async def list(self, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
-        """Read the chain from the head back, the newest first."""
-        values = {"branch_id": pack(branch_id), "limit": row_limit(limit)}
-        if limit < 1:
-            return ()
-        return await self._database.read(
-            lambda connection: tuple(map(to_state, connection.many("select_chain", values)))
-        )
+def commit_state(connection: Connection, draft: StateDraft, *, expected_head: StateId | None) -> State:
+    """TX-B: new state, state_after, phase, head and head_seq together."""
+    check_draft(draft)
+    return _commit(connection, draft, expected_head)
 
-    async def newest(
-        self, branch_id: BranchId, reasons: Collection[StateReason], *, covers: int | None = None
-    ) -> State | None:
-        """Read the newest state of the chain made for one of these reasons."""
 
-        def read(connection: Connection) -> State | None:
-            head = head_of(connection, branch_id)
-            if covers is not None and not 0 <= covers <= LAST_PLACE:
-                return None
-            return _newest(connection, branch_id, head.state_seq, reasons, covers)
+def propose_fold(connection: Connection, candidate: FoldCandidate) -> FoldCandidate:
+    """Keep a fold that could be committed, one a branch."""
+    check_candidate(candidate)
+    body = wire.dumps(candidate).decode()
+    head = head_of(connection, candidate.branch_id)
+    check_covers(candidate.covers_turn_seq, head.turn_seq)
+    ids = {"branch_id": pack(candidate.branch_id), "session_id": pack(head.session_id)}
+    connection.execute("keep_candidate", {**ids, "body": body, "created_at": to_millis(candidate.created_at)})
+    return candidate
 
-        return await self._database.read(read)
 
-    async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
-        """TX-B: new state, state_after, phase, head and head_seq together."""
-        check_draft(draft)
-        return await self._database.write(lambda connection: _commit(connection, draft, expected_head))
+def read_proposal(connection: Connection, branch_id: BranchId) -> FoldCandidate | None:
+    """Read the branch's candidate."""
+    row = connection.one("select_candidate", (pack(branch_id),))
+    return None if row is None else wire.loads(FoldCandidate, row[0])
 
-    async def propose(self, candidate: FoldCandidate) -> FoldCandidate:
-        """Keep a fold that could be committed, one a branch."""
-        check_candidate(candidate)
-        body = wire.dumps(candidate).decode()
 
-        def write(connection: Connection) -> FoldCandidate:
-            head = head_of(connection, candidate.branch_id)
-            check_covers(candidate.covers_turn_seq, head.turn_seq)
-            ids = {"branch_id": pack(candidate.branch_id), "session_id": pack(head.session_id)}
-            connection.execute("keep_candidate", {**ids, "body": body, "created_at": to_millis(candidate.created_at)})
-            return candidate
+def pin_fact(connection: Connection, branch_id: BranchId, fact: str) -> State:
+    """Add a pinned fact: a state of its own, at once."""
+    check_fact(fact)
+    head = head_of(connection, branch_id)
+    if fact in head.pinned_facts:
+        return head
+    return _advance(connection, head, branch_id, reason="pin", pinned_facts=(*head.pinned_facts, fact))
 
-        return await self._database.write(write)
 
-    async def proposal(self, branch_id: BranchId) -> FoldCandidate | None:
-        """Read the branch's candidate."""
-
-        def read(connection: Connection) -> FoldCandidate | None:
-            row = connection.one("select_candidate", (pack(branch_id),))
-            return None if row is None else wire.loads(FoldCandidate, row[0])
-
-        return await self._database.read(read)
-
-    async def pin(self, branch_id: BranchId, fact: str) -> State:
-        """Add a pinned fact: a state of its own, at once."""
-        check_fact(fact)
-
-        def write(connection: Connection) -> State:
-            head = head_of(connection, branch_id)
-            if fact in head.pinned_facts:
-                return head
-            return _advance(connection, head, branch_id, reason="pin", pinned_facts=(*head.pinned_facts, fact))
-
-        return await self._database.write(write)
-
-    async def unpin(self, branch_id: BranchId, number: int) -> State:
-        """Take the fact of that number away."""
-
-        def write(connection: Connection) -> State:
-            head = head_of(connection, branch_id)
-            rest = remove_pin(head.pinned_facts, number)
-            return _advance(connection, head, branch_id, reason="unpin", pinned_facts=rest)
-
-        return await self._database.write(write)
+def unpin_fact(connection: Connection, branch_id: BranchId, number: int) -> State:
+    """Take the fact of that number away."""
+    head = head_of(connection, branch_id)
+    rest = remove_pin(head.pinned_facts, number)
+    return _advance(connection, head, branch_id, reason="unpin", pinned_facts=rest)
 
 
 def head_of(connection: Connection, branch_id: BranchId) -> State:
@@ -276,3 +243,17 @@ def _advance(connection: Connection, head: State, branch_id: BranchId, **changes
     )
     append_state(connection, state)
     return state
+
+
+class LedgerStates(Noun):
+    """``States`` of the contract, on a database."""
+
+    get = reads(get_state)
+    head = looks(head_of)
+    list = reads(list_states)
+    newest = reads(newest_of_reasons)
+    commit = writes(commit_state)
+    propose = writes(propose_fold)
+    proposal = reads(read_proposal)
+    pin = writes(pin_fact)
+    unpin = writes(unpin_fact)

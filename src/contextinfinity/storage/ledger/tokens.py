@@ -1,4 +1,4 @@
-"""Tokens in SQLite."""
+"""API tokens, by the hash of their secret."""
 
 from __future__ import annotations
 
@@ -6,58 +6,38 @@ from contextinfinity.domain.ids import from_millis, new_id, now, to_millis
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import NewToken, Token, TokenId
 from contextinfinity.errors import AlreadyExists
-from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.ledger.rows import (
-    must,
-    pack,
-    pack_hash,
-    unpack,
-)
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.ledger.rows import must, pack, pack_hash, unpack
 from contextinfinity.storage.rules import row_limit
 from contextinfinity.storage.tokens import check_new_token
 
 
-class LedgerTokens:
-    """``Tokens`` on a SQLite file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def create(self, new: NewToken) -> Token:
-        """Keep one."""
-        check_new_token(new)
-        return await self._database.write(lambda connection: _create(connection, new))
-
-    async def find(self, sha256: str) -> Token | None:
-        """Read the token of that hash."""
-
-        def read(connection: Connection) -> Token | None:
-            row = connection.one("select_token", (pack_hash(sha256),))
-            return None if row is None else _to_token(row)
-
-        return await self._database.look(read)
-
-    async def list(self, *, limit: int = 1000) -> tuple[Token, ...]:
-        """Read those there ever were, the oldest first."""
-        return await self._database.read(
-            lambda connection: tuple(map(_to_token, connection.many("select_tokens", (row_limit(limit),))))
-        )
-
-    async def revoke(self, token_id: TokenId) -> Token:
-        """Revoke it."""
-
-        def write(connection: Connection) -> Token:
-            connection.execute("revoke_token", {"id": pack(token_id), "now": to_millis(now())})
-            return _existing(connection, token_id)
-
-        return await self._database.write(write)
-
-    async def any(self) -> bool:
-        """Tell whether there ever was one."""
-        return await self._database.look(lambda connection: bool(connection.many("any_token")[0][0]))
+def find_token(connection: Connection, sha256: str) -> Token | None:
+    """Read the token of that hash."""
+    row = connection.one("select_token", (pack_hash(sha256),))
+    return None if row is None else _to_token(row)
 
 
-def _create(connection: Connection, new: NewToken) -> Token:
+def list_tokens(connection: Connection, *, limit: int = 1000) -> tuple[Token, ...]:
+    """Read those there ever were, the oldest first."""
+    return tuple(map(_to_token, connection.many("select_tokens", (row_limit(limit),))))
+
+
+def revoke_token(connection: Connection, token_id: TokenId) -> Token:
+    """Revoke it."""
+    connection.execute("revoke_token", {"id": pack(token_id), "now": to_millis(now())})
+    return _existing(connection, token_id)
+
+
+def any_token_exists(connection: Connection) -> bool:
+    """Tell whether there ever was one."""
+    return bool(connection.many("any_token")[0][0])
+
+
+def create_token(connection: Connection, new: NewToken) -> Token:
+    """Keep one."""
+    check_new_token(new)
     if connection.one("select_token", (pack_hash(new.sha256),)) is not None:
         raise AlreadyExists("There is a token of that hash already.")
     token_id = new_id()
@@ -82,3 +62,13 @@ def _to_token(row: Row) -> Token:
         revoked_at=None if revoked_at is None else from_millis(revoked_at),
         expires_at=None if expires_at is None else from_millis(expires_at),
     )
+
+
+class LedgerTokens(Noun):
+    """``Tokens`` of the contract, on a database."""
+
+    create = writes(create_token)
+    find = looks(find_token)
+    list = reads(list_tokens)
+    revoke = writes(revoke_token)
+    any = looks(any_token_exists)

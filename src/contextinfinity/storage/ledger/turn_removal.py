@@ -17,12 +17,7 @@ from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.index import BORROWED_FROM
 from contextinfinity.storage.ledger.jobs import enqueue
-from contextinfinity.storage.ledger.rows import (
-    pack,
-    pack_hash,
-    to_branch,
-    to_message,
-)
+from contextinfinity.storage.ledger.rows import pack, pack_hash, to_branch, to_message
 from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.ledger.states import append_state, head_of
 from contextinfinity.storage.rules import LAST_PLACE, drafted_state

@@ -1,9 +1,8 @@
-"""Turns in SQLite: TX-0, TX-P, TX-A, and reading them back."""
+"""Turns: TX-0, TX-P, TX-A, and reading them back."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -11,12 +10,11 @@ from msgspec.structs import replace
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, new_id, now, to_millis
-from contextinfinity.domain.message import Json, Message, TranscriptItem
+from contextinfinity.domain.message import Message, TranscriptItem
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.turn import (
     OPEN_PHASES,
     UNFINISHED,
-    Exchange,
     NewStep,
     NewTurn,
     Phase,
@@ -26,7 +24,8 @@ from contextinfinity.domain.turn import (
     TurnEnd,
 )
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
-from contextinfinity.storage.database import Connection, Database, Row
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, looks, writes
 from contextinfinity.storage.ledger.contents import MessageColumns, insert_message, insert_plan, metadata_column
 from contextinfinity.storage.ledger.idempotency import made_before, note_request
 from contextinfinity.storage.ledger.jobs import enqueue, refuse_dead
@@ -47,7 +46,6 @@ from contextinfinity.storage.ledger.rows import (
 )
 from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.rules import (
-    check_exchanges,
     check_finalising,
     check_new_step,
     check_new_turn,
@@ -66,100 +64,33 @@ FEW = 8
 LONG_AGO = -(2**62)
 
 
-class LedgerTurns:
-    """``Turns`` on a SQLite file."""
+def begin_step(connection: Connection, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
+    """TX-P: step and plan are durable before the provider is heard."""
+    check_new_step(step)
+    return open_step(connection, _fenced(connection, turn_id, owner, OPEN_PHASES), step)
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
-    async def accept(self, new: NewTurn) -> Turn:
-        """TX-0: the turn, its message and its place in the branch become durable together."""
-        check_new_turn(new)
-        message = message_columns(new.message)
-        return await self._database.write(lambda connection: _accept(connection, new, message))
+def cancel_turn(connection: Connection, turn_id: TurnId) -> Turn:
+    """Ask the turn's owner, wherever it is, to stop."""
+    connection.execute("ask_to_stop", (pack(turn_id),))
+    return existing_turn(connection, turn_id)
 
-    async def prepare(self, turn_id: TurnId, owner: WorkerId) -> Turn:
-        """Accepted → ContextPrepared."""
-        return await self._database.write(lambda connection: _prepare(connection, turn_id, owner))
 
-    async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
-        """TX-P: step and plan are durable before the provider is heard."""
-        check_new_step(step)
+def get_turn(connection: Connection, turn_id: TurnId) -> Turn | None:
+    """Read one."""
+    return _living(connection, find_turn(connection, turn_id))
 
-        def write(connection: Connection) -> Turn:
-            return open_step(connection, _fenced(connection, turn_id, owner, OPEN_PHASES), step)
 
-        return await self._database.write(write)
+def list_steps(connection: Connection, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
+    """Read a turn's provider calls in order, from that step_index on."""
+    place = {"turn_id": pack(turn_id), "first": first}
+    return tuple(to_step(turn_id, row) for row in connection.many("select_steps", place))
 
-    async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
-        """TX-A: answer, last step and phase, and the job that commits the turn."""
-        check_turn_end(end)
-        answer = None if end.answer is None else message_columns(end.answer)
 
-        def write(connection: Connection) -> Turn:
-            turn = owned_turn(connection, turn_id, owner)
-            check_finalising(turn_id, turn.phase, end)
-            turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
-            enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
-            return turn
-
-        return await self._database.write(write)
-
-    async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
-        """End a turn before its answer was final."""
-        check_turn_end(end)
-        answer = None if end.answer is None else message_columns(end.answer)
-
-        def write(connection: Connection) -> Turn:
-            turn = _fenced(connection, turn_id, owner, UNFINISHED)
-            return end_turn(connection, turn, Phase.FAILED, end, answer)
-
-        return await self._database.write(write)
-
-    async def cancel(self, turn_id: TurnId) -> Turn:
-        """Ask the turn's owner, wherever it is, to stop."""
-
-        def write(connection: Connection) -> Turn:
-            connection.execute("ask_to_stop", (pack(turn_id),))
-            return existing_turn(connection, turn_id)
-
-        return await self._database.write(write)
-
-    async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
-        """Append turns that were finished elsewhere, with one state for all of them."""
-        check_exchanges(exchanges)
-        return await self._database.write(lambda connection: record(connection, branch_id, exchanges))
-
-    async def log(self, branch_id: BranchId, message: Message, *, metadata: Json = None) -> Turn:
-        """Append one message: as the answer of the newest turn, or as a turn of its own."""
-        said = Exchange(message=message, metadata=metadata)
-        check_exchanges((said,))
-        return await self._database.write(lambda connection: log(connection, branch_id, said))
-
-    async def get(self, turn_id: TurnId) -> Turn | None:
-        """Read one."""
-        return await self._database.look(lambda connection: _living(connection, find_turn(connection, turn_id)))
-
-    async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
-        """Read the newest turns of the lineage, oldest first."""
-        ask = self._database.look if limit <= FEW else self._database.read
-        return await ask(lambda connection: _history(connection, branch_id, limit, before))
-
-    async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
-        """Read a turn's provider calls in order, from that step_index on."""
-        place = {"turn_id": pack(turn_id), "first": first}
-        return await self._database.look(
-            lambda connection: tuple(to_step(turn_id, row) for row in connection.many("select_steps", place))
-        )
-
-    async def plan(self, turn_id: TurnId) -> Plan | None:
-        """Read the account of the turn's last request."""
-
-        def read(connection: Connection) -> Plan | None:
-            row = connection.one("select_plan", (pack(turn_id),))
-            return None if row is None else wire.loads(Plan, row[0])
-
-        return await self._database.look(read)
+def read_plan(connection: Connection, turn_id: TurnId) -> Plan | None:
+    """Read the account of the turn's last request."""
+    row = connection.one("select_plan", (pack(turn_id),))
+    return None if row is None else wire.loads(Plan, row[0])
 
 
 def find_turn(connection: Connection, turn_id: TurnId) -> Turn | None:
@@ -190,7 +121,8 @@ def _rounds(connection: Connection, turn_id: TurnId) -> tuple[TranscriptItem, ..
     return to_rounds(connection.many("select_rounds", (pack(turn_id),)))
 
 
-def _accept(connection: Connection, new: NewTurn, message: MessageColumns) -> Turn:
+def accept_turn(connection: Connection, new: NewTurn, message: MessageColumns) -> Turn:
+    """TX-0: append a turn with its message, or return the one that this request made before."""
     if (made := made_before(connection, new.once)) is not None and made[1] is not None:
         return existing_turn(connection, unpack(made[1]))
     if new.id is not None and (there := find_turn(connection, new.id)) is not None:
@@ -262,7 +194,8 @@ def _fenced(connection: Connection, turn_id: TurnId, owner: WorkerId, allowed: f
     return turn
 
 
-def _prepare(connection: Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
+def prepare_turn(connection: Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
+    """Accepted → ContextPrepared."""
     turn = _fenced(connection, turn_id, owner, frozenset({Phase.ACCEPTED}))
     if (other := blocker(connection, turn)) is not None:
         raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {other[0]} of the same branch is {other[1]}.")
@@ -351,7 +284,8 @@ def end_turn(connection: Connection, turn: Turn, phase: Phase, end: TurnEnd, ans
     )
 
 
-def _history(connection: Connection, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...]:
+def read_history(connection: Connection, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...]:
+    """Read the newest turns of the lineage, oldest first."""
     turns: list[Turn] = []
     limit, since = row_limit(limit), _since(connection, pack(branch_id))
     for branch, first, last in lineage_of(connection, branch_id).backwards(end_place(before)):
@@ -373,3 +307,62 @@ def _living(connection: Connection, turn: Turn | None) -> Turn | None:
     if turn is None or to_millis(turn.created_at) < _since(connection, pack(turn.branch_id)):
         return None
     return turn
+
+
+def _answer_columns(end: TurnEnd) -> MessageColumns | None:
+    """Check how a turn ends and hash its answer: outside of the transaction, which others wait for."""
+    check_turn_end(end)
+    return None if end.answer is None else message_columns(end.answer)
+
+
+def finalise_turn(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
+) -> Turn:
+    """TX-A: answer, last step and phase, and the job that commits the turn."""
+    turn = owned_turn(connection, turn_id, owner)
+    check_finalising(turn_id, turn.phase, end)
+    turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
+    enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
+    return turn
+
+
+def fail_turn(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
+) -> Turn:
+    """End a turn before its answer was final: Failed."""
+    turn = _fenced(connection, turn_id, owner, UNFINISHED)
+    return end_turn(connection, turn, Phase.FAILED, end, answer)
+
+
+class LedgerTurns(Noun):
+    """``Turns`` of the contract, on a database."""
+
+    prepare = writes(prepare_turn)
+    open_step = writes(begin_step)
+    cancel = writes(cancel_turn)
+    record = writes(record)
+    log = writes(log)
+    get = looks(get_turn)
+    steps = looks(list_steps)
+    plan = looks(read_plan)
+
+    async def accept(self, new: NewTurn) -> Turn:
+        """TX-0: the turn, its message and its place in the branch become durable together."""
+        check_new_turn(new)
+        message = message_columns(new.message)
+        return await self._database.write(lambda connection: accept_turn(connection, new, message))
+
+    async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """TX-A: answer, last step and phase, and the job that commits the turn."""
+        answer = _answer_columns(end)
+        return await self._database.write(lambda connection: finalise_turn(connection, turn_id, owner, end, answer))
+
+    async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """End a turn before its answer was final."""
+        answer = _answer_columns(end)
+        return await self._database.write(lambda connection: fail_turn(connection, turn_id, owner, end, answer))
+
+    async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
+        """Read the newest turns of the lineage, oldest first."""
+        ask = self._database.look if limit <= FEW else self._database.read
+        return await ask(lambda connection: read_history(connection, branch_id, limit, before))

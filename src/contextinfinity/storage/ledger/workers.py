@@ -1,4 +1,4 @@
-"""Workers in SQLite: registered in the file, alive as long as their lock is held."""
+"""Workers: registered in the ledger, alive as long as the backend knows that their process lives."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from contextinfinity.domain.ids import WorkerId, from_millis, new_id, now, to_mi
 from contextinfinity.domain.work import TakenOver, Worker
 from contextinfinity.errors import WorkerLost
 from contextinfinity.storage.database import Connection, Database
+from contextinfinity.storage.ledger.binding import Noun, reads
 from contextinfinity.storage.ledger.prefix_hashes import note_dead
-from contextinfinity.storage.ledger.rows import (
-    unpack,
-)
+from contextinfinity.storage.ledger.rows import unpack
 
 MOST_DEATHS = 5
 """A job that was running when its worker died that often is taken for the cause."""
@@ -35,8 +34,33 @@ class Liveness(Protocol):
         ...
 
 
-class LedgerWorkers:
-    """``Workers`` on a SQLite file and a folder of locks."""
+def list_workers(connection: Connection) -> tuple[Worker, ...]:
+    """Read who is registered, the oldest first."""
+    rows = connection.many("select_workers")
+    return tuple(
+        Worker(id=name, host=host, pid=pid, started_at=from_millis(started), beats=beats)
+        for name, host, pid, started, beats in rows
+    )
+
+
+def known_workers(connection: Connection) -> set[WorkerId]:
+    """Return the workers that are registered, and those that own a turn or a job."""
+    return {row[0] for name in ("select_workers", "select_owners") for row in connection.many(name)}
+
+
+def take_over(connection: Connection, dead: WorkerId, by: WorkerId) -> TakenOver:
+    """Declare a worker dead: its unfinished turns become the taker's, its running jobs are queued again."""
+    values = {"dead": dead, "now": to_millis(now()), "most": MOST_DEATHS}
+    connection.execute("bury_worker", values)
+    note_dead(connection, dead)
+    turns = connection.many("take_turns", {"dead": dead, "by": by})
+    jobs = connection.many("put_back_jobs", values)
+    turns.sort(key=lambda row: row[1])
+    return TakenOver(turns=tuple(unpack(turn_id) for turn_id, _ in turns), jobs=len(jobs))
+
+
+class LedgerWorkers(Noun):
+    """``Workers`` of the contract, on a database."""
 
     def __init__(self, database: Database, locks: Liveness) -> None:
         self._database = database
@@ -62,40 +86,19 @@ class LedgerWorkers:
             raise WorkerLost(f"Worker {worker} was declared dead.")
 
     async def leave(self, worker: WorkerId) -> None:
-        """Say goodbye."""
+        """Remove a worker that ends."""
         await self._database.write(lambda connection: connection.many("delete_worker", (worker,)))
         self._locks.release(worker)
 
-    async def list(self) -> tuple[Worker, ...]:
-        """Read who is registered, the oldest first."""
-        rows = await self._database.read(lambda connection: connection.many("select_workers"))
-        return tuple(
-            Worker(id=name, host=host, pid=pid, started_at=from_millis(started), beats=beats)
-            for name, host, pid, started, beats in rows
-        )
+    list = reads(list_workers)
 
     async def dead(self) -> tuple[WorkerId, ...]:
         """Name the workers known to be dead."""
-
-        def read(connection: Connection) -> tuple[set[WorkerId], set[WorkerId]]:
-            registered = {row[0] for row in connection.many("select_workers")}
-            return registered, {owner for (owner,) in connection.many("select_owners")}
-
-        registered, owners = await self._database.read(read)
-        return tuple(sorted(name for name in registered | owners if self._locks.is_free(name)))
+        known = await self._database.read(known_workers)
+        return tuple(sorted(name for name in known if self._locks.is_free(name)))
 
     async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
         """Declare a worker dead."""
-
-        def write(connection: Connection) -> TakenOver:
-            values = {"dead": dead, "now": to_millis(now()), "most": MOST_DEATHS}
-            connection.execute("bury_worker", values)
-            note_dead(connection, dead)
-            turns = connection.many("take_turns", {"dead": dead, "by": by})
-            jobs = connection.many("put_back_jobs", values)
-            turns.sort(key=lambda row: row[1])
-            return TakenOver(turns=tuple(unpack(turn_id) for turn_id, _ in turns), jobs=len(jobs))
-
-        taken = await self._database.write(write)
+        taken = await self._database.write(lambda connection: take_over(connection, dead, by))
         self._locks.release(dead)
         return taken

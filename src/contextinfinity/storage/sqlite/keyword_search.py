@@ -19,10 +19,7 @@ from contextinfinity.domain.search import Place, Scope, WordHit, WordHits
 from contextinfinity.domain.sides import side_text
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.index import MOST_TERMS, weight
-from contextinfinity.storage.ledger.rows import (
-    pack,
-    to_message,
-)
+from contextinfinity.storage.ledger.rows import pack, to_message
 from contextinfinity.storage.ledger.scope_filter import Admission, Number
 from contextinfinity.storage.ledger.turns import find_turn
 from contextinfinity.storage.rules import row_limit

@@ -14,9 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.session import Owner
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.ledger.rows import (
-    must,
-)
+from contextinfinity.storage.ledger.rows import must
 from contextinfinity.text.keywords import VERSION, terms
 
 OWN, LENT, TOOL = 0, 1, 2

@@ -14,10 +14,7 @@ from contextinfinity.domain.ids import to_millis
 from contextinfinity.domain.search import NearHit, Place, Scope
 from contextinfinity.domain.session import Lineage
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.ledger.rows import (
-    pack,
-    unpack,
-)
+from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.rules import end_place
 from contextinfinity.storage.sqlite.matrices import Source

@@ -13,11 +13,8 @@ import apsw
 from contextinfinity.domain.ids import SessionId, now, to_millis
 from contextinfinity.errors import LedgerCorrupt, LedgerForeign
 from contextinfinity.storage.deletions import BATCH
-from contextinfinity.storage.ledger.deletions import LedgerDeletions, begin, expire, go_on
-from contextinfinity.storage.ledger.rows import (
-    pack,
-    unpack,
-)
+from contextinfinity.storage.ledger.deletions import LedgerDeletions, begin, expire_turns, go_on
+from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.sqlite.connection import translated
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.identity import mark_of
@@ -102,5 +99,7 @@ async def _delete(database: SqliteDatabase, session: bytes) -> None:
 
 async def _expire(database: SqliteDatabase, session: bytes) -> None:
     moment = to_millis(now())
-    while (await database.write(lambda connection: expire(connection, session, moment, BATCH, unsettled=True))).more:
+    while (
+        await database.write(lambda connection: expire_turns(connection, session, moment, BATCH, unsettled=True))
+    ).more:
         pass

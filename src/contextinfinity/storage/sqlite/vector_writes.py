@@ -15,9 +15,7 @@ from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.search import Namespace
 from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.ledger.rows import (
-    must,
-)
+from contextinfinity.storage.ledger.rows import must
 from contextinfinity.storage.rules import check_namespace, check_vector
 
 PACK = 256

@@ -16,9 +16,7 @@ from contextinfinity.domain.search import Namespace, NearHit, Scope
 from contextinfinity.domain.vectors import HEAD
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.chunks import chunk_of
-from contextinfinity.storage.ledger.rows import (
-    pack,
-)
+from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.rules import check_vector, row_limit
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.vector_writes import (
