@@ -20,7 +20,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
-from contextinfinity.storage.landings import Landing
+from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.standby.holding import Bounds
 from contextinfinity.storage.standby.records import cargo_of
 from contextinfinity.storage.standby.spool import records_in

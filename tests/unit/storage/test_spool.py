@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.turn import TurnEnd
 from contextinfinity.errors import LedgerFailed
-from contextinfinity.storage.landings import Landing
+from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.standby.records import EndHeld, TextHeld, TurnHeld, cargo_of, in_order, written
 from contextinfinity.storage.standby.spool import Spool, records_in, waiting
 from contextinfinity.testing.builders import broken_off, new_turn

@@ -8,8 +8,8 @@ from contextinfinity.domain.ids import BranchId, Position, SessionId, new_id, no
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.errors import AccessDenied, AlreadyExists, NotFound
+from contextinfinity.storage.idempotency import check_same_request
 from contextinfinity.storage.in_memory.tables import Tables, check_text
-from contextinfinity.storage.requests import check_same_request
 from contextinfinity.storage.rules import check_new_session, row_limit
 
 

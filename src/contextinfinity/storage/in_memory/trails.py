@@ -14,7 +14,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
 from contextinfinity.domain.turn import Exchange, NewTurn, Phase, Trail, Turn
 from contextinfinity.storage.in_memory.tables import Tables
-from contextinfinity.storage.trails import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
+from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
 
 
 class Trod(Struct, frozen=True, kw_only=True):

@@ -26,12 +26,12 @@ from contextinfinity.domain.turn import (
     Usage,
 )
 from contextinfinity.errors import AlreadyExists, BranchBusy, NotFound, QueueFull, WrongPhase
+from contextinfinity.storage.idempotency import check_same_request
 from contextinfinity.storage.in_memory.contents import check_blobs
 from contextinfinity.storage.in_memory.jobs import enqueue, refuse_dead
 from contextinfinity.storage.in_memory.states import append, next_state
 from contextinfinity.storage.in_memory.tables import Tables, check_text, waiting
 from contextinfinity.storage.in_memory.trails import check_place, note_answered, note_asked, note_recorded
-from contextinfinity.storage.requests import check_same_request
 from contextinfinity.storage.rules import (
     can_be_answered,
     check_exchanges,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextinfinity.domain.session import Once
 from contextinfinity.storage.database import Connection
+from contextinfinity.storage.idempotency import check_same_request
 from contextinfinity.storage.ledger.rows import pack_hash
-from contextinfinity.storage.requests import check_same_request
 
 
 def made_before(connection: Connection, once: Once | None) -> tuple[bytes, bytes | None] | None:

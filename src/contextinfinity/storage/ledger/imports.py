@@ -10,8 +10,8 @@ import msgspec
 from contextinfinity.domain.arrival import Arrival, Arrived, Origin
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis, to_millis
 from contextinfinity.domain.state import State
-from contextinfinity.storage.arrivals import Pair, check_arrivals, exchange_of, hash_of, pairs_of
 from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.imports import Pair, check_arrivals, exchange_of, hash_of, pairs_of
 from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.recording import answer, append, last_turn, settled_head

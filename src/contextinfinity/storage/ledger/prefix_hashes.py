@@ -16,7 +16,7 @@ from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.binding import Noun, looks, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, unpack
 from contextinfinity.storage.ledger.sessions import lineage_of
-from contextinfinity.storage.trails import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
+from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
 
 
 def find_end(

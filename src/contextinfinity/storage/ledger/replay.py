@@ -8,13 +8,13 @@ from contextinfinity.domain.ids import now
 from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.database import Connection
-from contextinfinity.storage.landings import Landing
 from contextinfinity.storage.ledger.binding import Noun, writes
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.prefix_hashes import placed_here
 from contextinfinity.storage.ledger.recording import refuse_deleted
 from contextinfinity.storage.ledger.rows import message_columns, pack
 from contextinfinity.storage.ledger.turns import begin_turn, blocker, end_turn, find_turn, insert_turn, open_step
+from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.rules import check_finalising, check_new_step, check_new_turn, check_turn_end
 
 

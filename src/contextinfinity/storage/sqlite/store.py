@@ -7,11 +7,10 @@ from pathlib import Path
 
 from contextinfinity.domain.health import Health
 from contextinfinity.errors import LedgerError
-from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
 from contextinfinity.storage.deletions import Deletions
+from contextinfinity.storage.imports import Arrivals
 from contextinfinity.storage.index import Index
-from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.ledger.chunks import LedgerChunks
 from contextinfinity.storage.ledger.contents import LedgerContents
 from contextinfinity.storage.ledger.deletions import LedgerDeletions
@@ -27,12 +26,13 @@ from contextinfinity.storage.ledger.tokens import LedgerTokens
 from contextinfinity.storage.ledger.turns import LedgerTurns
 from contextinfinity.storage.ledger.workers import LedgerWorkers
 from contextinfinity.storage.memories import Memories
+from contextinfinity.storage.prefix_hashes import Trails
+from contextinfinity.storage.replay import Landings
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.memory import MemoryDatabase
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
 from contextinfinity.storage.tokens import Tokens
-from contextinfinity.storage.trails import Trails
 from contextinfinity.storage.vectors import Vectors
 from contextinfinity.storage.worker_locks import ProcessLocks, WorkerLocks
 

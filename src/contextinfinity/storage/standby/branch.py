@@ -28,7 +28,7 @@ from contextinfinity.errors import LedgerAway
 from contextinfinity.storage.in_memory import InMemoryStore
 from contextinfinity.storage.in_memory.tables import Tables, check_text
 from contextinfinity.storage.in_memory.turns import accepted_turn, append_turns, check_queue, settled
-from contextinfinity.storage.landings import Landing
+from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.rules import (
     check_exchanges,
     check_finalising,

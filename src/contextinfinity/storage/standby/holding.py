@@ -24,7 +24,7 @@ from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import BranchBusy, LedgerAway, NotFound, OutOfOrder, SpoolFull
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.landings import Landing
+from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.standby.breaker import Breaker
 from contextinfinity.storage.standby.landing import Lander, let_go, refuse_waiting, tell_landed
 from contextinfinity.storage.standby.memory import MOST_TURNS, Memory, Seed

@@ -26,7 +26,7 @@ from contextinfinity.errors import (
     OutOfOrder,
 )
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.landings import Landing
+from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.standby.breaker import Breaker
 from contextinfinity.storage.standby.records import Item, cargo_of, id_of, in_order
 from contextinfinity.storage.standby.spool import Spool

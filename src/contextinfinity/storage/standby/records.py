@@ -20,7 +20,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, TurnEnd
 from contextinfinity.errors import InvalidInput
-from contextinfinity.storage.landings import Landing
+from contextinfinity.storage.replay import Landing
 
 
 class SessionHeld(Struct, frozen=True, kw_only=True, tag="session"):

@@ -7,9 +7,10 @@ from typing import cast
 
 from contextinfinity.domain.health import Health
 from contextinfinity.errors import LedgerFailed
-from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.deletions import Deletions
+from contextinfinity.storage.imports import Arrivals
+from contextinfinity.storage.prefix_hashes import Trails
 from contextinfinity.storage.standby.arriving import StandbyArrivals
 from contextinfinity.storage.standby.deleting import StandbyDeletions
 from contextinfinity.storage.standby.holding import Bounds, Holding
@@ -24,7 +25,6 @@ from contextinfinity.storage.standby.nouns import (
 )
 from contextinfinity.storage.standby.returning import Return
 from contextinfinity.storage.standby.trails import StandbyTrails
-from contextinfinity.storage.trails import Trails
 
 
 class Standby:
