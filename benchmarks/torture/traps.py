@@ -26,7 +26,7 @@ from contextinfinity.storage.contract import Branches, Chunks, Jobs, Sessions, S
 from contextinfinity.storage.journal import Journal, JournalFolder
 from contextinfinity.storage.replay import Landings
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.storage.standby.holding import Bounds
+from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import Standby
 
 VERBS = frozenset(BOUNDARIES) | frozenset(IN_RECOVERY) | frozenset(AWAY)
