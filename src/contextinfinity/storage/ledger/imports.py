@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId, from_millis,
 from contextinfinity.domain.state import State
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.imports import Pair, check_arrivals, exchange_of, hash_of, pairs_of
-from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.ledger.binding import Noun, looks, reads
 from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.recording import answer, append, last_turn, settled_head
 from contextinfinity.storage.ledger.rows import pack
@@ -20,13 +20,6 @@ from contextinfinity.storage.ledger.sessions import existing_branch
 from contextinfinity.storage.rules import can_be_answered, row_limit
 
 Hashed = tuple[Arrival, bytes]
-
-
-def add_messages(connection: Connection, branch_id: BranchId, arrivals: Sequence[Arrival]) -> Arrived:
-    """Append those that the session does not have yet."""
-    check_arrivals(arrivals)
-    hashed = [(each, hash_of(each)) for each in arrivals]
-    return _add(connection, branch_id, hashed)
 
 
 def origins_of_turn(connection: Connection, turn_ids: Collection[TurnId]) -> dict[TurnId, tuple[Origin, ...]]:
@@ -41,7 +34,8 @@ def read_beginning(connection: Connection, session_id: SessionId, *, limit: int 
     return tuple(map(_to_origin, connection.many("select_beginning", values)))
 
 
-def _add(connection: Connection, branch_id: BranchId, hashed: Sequence[Hashed]) -> Arrived:
+def add_messages(connection: Connection, branch_id: BranchId, hashed: Sequence[Hashed]) -> Arrived:
+    """Append those messages that the session does not have yet."""
     session_id = pack(existing_branch(connection, branch_id).session_id)
     fresh, there, clashing = _sift(connection, session_id, hashed)
     if fresh:
@@ -143,6 +137,11 @@ def _to_origin(row: Row) -> Origin:
 class LedgerArrivals(Noun):
     """``Arrivals`` of the contract, on a database."""
 
-    add = writes(add_messages, bulk=True)
     origins = looks(origins_of_turn)
     beginning = reads(read_beginning)
+
+    async def add(self, branch_id: BranchId, arrivals: Sequence[Arrival]) -> Arrived:
+        """Append those that the session does not have yet; they are hashed before the transaction begins."""
+        check_arrivals(arrivals)
+        hashed = [(each, hash_of(each)) for each in arrivals]
+        return await self._database.write(lambda connection: add_messages(connection, branch_id, hashed), bulk=True)

@@ -207,11 +207,6 @@ def hexed(ids: Sequence[MemoryId]) -> str:
     return json.dumps([pack(each).hex() for each in ids])
 
 
-def _read(connection: Connection, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
-    values = {"owner": find_owner(connection, owner), "ids": hexed(ids)}
-    return to_memories(connection, connection.many("select_memories", values))
-
-
 def _by_keys(connection: Connection, keys: Collection[int]) -> tuple[Memory, ...]:
     rows = [connection.one("select_memory", (key,)) for key in dict.fromkeys(keys)]
     return to_memories(connection, [row for row in rows if row is not None])
@@ -257,14 +252,15 @@ def to_vector(row: Row) -> Embedding | None:
 
 def read_memories(connection: Connection, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
     """Read those that are there and the owner's."""
-    return _read(connection, owner, ids) if ids else ()
+    values = {"owner": find_owner(connection, owner), "ids": hexed(ids)}
+    return to_memories(connection, connection.many("select_memories", values))
 
 
 def current_memories(connection: Connection, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
     """Tell what a turn may take for true in place of each."""
     from contextinfinity.storage.ledger.memory_queries import current
 
-    return current(connection, asked, hexed(ids)) if ids else {}
+    return current(connection, asked, hexed(ids))
 
 
 class LedgerMemories(Noun):
@@ -288,8 +284,13 @@ class LedgerMemories(Noun):
             return ()
         return await self._database.write(lambda connection: replace_memories_of_turn(connection, turn_id, new))
 
-    read = reads(read_memories)
-    current = reads(current_memories)
+    async def read(self, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
+        """Read those that are there and the owner's."""
+        return await self._database.read(lambda connection: read_memories(connection, owner, ids)) if ids else ()
+
+    async def current(self, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
+        """Tell what a turn may take for true in place of each."""
+        return await self._database.read(lambda connection: current_memories(connection, asked, ids)) if ids else {}
 
     async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
         """Note that memories were placed in a prompt."""
