@@ -93,7 +93,6 @@ async def test_a_verb_that_fails_leaves_nothing_of_itself(store: Store) -> None:
     assert turn.turn_seq == 1
 
 
-@pytest.mark.req("TURN-4")
 async def test_a_worker_that_left_without_its_turn_is_dead(store: Store) -> None:
     branch = await new_branch(store)
     gone, here = await store.workers.enter(), await store.workers.enter()
@@ -104,7 +103,6 @@ async def test_a_worker_that_left_without_its_turn_is_dead(store: Store) -> None
     assert (await store.workers.take_over(gone.id, by=here.id)).turns == (turn.id,)
 
 
-@pytest.mark.req("API-18")
 async def test_what_was_deleted_is_wiped(store: Store) -> None:
     branch = await new_branch(store)
     await store.turns.record(branch.id, [exchange("zygomorphic")])
