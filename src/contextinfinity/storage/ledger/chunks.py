@@ -51,7 +51,7 @@ def add_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk]) -
 
 
 def replace_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk], *, other: bool) -> None:
-    """Make all of it anew; a chunk that was there keeps its key. ``other``: the words are of another version.
+    """Replace words, chunks and vectors; a chunk that existed keeps its key. ``other``: words of another version.
 
     Without chunks only the words are: a turn that was running when it was read may have been cut since.
     """
@@ -101,7 +101,7 @@ def _add(connection: Connection, turn: Turn, of: _Messages, chunks: Sequence[New
 
 
 def _removed(connection: Connection, turn: Turn, of: _Messages, chunks: Sequence[NewChunk]) -> dict[bytes, int]:
-    """Remove the chunks of a turn, and the vectors of those that do not come back; give the keys they had."""
+    """Remove the chunks of a turn, and the vectors of those that do not come back; return the keys they had."""
     keys: dict[bytes, int] = dict(connection.many("select_chunk_keys", (pack(turn.id),)))
     back = {_id(turn, chunk, (of.texts[chunk.side] or "")[chunk.start : chunk.end]) for chunk in chunks}
     connection.search.drop_vectors(connection, (key for chunk_id, key in keys.items() if chunk_id not in back))
@@ -125,7 +125,7 @@ def _id(turn: Turn, chunk: NewChunk, words: str) -> bytes:
 def _insert(
     connection: Connection, chunk: NewChunk, words: str, place: dict[str, bytes], keys: dict[bytes, int]
 ) -> tuple[int, bool]:
-    """Add a chunk unless it is there; give its key, and whether it is new."""
+    """Add a chunk unless it is there; return its key, and whether it is new."""
     digest = wire.text_hash(words)
     chunk_id = pack(id_of(unpack(place["turn_id"]), chunk.chunk_type, digest.hex()))
     if (there := connection.one("select_chunk_key", (chunk_id,))) is not None:

@@ -1,8 +1,8 @@
 """What other rows refer to: messages, shared texts, blobs, plans. Written once, never changed.
 
-Texts and blobs nobody refers to are collected. What was kept a moment ago and is not referred to yet is
+Texts and blobs that no row refers to are collected. What was kept a moment ago and is not referred to yet is
 safe: keeping makes it young, and only what is old and idle goes. The search for idle ones scans, so it runs
-on a reader; the removal then takes only what nobody has kept since (``kept_at`` is as it was read).
+on a reader; the removal then takes only what was not kept again since (``kept_at`` is as it was read).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
 
 
 def insert_message(connection: Connection, session_id: bytes, message: Message, columns: MessageColumns) -> int:
-    """Keep what was said and the words it is found by, note the blobs it shows, and give its key."""
+    """Keep what was said and the words it is found by, note the blobs it shows, and return its key."""
     text, blocks, content_hash = columns
     values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
     key = _key(connection.one("insert_message", {**values, "content_hash": content_hash}))
@@ -38,7 +38,7 @@ def insert_message(connection: Connection, session_id: bytes, message: Message, 
 
 
 def insert_messages(connection: Connection, session_id: bytes, messages: Sequence[Message]) -> Sequence[int]:
-    """Keep many messages at once, as ``insert_message`` keeps one, and give their keys."""
+    """Keep many messages at once, as ``insert_message`` keeps one, and return their keys."""
     first = _key(connection.one("select_next_key"))
     keys = range(first, first + len(messages))
     rows = [
@@ -86,7 +86,7 @@ def metadata_column(metadata: Json) -> str | None:
 
 
 def _key(row: tuple[int, ...] | None) -> int:
-    """Give the key of a row that was just found or made."""
+    """Return the key of a row that was just found or made."""
     assert row is not None  # noqa: S101 - RETURNING always gives a row
     return row[0]
 
@@ -125,7 +125,7 @@ class LedgerContents(Noun):
     blob = reads(read_blob)
 
     async def collect(self, *, older_than: timedelta = timedelta(hours=1)) -> int:
-        """Remove what nothing refers to and nobody kept for that long."""
+        """Remove what nothing refers to and was not kept again for that long."""
         before = {"before": to_millis(now() - older_than)}
         return await self._collect("text", before) + await self._collect("blob", before)
 

@@ -117,7 +117,7 @@ def go_on(connection: Connection, session_id: bytes, limit: int) -> Removed:
 
 
 def _remove_states(connection: Connection, session_id: bytes, limit: int) -> bool:
-    """Delete states of a session without turns, some of each branch; tell whether none are left."""
+    """Delete states of a session without turns, some of each branch; return whether none are left."""
     is_over = True
     for branch in connection.many("select_branches", (session_id,)):
         values = {"branch_id": branch[0], "limit": 4 * limit}
@@ -137,7 +137,7 @@ def list_due_sessions(connection: Connection, *, limit: int = 100) -> tuple[Sess
 
 
 def is_session_due(connection: Connection, session_id: SessionId) -> bool:
-    """Tell whether there may be something to delete; the times that are looked at are kept by the database."""
+    """Return whether there may be something to delete; the times that are looked at are kept by the database."""
     values = {"session_id": pack(session_id), "now": to_millis(now())}
     row = connection.one("select_due_of", values)
     return row is not None
@@ -201,5 +201,5 @@ class LedgerDeletions(Noun):
         return await self._database.sweep(steps)
 
     async def is_wiped(self) -> bool:
-        """Tell whether nothing of what was deleted is in the files."""
+        """Return whether nothing of what was deleted is in the files."""
         return await self._database.is_wiped()

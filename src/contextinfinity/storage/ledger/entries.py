@@ -1,4 +1,4 @@
-"""What was found, read: many turns at once, with their chunks and where their messages came from.
+"""Search results as entries: many turns are read at once, with their chunks and the origins of their messages.
 
 Most turns are two plain texts, and are read in three statements however many they are. One that is more (pictures,
 tools) is read by itself.
@@ -32,7 +32,7 @@ Origins: TypeAlias = dict[int, list[Row]]
 class Shelf:
     """Reads, and keeps what was read last: of turns that are answered and cut, which never change.
 
-    What was deleted or cut anew since, by whomever, counts the index's epoch up, and nothing is kept beyond that.
+    A deletion or a new cut, by any process, raises the index's epoch, which empties the cache.
     """
 
     def __init__(self, most: int = MOST_KEPT) -> None:
@@ -100,7 +100,7 @@ def _listed(turns: Iterable[bytes]) -> str:
 
 
 def _plain(row: Row, chunks: Sequence[Row], origins: Origins) -> Iterator[Entry]:
-    """Give the sides of a turn of two plain texts."""
+    """Return the sides of a turn of two plain texts."""
     sides: tuple[tuple[ChunkSide, int | None, str | None], ...] = (
         ("user", row[6], row[7]),
         ("assistant", row[8], row[9]),
@@ -113,7 +113,7 @@ def _plain(row: Row, chunks: Sequence[Row], origins: Origins) -> Iterator[Entry]
 
 
 def _rich(connection: Connection, row: Row, origins: Origins) -> Iterator[Entry]:
-    """Give the sides of a turn that is more than that."""
+    """Return the sides of a turn that is more than that."""
     ids = _ids(row)
     chunks = chunks_of_turn(connection, ids.turn)
     for spoken in sides_of(existing_turn(connection, ids.turn)):

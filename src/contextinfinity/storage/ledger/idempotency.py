@@ -9,7 +9,7 @@ from contextinfinity.storage.ledger.rows import pack_hash
 
 
 def made_before(connection: Connection, once: Once | None) -> tuple[bytes, bytes | None] | None:
-    """Give the session and the turn that a request made when it first came; None: it is new, or has no name."""
+    """Return the session and the turn that a request made when it first came; None: it is new, or has no name."""
     row = None if once is None else connection.one("select_request", (pack_hash(once.key),))
     if once is None or row is None:
         return None

@@ -23,7 +23,7 @@ Hashed = tuple[Arrival, bytes]
 
 
 def origins_of_turn(connection: Connection, turn_ids: Collection[TurnId]) -> dict[TurnId, tuple[Origin, ...]]:
-    """Tell where the messages of turns came from."""
+    """Return where the messages of turns came from."""
     rows = {turn_id: connection.many("select_origins", (pack(turn_id),)) for turn_id in turn_ids}
     return {turn_id: tuple(map(_to_origin, found)) for turn_id, found in rows.items() if found}
 
@@ -54,7 +54,7 @@ def add_messages(connection: Connection, branch_id: BranchId, hashed: Sequence[H
 def _sift(
     connection: Connection, session_id: bytes, hashed: Sequence[Hashed]
 ) -> tuple[list[Hashed], list[int], list[int]]:
-    """Give what is new, the places of what was there before, and of what has an id that other words have."""
+    """Return what is new, the places of what was there before, and of what has an id that other words have."""
     fresh: list[Hashed] = []
     there: list[int] = []
     clashing: list[int] = []
@@ -74,7 +74,7 @@ def _sift(
 
 
 def _kept(connection: Connection, session_id: bytes, each: Arrival, digest: bytes) -> bytes | None:
-    """Give the hash of the message that came as this one before."""
+    """Return the hash of the message that came as this one before."""
     if each.external_id is None:
         row = connection.one("select_by_place", (session_id, each.place, digest))
     else:
@@ -84,7 +84,7 @@ def _kept(connection: Connection, session_id: bytes, each: Arrival, digest: byte
 
 
 def _answered(connection: Connection, branch_id: BranchId, head: State, first: Arrival) -> list[tuple[int, int]]:
-    """Answer the newest turn, if it came from elsewhere, stood before, and waits for it; give the message's key."""
+    """Answer the newest turn, if it came from elsewhere, stood before, and waits for it; return the message's key."""
     turn = last_turn(connection, branch_id) if first.message.role == "assistant" else None
     if turn is None or not can_be_answered(turn, head):
         return []
@@ -98,7 +98,7 @@ def _answered(connection: Connection, branch_id: BranchId, head: State, first: A
 
 
 def _appended(connection: Connection, branch_id: BranchId, head: State, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
-    """Add turns; give of each message the key of the row that holds it, and whether it answers."""
+    """Add turns; return of each message the key of the row that holds it, and whether it answers."""
     turns = append(connection, branch_id, head, [exchange_of(pair) for pair in pairs])
     place = {"branch_id": pack(branch_id), "first": turns[0].turn_seq, "last": turns[-1].turn_seq}
     keys: list[tuple[int, int]] = []
@@ -115,7 +115,7 @@ def _columns(key: int, answers: int, session_id: bytes, each: Arrival, digest: b
 
 
 def _mark(session_id: bytes, external_id: str | None) -> int | None:
-    """Give the number an id is looked up by: 8 bytes instead of 50, so that a million of them are soon written."""
+    """Return the number an id is looked up by: 8 bytes instead of 50, so that a million of them are soon written."""
     if external_id is None:
         return None
     digest = hashlib.blake2b(session_id + external_id.encode(), digest_size=8).digest()

@@ -1,7 +1,7 @@
 """The index: finding by words, reading what was found, keeping in step with the ledger.
 
-What is missing is never searched for: a turn that is to be cut stands in a table of its own, and while words are made
-anew for another version a mark says how far that has come.
+A turn that has no chunks yet has a row in ``uncut``, so nothing has to be searched for. While the words of another
+version are written, ``word_state`` holds how far that got.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _replace(connection: Connection, cut: Sequence[CutTurn]) -> None:
 
 
 def _begin_renewing(connection: Connection) -> bool:
-    """Tell whether words are made anew for another version; begin, if that is the first to be heard of it."""
+    """Return whether words of another version are being written; begin that when it has become necessary."""
     version, renewing = connection.many("select_marks")[0][:2]
     if version in (None, VERSION):
         return False
@@ -102,12 +102,12 @@ def fill_index(connection: Connection, cut: Sequence[CutTurn]) -> None:
 
 
 def replace_index(connection: Connection, cut: Sequence[CutTurn]) -> None:
-    """Make words, chunks and vectors of turns anew."""
+    """Replace words, chunks and vectors of turns."""
     _replace(connection, cut)
 
 
 def read_index_state(connection: Connection) -> IndexState:
-    """Tell how far the index goes."""
+    """Return how far the index goes."""
     messages, indexed, uncut, chunks, version = connection.many("select_index_state")[0]
     return IndexState(
         messages=messages,

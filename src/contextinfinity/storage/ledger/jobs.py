@@ -121,7 +121,7 @@ def _to_job(row: Row) -> Job:
 
 
 def release_job(connection: Connection, job_id: int, worker: WorkerId) -> None:
-    """Give it back untried."""
+    """Return it back untried."""
     _end(connection, "release_job", job_id, worker)
 
 
@@ -187,7 +187,7 @@ class LedgerJobs(Noun):
     backlog = reads(count_backlog)
 
     async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
-        """Tell how long until the next queued job is due."""
+        """Return how long until the next queued job is due."""
         asked = {"now": to_millis(now()), "kinds": _kinds(kinds)}
         row = await self._peek("select_next_due", asked)
         return None if row is None or row[0] is None else from_millis(row[0]) - now()

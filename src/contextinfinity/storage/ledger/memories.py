@@ -22,7 +22,7 @@ from contextinfinity.storage.rules import row_limit
 
 LATEST = 2**62
 NOWHERE = b"-"
-"""The shelf of what is no thread: nothing stands there."""
+"""The key for a thread id that is no id: no memory has it."""
 
 
 def add_memory(connection: Connection, new: NewMemory) -> Memory:
@@ -74,7 +74,7 @@ def forget_memories(
 
 
 def find_owner(connection: Connection, owner: Owner) -> int | None:
-    """Give the key of an owner; None while nothing of theirs is kept."""
+    """Return the key of an owner; None while nothing of theirs is kept."""
     row = connection.one("select_owner", (owner.org_id, owner.user_id))
     return None if row is None else row[0]
 

@@ -110,7 +110,7 @@ class _Sight:
         return rows
 
     def sees(self, row: Row) -> bool:
-        """Tell whether the turn may have a memory, leaving aside what was said since."""
+        """Return whether the turn may have a memory, leaving aside what was said since."""
         said, origin, is_of_user = self._sources[row[2]], row[10], not row[5]
         if not said or origin == "person":
             return True
@@ -129,7 +129,7 @@ class _Sight:
         return sees(self._lines[line], unpack(source[5]), source[6])
 
     def or_beneath(self, rows: list[Row]) -> list[Row]:
-        """Give those that the turn sees, and in place of each other one what it made untrue."""
+        """Return those that the turn sees, and in place of each other one what it made untrue."""
         seen: list[Row] = []
         while rows:
             seen += [row for row in rows if self.sees(row)]

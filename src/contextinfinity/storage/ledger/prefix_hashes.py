@@ -120,7 +120,7 @@ def note_logged(connection: Connection, turn: Turn) -> None:
 
 
 def _told(turn: Turn, exchange: Exchange, owner: Owner) -> dict[str, object] | None:
-    """Give the trails of a turn from elsewhere; None: it was not answered."""
+    """Return the trails of a turn from elsewhere; None: it was not answered."""
     if turn.answer is None:
         return None
     by_itself = alone(turn.user_message, owner) if exchange.alone is None else exchange.alone
@@ -151,7 +151,7 @@ def _columns(turn: Turn, asked: int | None, by_itself: int, answer: Message) -> 
 
 
 def _answered_before(connection: Connection, turn: Turn, owner: Owner) -> int | None:
-    """Give the prefix hash in front of a turn; None: it is not known, as behind imported turns."""
+    """Return the prefix hash in front of a turn; None: it is not known, as behind imported turns."""
     newest = _newest(connection, turn.branch_id, turn.turn_seq)
     return beginning(owner) if newest is None else newest[0]
 

@@ -62,7 +62,7 @@ def log(connection: Connection, branch_id: BranchId, message: Message, *, metada
 
 
 def settled_head(connection: Connection, branch_id: BranchId) -> State:
-    """Give the head of a branch that something can be appended to from outside."""
+    """Return the head of a branch that something can be appended to from outside."""
     head = head_of(connection, branch_id)
     refuse_unsettled(connection, branch_id, before=2**62)
     return head
@@ -76,7 +76,7 @@ def last_turn(connection: Connection, branch_id: BranchId) -> Turn | None:
 
 
 def answer(connection: Connection, branch_id: BranchId, head: State, turn: Turn, said: Message) -> Turn:
-    """Set a turn's answer. The head moves, so that nobody commits what was made without it."""
+    """Set a turn's answer. The head moves, so that a state drafted without the answer cannot be committed."""
     state = drafted_state(StateDraft(branch_id=branch_id, reason="record"), head, head.turn_seq)
     append_state(connection, state)
     session_id, moment = pack(turn.session_id), now()

@@ -90,7 +90,7 @@ def maybe_unpack(raw: bytes | None) -> str | None:
 
 
 def must(row: Row | None, what: str, identifier: str) -> Row:
-    """Give the row, or say that there is none."""
+    """Return the row, or say that there is none."""
     if row is None:
         raise NotFound(f"There is no {what} {identifier}.")
     return row
@@ -113,7 +113,7 @@ def to_message(role: str, text: str | None, blocks: str | None) -> Message:
 
 
 def items_column(items: tuple[TranscriptItem, ...], answer: Message | None) -> str | None:
-    """Write a step's items, what stands in the turn's answer as references."""
+    """Write a step's items; those that repeat the turn's answer are written as references to it."""
     if not items:
         return None
     blocks = () if answer is None else answer.blocks
@@ -136,7 +136,7 @@ def _reference(item: TranscriptItem, blocks: tuple[ContentBlock, ...]) -> _Answe
 
 
 def to_items(column: str | None, answer: Message | None) -> tuple[TranscriptItem, ...]:
-    """Read a step's items, what stands in the answer put back in its place."""
+    """Read a step's items and resolve the references to the turn's answer."""
     if column is None:
         return ()
     blocks = () if answer is None else answer.blocks

@@ -35,7 +35,7 @@ class Admission:
         self._until = None if scope.until is None else to_millis(scope.until)
 
     def admitted(self, numbers: Sequence[Number]) -> dict[Number, Place]:
-        """Give those of the places that the scope admits."""
+        """Return those of the places that the scope admits."""
         keys = msgspec.json.encode(sorted({number >> 1 for number in numbers})).decode()
         asked = {row[0]: row for row in self._connection.many("select_asked", (keys,))}
         answered = {row[0]: row for row in self._connection.many("select_answered", (keys,))}

@@ -26,7 +26,7 @@ def list_sessions(
 
 
 def rename_session(connection: Connection, session_id: SessionId, title: str | None) -> Session:
-    """Give it another title."""
+    """Return it another title."""
     connection.execute("rename_session", {"id": pack(session_id), "title": title, "now": to_millis(now())})
     return _existing(connection, session_id)
 

@@ -133,7 +133,7 @@ def append_state(connection: Connection, state: State) -> None:
 
 
 def carry_pins(connection: Connection, origin: BranchId, forked: BranchId) -> None:
-    """Give a new branch the pins of the branch it was made from; commits a state only if its base has others."""
+    """Return a new branch the pins of the branch it was made from; commits a state only if its base has others."""
     pins, head = head_of(connection, origin).pinned_facts, head_of(connection, forked)
     if head.pinned_facts != pins:
         _advance(connection, head, forked, reason="pin", pinned_facts=pins)

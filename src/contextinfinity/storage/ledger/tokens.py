@@ -31,7 +31,7 @@ def revoke_token(connection: Connection, token_id: TokenId) -> Token:
 
 
 def any_token_exists(connection: Connection) -> bool:
-    """Tell whether there ever was one."""
+    """Return whether there ever was one."""
     return bool(connection.many("any_token")[0][0])
 
 

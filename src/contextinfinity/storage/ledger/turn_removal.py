@@ -1,4 +1,4 @@
-"""What deleting a turn takes along, inside somebody's transaction and under a row of ``deletion``.
+"""What is deleted together with a turn, inside the caller's transaction and under a row of ``deletion``.
 
 ``remove_turns`` is the one place that knows which tables are made from turns: a table that is added and holds
 something of a turn is emptied here. ``forget_in_states`` sees to the branches that saw the turns.
@@ -39,7 +39,7 @@ MADE_FROM_TURNS = (
 
 
 class Doomed(NamedTuple):
-    """A turn that is to go: where it stands, its messages, and when it last changed."""
+    """A turn that is to be deleted: its place, its messages, and when it last changed."""
 
     id: bytes
     branch_id: bytes
@@ -91,10 +91,10 @@ def _unsay(connection: Connection, session_id: bytes, turns: Sequence[Doomed], m
 
 
 def forget_in_states(connection: Connection, session_id: bytes, turns: Sequence[Doomed]) -> None:
-    """Take summaries away that cover turns that are gone, and move the heads: nobody goes on from what they held.
+    """Replace heads whose summaries cover deleted turns, so that no branch continues from such a summary.
 
-    What a branch still has of those summaries' turns stands word for word again, until the next fold. Words that the
-    next turns borrowed go too.
+    The turns of those summaries that still exist are shown word for word until the next fold. Words that the next turns
+    borrowed are removed, too.
     """
     branches = [to_branch(row) for row in connection.many("select_branches", (session_id,))]
     seen = [(branch, lineage_of(connection, branch.id)) for branch in branches]
@@ -112,7 +112,7 @@ def forget_in_states(connection: Connection, session_id: bytes, turns: Sequence[
 
 
 def _return_words(connection: Connection, branch_id: bytes, gone: Sequence[int]) -> None:
-    """Take back the words that turns borrowed from those that are gone: they are cut anew, from what is left."""
+    """Remove the words that turns borrowed from deleted ones: their chunks are made again from what is left."""
     values = {"branch_id": branch_id, "gone": json.dumps(gone), "limit": BORROWED_FROM}
     for question, answer in connection.many("select_borrowers", values):
         connection.execute("delete_borrowed", {"question": question, "answer": answer})
@@ -129,14 +129,14 @@ def _move_head(connection: Connection, branch_id: str, head: State, first: int, 
 
 
 def _first_gone(lineage: Lineage, turns: Collection[Doomed]) -> int | None:
-    """Give the first of the turns that a branch has seen; None: it has seen none of them."""
+    """Return the first of the turns that a branch has seen; None: it has seen none of them."""
     ends = {pack(part.branch_id): (part.first, part.last or LAST_PLACE) for part in lineage.stretches}
     seen = ((turn.turn_seq, *ends.get(turn.branch_id, (1, 0))) for turn in turns)
     return min((place for place, first, last in seen if first <= place <= last), default=None)
 
 
 def _all_gone(connection: Connection, lineage: Lineage, last_seq: int) -> int:
-    """Give the place up to which a branch has no turns any more."""
+    """Return the place up to which a branch has no turns any more."""
     for part in lineage.stretches:
         first = connection.one("select_first", (pack(part.branch_id), part.first, part.last or LAST_PLACE))
         if first is not None and first[0] is not None:

@@ -57,15 +57,15 @@ from contextinfinity.storage.rules import (
 )
 
 STEPS = 22
-"""Where the number of its steps stands in a turn's row."""
+"""The column of a turn's row that holds the number of its steps."""
 
 FEW = 8
-"""So many turns are read where they are asked for."""
+"""Up to so many turns are read on the event loop."""
 LONG_AGO = -(2**62)
 
 
 def begin_step(connection: Connection, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
-    """TX-P: step and plan are durable before the provider is heard."""
+    """TX-P: make a step and its plan durable before the provider is called."""
     check_new_step(step)
     return open_step(connection, _fenced(connection, turn_id, owner, OPEN_PHASES), step)
 
@@ -297,13 +297,13 @@ def read_history(connection: Connection, branch_id: BranchId, limit: int, before
 
 
 def _since(connection: Connection, branch_id: bytes) -> int:
-    """Give the moment from which on turns of a branch are not past their session's time to live."""
+    """Return the moment from which on turns of a branch are not past their session's time to live."""
     row = connection.one("select_ttl", (branch_id,))
     return LONG_AGO if row is None else to_millis(now()) - row[0] + 1
 
 
 def _living(connection: Connection, turn: Turn | None) -> Turn | None:
-    """Give a turn unless it is past its time to live."""
+    """Return a turn unless it is past its time to live."""
     if turn is None or to_millis(turn.created_at) < _since(connection, pack(turn.branch_id)):
         return None
     return turn

@@ -158,7 +158,7 @@ class SqliteDatabase:
         return self._unwritable() if self._writer is None else self._writer.refused
 
     def still_for(self) -> float:
-        """Tell for how many seconds nobody has written to the log."""
+        """Return for how many seconds nobody has written to the log."""
         with suppress(OSError):
             return max(0.0, time.time() - Path(f"{self.path}-wal").stat().st_mtime)
         return math.inf

@@ -36,7 +36,7 @@ SHARE = 0.2
 """The part of a generation that may be newer than it; a scope that admits less of a namespace is looked at whole."""
 
 OLD_SECONDS = 86_400.0
-"""A file that holds something that was deleted is made anew after a day at the latest."""
+"""A file that holds something that was deleted is made again after a day at the latest."""
 
 WIDTH, CARE, EFFORT = 16, 128, 256
 """Neighbours of a vector in the graph; candidates looked at when one is added, and when one is searched for."""
@@ -64,7 +64,7 @@ class Generation:
         self._lock = threading.Lock()
 
     def near(self, query: Bodies, most: int) -> tuple[Keys, Floats]:
-        """Give the nearest and their cosines, the nearest first."""
+        """Return the nearest and their cosines, the nearest first."""
         with self._lock:
             found = self._index.search(query, max(most, EFFORT), threads=1)
         return found.keys.astype(np.int64), 1 - found.distances
@@ -82,7 +82,7 @@ class Generations:
         self._open: dict[int, tuple[str, Generation | None]] = {}
 
     def of(self, space: Space) -> Generation | None:
-        """Give the generation of a namespace; None where there is none that can be used."""
+        """Return the generation of a namespace; None where there is none that can be used."""
         made = None if space.generation is None else msgspec.json.decode(space.generation, type=Made)
         if made is None or space.placed <= self.least:
             return None
@@ -92,7 +92,7 @@ class Generations:
             return self._open[space.key][1]
 
     def build(self) -> bool:
-        """Make what is due, for the current namespace and one that could be switched to; tell whether anything was.
+        """Make what is due, for the current namespace and one that could be switched to; return whether anything was.
 
         It takes minutes for a million, in the thread that calls it, and goes on beside everything else. Of several
         processes one builds.
@@ -127,7 +127,7 @@ class Generations:
         return max(newer, gone) > enough or (gone > 0 and self._age(made) > OLD_SECONDS)
 
     def _age(self, made: Made) -> float:
-        """Tell how many seconds ago a file was made."""
+        """Return how many seconds ago a file was made."""
         return time.time() - (self._folder / made.file).stat().st_mtime
 
     def _make(self, space: Space) -> None:
@@ -208,7 +208,7 @@ def _opened(path: Path, made: Made, dim: int) -> Generation | None:
 
 
 def _made_durable(unfinished: Path, final: Path) -> tuple[int, str]:
-    """Flush a finished file, give it its name, and tell its size and hash."""
+    """Flush a finished file, return it its name, and return its size and hash."""
     with unfinished.open("rb") as file:
         os.fsync(file.fileno())
         size, digest = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()

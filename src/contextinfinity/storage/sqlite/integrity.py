@@ -140,7 +140,7 @@ class Inspection:
             return frozenset()  # what is wrong with the file is said elsewhere
 
     def endings(self, steps: Collection[StepId]) -> dict[StepId, bool]:
-        """Tell of each of these steps that is in the ledger now whether it is over."""
+        """Return of each of these steps that is in the ledger now whether it is over."""
         with translated(self._path):
             rows = self._connection.execute(SQL["each_step"], {"ids": json.dumps(list(steps))}).fetchall()
         return {str(step): bool(over) for step, over in rows}
@@ -237,7 +237,7 @@ def _named(*values: apsw.SQLiteValue) -> str:
 
 
 def _is_text(*values: apsw.SQLiteValue) -> bool:
-    """Tell whether bytes are UTF-8; ``is_text`` in SQL."""
+    """Return whether bytes are UTF-8; ``is_text`` in SQL."""
     try:
         return isinstance(values[0], bytes) and values[0].decode() is not None
     except UnicodeDecodeError:

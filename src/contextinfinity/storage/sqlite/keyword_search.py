@@ -58,7 +58,7 @@ class _Within(NamedTuple):
     last: int = LAST
     part: float = 1.0
     known: float = 1.0
-    """Part of the ledger it is: how common a word is in all tells how common it is here."""
+    """The part of the ledger that it is; scales how common a word is in the whole ledger."""
 
 
 class _LookedUp(NamedTuple):
@@ -103,7 +103,7 @@ def find_words(connection: Connection, terms: Sequence[str], scope: Scope, most:
 
 
 def _within(connection: Connection, scope: Scope) -> _Within | None:
-    """Tell where a scope is looked for; None where it is empty."""
+    """Return where a scope is looked for; None where it is empty."""
     (everywhere,) = connection.many("select_places")[0]
     session = None if scope.session_id is None else pack(scope.session_id)
     if scope.branch_id is not None:
@@ -285,7 +285,7 @@ def _tool_text(connection: Connection, place: Place) -> str:
 
 
 def _spread(hit: WordHit, places: Sequence[int]) -> WordHit:
-    """Give the bits the order of the question, where a word stands twice."""
+    """Reorder the bits to the order of the question, where a word can occur twice."""
     own = sum((hit.own >> place & 1) << at for at, place in enumerate(places))
     lent = sum((hit.lent >> place & 1) << at for at, place in enumerate(places))
     return WordHit(hit.place, own, lent)

@@ -1,8 +1,8 @@
 """Words in SQLite: the rows a search looks them up in, written with what they are of.
 
-A row is 4 * message.key + its kind. Beside the words stand two tokens, of the session and of its owner, so that a
+A row is 4 * message.key + its kind. Beside the words it holds two tokens, of the session and of its owner, so that a
 search within one of them is an intersection. No word can be taken for a token: those begin with a sign that no word
-has. The same transaction counts what is there, so that nobody ever has to.
+has. The same transaction updates the counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SAMPLED = 64
 """Of so many messages one is counted to know how common words are: cheap to keep, and near enough."""
 
 _SAFE = {code: 0xE000 + code for code in range(128) if not chr(code).isalnum()}
-"""Signs that SQLite would split a word at, and what stands for them."""
+"""Characters that SQLite would split a word at, and their replacements."""
 
 
 def token_of(term: str) -> str:
@@ -33,12 +33,12 @@ def token_of(term: str) -> str:
 
 
 def session_token(session_id: bytes) -> str:
-    """Give the token of a session."""
+    """Return the token of a session."""
     return f"\ue100{session_id.hex()}"
 
 
 def owner_token(owner: Owner) -> str:
-    """Give the token of an owner: of another length than a name, and whoever is found is asked again whose he is."""
+    """Return the token of an owner. Tokens can collide: the scope filter checks the owner of every hit."""
     digest = hashlib.blake2b(f"{len(owner.org_id)} {owner.org_id} {owner.user_id}".encode(), digest_size=8)
     return f"\ue101{digest.hexdigest()}"
 
@@ -50,7 +50,7 @@ def index_messages(connection: Connection, session_id: bytes, said: Sequence[tup
 
 
 def index_again(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, other: bool) -> None:
-    """Write the words of messages anew, whether there were any or not; ``other``: they are of another version."""
+    """Replace the words of messages, whether there were any or not; ``other``: they are of another version."""
     there = [(key, text) for key, text in said if _is_there(connection, 4 * key)]
     index_missing(connection, session_id, said)
     tokens = _tokens(connection, session_id)
@@ -60,7 +60,7 @@ def index_again(connection: Connection, session_id: bytes, said: Sequence[tuple[
 
 
 def clear_samples(connection: Connection) -> None:
-    """Forget how common words are: it is counted anew."""
+    """Reset the counts of how common words are."""
     connection.execute("clear_sample")
 
 
@@ -149,7 +149,7 @@ def _count_samples(connection: Connection, said: Iterable[tuple[int, str]]) -> N
 
 
 def _words(text: str) -> list[str]:
-    """Give the words of a text as they are written, each once."""
+    """Return the words of a text as they are written, each once."""
     words = list(dict.fromkeys(terms(text)))
     return words if "".join(words).isalnum() else [token_of(word) for word in words]
 

@@ -1,7 +1,7 @@
 """Vectors in memory: the rows of a session, an owner or everybody, kept as bytes and read on from where they end.
 
-A matrix only grows: it is told of new vectors by their higher keys. What was removed since is still in it; whoever
-ranks its rows asks the ledger for each before showing it. All of this needs numpy and is loaded with the first search.
+A matrix only grows: new vectors have higher keys. What was removed since is still in it; a search looks up every
+row in the ledger before it shows it. All of this needs numpy and is loaded with the first search.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Rows(NamedTuple):
     shrink: Floats
 
     def first(self, size: int) -> Rows:
-        """Give as many from the front."""
+        """Return as many from the front."""
         return Rows(self.keys[:size], self.bodies[:size], self.shrink[:size])
 
     def near(self, query: Bodies) -> Floats:
-        """Give the cosine of each with a vector."""
+        """Return the cosine of each with a vector."""
         wanted = query.astype(np.float32)
         found = np.empty(len(self.keys), np.float32)
         for start in range(0, len(found), _AT_ONCE):
@@ -70,7 +70,7 @@ class Rows(NamedTuple):
 
 
 def lengths(bodies: Bodies) -> Floats:
-    """Give what brings rows to length 1; 0 for a row of zeros, which is near to nothing."""
+    """Return what brings rows to length 1; 0 for a row of zeros, which is near to nothing."""
     squares = np.empty(len(bodies), np.float32)
     for start in range(0, len(bodies), _AT_ONCE):
         part = bodies[start : start + _AT_ONCE].astype(np.float32)
@@ -79,7 +79,7 @@ def lengths(bodies: Bodies) -> Floats:
 
 
 def best(scores: Floats, most: int) -> NDArray[np.intp]:
-    """Give the places of the highest, the highest first."""
+    """Return the places of the highest, the highest first."""
     if most < len(scores):
         top = np.argpartition(scores, len(scores) - most)[len(scores) - most :]
         return top[np.argsort(-scores[top], kind="stable")]
@@ -125,7 +125,7 @@ class Matrices:
         self._lock = threading.Lock()
 
     def rows(self, connection: Connection, whose: Whose) -> Rows:
-        """Give all rows as the ledger has them at this moment, and perhaps a few that are gone or newer."""
+        """Return all rows as the ledger has them at this moment, and perhaps a few that are gone or newer."""
         with self._lock:
             matrix = self._kept.setdefault(whose, _Matrix(whose.dim, whose.above))
             self._kept.move_to_end(whose)
@@ -145,12 +145,12 @@ class Matrices:
         return rows
 
     def forget(self, whose: Whose) -> None:
-        """Let go of one; it is read anew when it is asked for again."""
+        """Let go of one; it is read again when it is asked for again."""
         with self._lock:
             self._kept.pop(whose, None)
 
     def size(self) -> int:
-        """Tell how many bytes all of them take."""
+        """Return how many bytes all of them take."""
         return sum(matrix.size() for matrix in self._kept.values())
 
     def _make_room(self) -> None:

@@ -53,13 +53,13 @@ class Asked:
         return not (scope.branch_id or scope.sides or scope.types or scope.since or scope.until)
 
     def statement(self) -> str:
-        """Name what looks up all that is needed to tell."""
+        """Return the name of the statement that reads what the filter needs."""
         if self.scope.since or self.scope.until:
             return "select_found_where_and_when"
         return "select_found_where" if self.scope.branch_id else "select_found"
 
     def admits(self, row: Any) -> bool:
-        """Tell of a row whether it may be shown."""
+        """Return of a row whether it may be shown."""
         scope = self.scope
         _, _, _, side, chunk_type, org_id, user_id, branch, turn_seq, said_at = row
         if scope.owner is not None and (org_id, user_id) != (scope.owner.org_id, scope.owner.user_id):
@@ -76,7 +76,7 @@ class Asked:
 
 
 def walk(connection: Connection, asked: Asked, source: Source, most: int) -> tuple[list[NearHit], int]:
-    """Go down a list until enough may be shown; tell how many of those that were looked up are gone."""
+    """Go down a list until enough may be shown; return how many of those that were looked up are gone."""
     statement, hits, gone = asked.statement(), list[NearHit](), 0
     everything = asked.admits_all and asked.scope.owner is None
     seen: set[int] = set()

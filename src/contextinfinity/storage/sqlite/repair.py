@@ -51,7 +51,7 @@ def _bring_up_to_date(connection: apsw.Connection, name: str) -> int:
 
 
 def _dead(connection: apsw.Connection, locks: WorkerLocks) -> list[WorkerId]:
-    """Name the dead: nobody can leave meanwhile, because leaving is a write, and we hold the pen."""
+    """Return the dead workers; none can leave meanwhile, since this connection holds the write lock."""
     known = {row[0] for row in connection.execute(QUERIES["select_workers"])}
     running = {owner for (owner,) in connection.execute("SELECT owner FROM job WHERE state = 'running'") if owner}
     return sorted(worker for worker in known | running if locks.is_free(worker))

@@ -1,7 +1,7 @@
-"""Wiping out what deletions left in the file.
+"""Secure erase: removing what deletions left in the file and its log.
 
 What a row held is overwritten when the row goes. Three things are left: words, which the index holds until it is
-written anew; texts that several rows shared; and pages in the log and at the end of the file. All of it is done a part
+written again; texts that several rows shared; and pages in the log and at the end of the file. All of it is done a part
 at a time, so that no writer waits for long. How far it got is kept in the file (``word_state.stale``), so that the next
 process continues after a crash:
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 MERGED = 256
-"""Pages of the index that are written anew at a time: some ten milliseconds."""
+"""Pages of the index that are written again at a time: some ten milliseconds."""
 FREED = 512
 """Pages that are given back to the disk at a time."""
 YOUNG = timedelta(hours=1)
-"""How long a text that anybody may use counts as wanted: whoever kept it may be about to refer to it."""
+"""How long a shared text is kept without a reference: its writer may be about to refer to it."""
 
 STALE, RENEWING, SOILED, CLEAN = 1, 2, 3, 0
 
 
 async def sweep(database: SqliteDatabase, steps: int) -> bool:
-    """Do so many steps of the work; tell whether some is left that need not wait for other processes."""
+    """Do so many steps of the work; return whether some is left that need not wait for other processes."""
     await _collect_texts(database)
     left = True
     for _ in range(steps):
@@ -49,13 +49,13 @@ async def sweep(database: SqliteDatabase, steps: int) -> bool:
 
 
 def is_wiped(connection: Connection) -> bool:
-    """Tell whether the file and its log hold nothing of what was deleted."""
+    """Return whether the file and its log hold nothing of what was deleted."""
     (stale,) = connection.one("select_stale")  # type: ignore[misc]
     return bool(stale == CLEAN)
 
 
 def _step(connection: SqliteConnection) -> bool:
-    """Write a part of the index anew, or give some pages back; tell whether there was anything to do."""
+    """Write a part of the index again, or give some pages back; return whether there was anything to do."""
     (stale,) = connection.one("select_stale")  # type: ignore[misc]
     if stale in (STALE, RENEWING):
         before = connection.raw.total_changes()
@@ -75,7 +75,7 @@ def _set_stale(connection: Connection, was: int, following: int) -> None:
 
 
 def _can_shrink(connection: SqliteConnection) -> bool:
-    """Tell whether pages can be given back one by one; in ledgers of older releases they are only used again."""
+    """Return whether pages can be given back one by one; in ledgers of older releases they are only used again."""
     mode: int = connection.raw.execute("PRAGMA auto_vacuum").get
     return mode == 2
 

@@ -1,4 +1,4 @@
-"""The SQLite ledger: all nouns on one file."""
+"""The ledger in a SQLite file, or in memory."""
 
 from __future__ import annotations
 
@@ -7,60 +7,21 @@ from pathlib import Path
 
 from contextinfinity.domain.health import Health
 from contextinfinity.errors import LedgerError
-from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
-from contextinfinity.storage.deletions import Deletions
-from contextinfinity.storage.imports import Arrivals
-from contextinfinity.storage.index import Index
-from contextinfinity.storage.ledger.chunks import LedgerChunks
-from contextinfinity.storage.ledger.contents import LedgerContents
-from contextinfinity.storage.ledger.deletions import LedgerDeletions
-from contextinfinity.storage.ledger.imports import LedgerArrivals
-from contextinfinity.storage.ledger.index import LedgerIndex
-from contextinfinity.storage.ledger.jobs import LedgerJobs
-from contextinfinity.storage.ledger.memories import LedgerMemories
-from contextinfinity.storage.ledger.prefix_hashes import LedgerTrails
-from contextinfinity.storage.ledger.replay import LedgerLandings
-from contextinfinity.storage.ledger.sessions import LedgerBranches, LedgerSessions
-from contextinfinity.storage.ledger.states import LedgerStates
-from contextinfinity.storage.ledger.tokens import LedgerTokens
-from contextinfinity.storage.ledger.turns import LedgerTurns
-from contextinfinity.storage.ledger.workers import LedgerWorkers
-from contextinfinity.storage.memories import Memories
-from contextinfinity.storage.prefix_hashes import Trails
-from contextinfinity.storage.replay import Landings
+from contextinfinity.storage.ledger.store import LedgerStore
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS
 from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.memory import MemoryDatabase
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
-from contextinfinity.storage.tokens import Tokens
-from contextinfinity.storage.vectors import Vectors
 from contextinfinity.storage.worker_locks import ProcessLocks, WorkerLocks
 
 
-class SqliteStore:
+class SqliteStore(LedgerStore):
     """``Store`` on a SQLite file; without a path in memory, for this process and until it is closed.
 
     ``vfs`` names another way to reach the disk; tests use it to break one. ``patience`` is how many seconds to wait
     for another process that holds the lock, before ``LedgerBusy``. ``read_only``: every write is ``LedgerReadOnly``.
     ``data_dir`` is the folder that remembers which ledger it holds.
     """
-
-    sessions: Sessions
-    branches: Branches
-    turns: Turns
-    arrivals: Arrivals
-    states: States
-    chunks: Chunks
-    index: Index
-    vectors: Vectors
-    memories: Memories
-    contents: Contents
-    jobs: Jobs
-    workers: Workers
-    landings: Landings
-    deletions: Deletions
-    tokens: Tokens
-    trails: Trails
 
     def __init__(
         self,
@@ -71,33 +32,19 @@ class SqliteStore:
         read_only: bool = False,
         data_dir: Path | None = None,
     ) -> None:
-        folder = None if path is None else path.parent
+        self.database: SqliteDatabase
+        self._locks: WorkerLocks | ProcessLocks
         if path is None:
-            self.database: SqliteDatabase = MemoryDatabase()
+            self.database, self._locks, folder = MemoryDatabase(), ProcessLocks(), None
         else:
             self.database = SqliteDatabase(path, vfs=vfs, patience=patience, read_only=read_only, data_dir=data_dir)
-        self.sessions = LedgerSessions(self.database)
-        self.branches = LedgerBranches(self.database)
-        self.turns = LedgerTurns(self.database)
-        self.arrivals = LedgerArrivals(self.database)
-        self.states = LedgerStates(self.database)
-        self.chunks = LedgerChunks(self.database)
-        self.index = LedgerIndex(self.database)
-        self.vectors = SqliteVectors(self.database, folder and folder / "vectors")
-        self.memories = LedgerMemories(self.database)
-        self.contents = LedgerContents(self.database)
-        self.jobs = LedgerJobs(self.database)
-        self.deletions = LedgerDeletions(self.database)
-        self.tokens = LedgerTokens(self.database)
-        self.trails = LedgerTrails(self.database)
-        self._locks: WorkerLocks | ProcessLocks = ProcessLocks() if folder is None else WorkerLocks(folder / "workers")
-        self.workers = LedgerWorkers(self.database, self._locks)
-        self.landings = LedgerLandings(self.database)
+            self._locks, folder = WorkerLocks(path.parent / "workers"), path.parent / "vectors"
+        super().__init__(self.database, SqliteVectors(self.database, folder), self._locks)
 
     def held_up(self, *, reading: bool = False) -> float:
-        """Tell for how many seconds another process has held the lock that is waited for here, and written nothing.
+        """Return for how many seconds this process has waited for a lock while its holder wrote nothing.
 
-        Where others commit, the ledger is there: their turn comes, and so does ours.
+        While other processes commit, the ledger is available, and this process gets the lock in turn.
         """
         waited = (self.database.reading_waits if reading else self.database.writing_waits).longest()
         return waited if reading or not waited else min(waited, self.database.still_for())

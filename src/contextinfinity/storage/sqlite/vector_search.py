@@ -25,7 +25,7 @@ _MOST_OWNERS = 1024  # of whom it is remembered whether they have much
 _GROWTH = 0.1  # of a namespace, after which it is counted again
 
 
-class Search:
+class VectorSearch:
     """Searches of one process in one ledger, with what they keep in memory."""
 
     def __init__(self, database: SqliteDatabase, folder: Path | None, least: int) -> None:
@@ -66,11 +66,11 @@ class Search:
     ) -> tuple[NearHit, ...]:
         hits, gone = walk(connection, asked, source, most)
         if gone > len(hits):
-            self._matrices.forget(whose)  # most of it is gone: it is read anew
+            self._matrices.forget(whose)  # most of it is gone: it is read again
         return tuple(hits)
 
     def _is_wide(self, connection: Connection, space: Space, owner: Owner | None) -> bool:
-        """Tell whether an owner has so much of a namespace that going down a list of all of it finds enough."""
+        """Return whether an owner has so much of a namespace that going down a list of all of it finds enough."""
         if owner is None:
             return True
         placed, wide = self._wide.get((space.key, owner), (0, False))
@@ -83,7 +83,7 @@ class Search:
 
 
 def _has(connection: Connection, space: Space, owner: Owner, many: int) -> bool:
-    """Tell whether an owner has so many vectors; counts no further."""
+    """Return whether an owner has so many vectors; counts no further."""
     values = {"namespace": space.key, "org_id": owner.org_id, "user_id": owner.user_id}
     packs = connection.one("count_packs_of_owner", {**values, "limit": math.ceil(many / PACK)})
     found = PACK * int(packs[0])  # type: ignore[index]

@@ -1,8 +1,8 @@
 """Writing vectors: namespaces, loose vectors, packs.
 
 The newest vectors of a session are rows of their own; the 256th makes one pack of them, in the transaction that brings
-it. Everything here runs inside somebody's transaction. A vector's key is never given twice, so whoever holds a copy of
-some vectors reads on from the highest key it has, and asks for the rest by key whether it is still there.
+it. Everything here runs inside the caller's transaction. A vector's key is never used twice, so a cache of vectors is
+extended from its highest key on; before a cached vector is shown, it is looked up by its key.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Space(NamedTuple):
     generation: str | None
 
     def shown(self) -> Namespace:
-        """Give it as others know it."""
+        """Return it as others know it."""
         return Namespace(name=self.name, dim=self.dim, state=self.state, placed=self.placed)  # type: ignore[arg-type]
 
 
@@ -62,7 +62,7 @@ def must_space(connection: Connection, name: str) -> Space:
 
 
 def open_space(connection: Connection, name: str, dim: int) -> Space:
-    """Make sure there is one; the first is current, an old one is filled anew."""
+    """Make sure there is one; the first is current, an old one is filled again."""
     known = find_space(connection, name)
     check_namespace(name, dim, None if known is None else known.dim)
     if known is None:
