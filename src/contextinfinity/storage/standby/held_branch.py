@@ -48,7 +48,7 @@ from contextinfinity.storage.rules import (
 )
 from contextinfinity.storage.standby.recent import Recent, Seed
 from contextinfinity.storage.standby.spool import Item, Record, Recorded, Spooled, id_of
-from contextinfinity.storage.trails import gone_on
+from contextinfinity.storage.trails import gone_on, not_on_branch
 
 ELSEWHERE = Problem(code="elsewhere", message="It was being answered by another process when the ledger went away.")
 
@@ -132,6 +132,8 @@ class HeldBranch:
         later = (turn for turn in self.turns.values() if follows is not None and turn.turn_seq > follows)
         if follows is not None and any(turn.phase is not Phase.FAILED for turn in later):
             raise gone_on(self.id, follows)
+        if new.retry_of is not None and new.retry_of not in self.turns:
+            raise not_on_branch(self.id, new.retry_of)
         waiting = [turn for turn in self.turns.values() if turn.phase is Phase.ACCEPTED]
         running = next((turn.id for turn in self.turns.values() if turn.phase in OPEN_PHASES), None)
         if new.queue_limit is not None and len(waiting) >= new.queue_limit:
