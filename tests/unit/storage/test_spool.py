@@ -194,3 +194,15 @@ async def test_a_refused_spool_says_why_in_its_last_line(tmp_path: Path) -> None
     kept = path.with_suffix(".refused")
     assert refused(tmp_path) == {kept: "turn 1: There is no branch."}
     assert (list(read(kept).texts), read(kept).damaged) == (TEXTS, 0)
+
+
+async def test_a_refused_spool_never_replaces_an_earlier_one(tmp_path: Path) -> None:
+    for text in TEXTS:
+        spool = Spool(tmp_path, "w")
+        await spool.append([written(text)])
+        spool.close()
+        with spool.path.open("ab") as file:
+            file.write(b'{"ts": torn')
+        retire(spool.path, f"it says {text}")
+    assert sorted(refused(tmp_path).values()) == sorted(f"it says {text}" for text in TEXTS)
+    assert sorted(text for path in refused(tmp_path) for text in read(path).texts) == sorted(TEXTS)

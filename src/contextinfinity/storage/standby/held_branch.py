@@ -34,7 +34,7 @@ from contextinfinity.domain.turn import (
 )
 from contextinfinity.errors import AlreadyExists, BranchBusy, LedgerAway, NotFound, QueueFull
 from contextinfinity.storage.idempotency import check_same_request
-from contextinfinity.storage.prefix_hashes import gone_on
+from contextinfinity.storage.prefix_hashes import gone_on, not_on_branch
 from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.rules import (
     check_exchanges,
@@ -132,6 +132,8 @@ class HeldBranch:
         later = (turn for turn in self.turns.values() if follows is not None and turn.turn_seq > follows)
         if follows is not None and any(turn.phase is not Phase.FAILED for turn in later):
             raise gone_on(self.id, follows)
+        if new.retry_of is not None and new.retry_of not in self.turns:
+            raise not_on_branch(self.id, new.retry_of)
         waiting = [turn for turn in self.turns.values() if turn.phase is Phase.ACCEPTED]
         running = next((turn.id for turn in self.turns.values() if turn.phase in OPEN_PHASES), None)
         if new.queue_limit is not None and len(waiting) >= new.queue_limit:

@@ -31,7 +31,7 @@ from contextinfinity.storage.rules import check_new_session
 from contextinfinity.storage.standby.breaker import Breaker
 from contextinfinity.storage.standby.held_branch import HeldBranch
 from contextinfinity.storage.standby.recent import MOST_TURNS, Recent, Seed, living_state
-from contextinfinity.storage.standby.replay import Replay, content_key
+from contextinfinity.storage.standby.replay import Replay
 from contextinfinity.storage.standby.spool import Record, Spool, Spooled, id_of, refused, written
 from contextinfinity.telemetry.counters import count, level
 
@@ -67,7 +67,7 @@ class HeldBranches:
         self.workers: list[WorkerId] = []
         """The ids of this process, the present one last."""
         self._spooled = Spooled()
-        self.replay = Replay(folder, ledger, self.writes, self._spooled)
+        self.replay = Replay(folder, ledger, self.writes, self._spooled, self.recent)
         self._bounds = bounds
         self._on_away = on_away
         self._branches: dict[BranchId, HeldBranch] = {}
@@ -262,7 +262,6 @@ class HeldBranches:
         """Write all that is spooled here to the ledger, and remove the spool."""
         async with self._landing:
             await self.replay.run()
-            self._drop_content()
             for held in list(self._branches.values()):
                 with suppress(BranchBusy, OutOfOrder):  # another process is answering on it: it lands later
                     async with self.alone_on(held.id):
@@ -272,19 +271,6 @@ class HeldBranches:
                 self.replay.finish(self._spool.path, self._ids)
                 self._spool.close()
                 self._spool, self._ids = None, set()
-
-    def _drop_content(self) -> None:
-        """Drop the sessions and texts that the ledger has."""
-        content = self.replay.content
-        for new in [new for new in self._spooled.sessions.values() if content_key(new) in content]:
-            made = content[content_key(new)]
-            if made is None or made.id != new.id:
-                self.recent.forget(new.id or "")
-            if made is not None:
-                self.recent.see_session(made)
-            del self._spooled.sessions[new.id or ""]
-        for body in [body for body in self._spooled.texts if body in content]:
-            del self._spooled.texts[body]
 
     async def _release(self, held: HeldBranch) -> None:
         """Use the ledger for a branch again, once it has all of it; ``BranchBusy`` or ``OutOfOrder`` if not yet."""

@@ -1,7 +1,8 @@
 """The nouns of the store while the ledger may be away.
 
-A verb that is not written here is the ledger's own and fails as it fails there, except that the verbs named in
-``reads`` and ``writes`` raise ``LedgerAway`` at once while the ledger is away.
+A verb that is not written here is the ledger's own and fails as it fails there, except for those that a proxy names:
+``reads`` and ``writes`` raise ``LedgerAway`` at once while the ledger is away, ``optional`` ones return None then, and
+``replayed`` ones run after a replay, if that is possible.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, ne
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
-from contextinfinity.domain.trail import TrailEnd, Walked
-from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Trail, Turn
+from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
@@ -43,6 +43,8 @@ class Proxy(Generic[Noun]):
 
     reads: ClassVar[frozenset[str]] = frozenset()
     writes: ClassVar[frozenset[str]] = frozenset()
+    optional: ClassVar[frozenset[str]] = frozenset()
+    replayed: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, held: HeldBranches, ledger: Noun) -> None:
         self._held = held
@@ -50,16 +52,32 @@ class Proxy(Generic[Noun]):
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._ledger, name)
-        if name not in self.reads | self.writes:
-            return verb
-        through = self._read if name in self.reads else self._write
-        return lambda *given, **named: through(lambda: verb(*given, **named))
+        policies = (
+            (self.reads, self._read),
+            (self.writes, self._write),
+            (self.optional, self._read_or_none),
+            (self.replayed, self._read_replayed),
+        )
+        for names_of, through in policies:
+            if name in names_of:
+                return lambda *given, **named: through(lambda: verb(*given, **named))
+        return verb
 
     async def _read(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._held.reads.through(ask)
 
     async def _write(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._held.writes.through(ask)
+
+    async def _read_or_none(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+        with suppress(LedgerAway):
+            return await self._read(ask)
+        return None
+
+    async def _read_replayed(self, ask: Callable[[], Awaitable[T]]) -> T:
+        with suppress(LedgerError):
+            await self._held.replay.run()
+        return await ask()
 
     async def _find(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read something; if the ledger does not have it, read again after the spools of all processes are in it."""
@@ -254,6 +272,8 @@ class TurnsProxy(Proxy[Turns]):
 class ContentsProxy(Proxy[Contents]):
     """``Contents``: texts are spooled, images are not; what cannot be read now is None."""
 
+    optional = frozenset({"text", "blob"})
+
     async def keep_text(self, body: str) -> str:
         """Keep a text and return its hash."""
         try:
@@ -261,18 +281,6 @@ class ContentsProxy(Proxy[Contents]):
         except LedgerAway:
             await self._held.keep([body])
             return text_hash(body).hex()
-
-    async def text(self, sha256: str) -> str | None:
-        """Read a text."""
-        with suppress(LedgerAway):
-            return await self._read(lambda: self._ledger.text(sha256))
-        return None
-
-    async def blob(self, sha256: str) -> tuple[bytes, str] | None:
-        """Read an image."""
-        with suppress(LedgerAway):
-            return await self._read(lambda: self._ledger.blob(sha256))
-        return None
 
 
 class JobsProxy(Proxy[Jobs]):
@@ -344,19 +352,12 @@ class ImportsProxy(Proxy[Arrivals]):
 
 
 class TrailsProxy(Proxy[Trails]):
-    """``Trails``: a request is matched after the spools of all processes were replayed."""
+    """``Trails``: a request is matched after the spools of all processes were replayed.
 
-    async def end(self, owner: Owner, answered: int, *, session_id: SessionId | None = None) -> TrailEnd | None:
-        """Find the turn with that prefix hash; matching a conversation begins with this."""
-        with suppress(LedgerError):
-            await self._held.replay.run()
-        return await self._ledger.end(owner, answered, session_id=session_id)
+    Matching a conversation begins with ``end``, and a request under a key with ``walked``.
+    """
 
-    async def walked(self, owner: Owner, trail: Trail) -> Walked | None:
-        """Find the turn that a request made; a request under a key begins with this."""
-        with suppress(LedgerError):
-            await self._held.replay.run()
-        return await self._ledger.walked(owner, trail)
+    replayed = frozenset({"end", "walked"})
 
 
 class DeletionsProxy(Proxy[Deletions]):

@@ -37,6 +37,7 @@ from contextinfinity.errors import (
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.standby.breaker import Breaker
+from contextinfinity.storage.standby.recent import Recent
 from contextinfinity.storage.standby.spool import SUFFIX, Item, Spooled, branch_of, id_of, read, retire, taken
 from contextinfinity.telemetry.counters import count
 
@@ -48,21 +49,25 @@ NOT_NOW = (LedgerError, BranchBusy, OutOfOrder)
 
 
 class Replay:
-    """Replays the spools in a folder. ``own`` is what this process has spooled, in the file called ``own_name``."""
+    """Replays the spools in a folder. ``own`` is what this process has spooled, in the file called ``own_name``.
 
-    def __init__(self, folder: Path, ledger: Store, writes: Breaker, own: Spooled) -> None:
+    Sessions and texts are dropped from ``own`` when the ledger has them; turns are dropped by whoever holds them.
+    """
+
+    def __init__(self, folder: Path, ledger: Store, writes: Breaker, own: Spooled, recent: Recent) -> None:
         self.folder = folder
         self.own_name = ""
         self.moved: dict[SessionId, SessionId] = {}
         """Sessions that got another id in the ledger than the one that was given out."""
         self._own = own
+        self._recent = recent
         self._ledger = ledger
         self._writes = writes
         self._read: dict[str, tuple[tuple[int, int], Spooled]] = {}
         """By file: its inode and size when it was read, and its content."""
         self._landed: dict[TurnId, tuple[Item, Turn | None]] = {}
-        self.content: dict[str, Session | None] = {}
-        """The texts that the ledger has, and the sessions by their ``content_key``; None: it does not accept one."""
+        self._content: set[str | NewSession] = set()
+        """The sessions and texts that the ledger has, or will never accept."""
         self._branches: dict[BranchId, BranchId] = {}
         self._refused: dict[str, str] = {}
         """The ids of what the ledger will never accept, with the reasons."""
@@ -149,7 +154,7 @@ class Replay:
         try:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
-                    if entry.name.endswith(SUFFIX) and entry.name not in found:
+                    if entry.name.endswith(SUFFIX) and entry.name != self.own_name:
                         with suppress(FileNotFoundError):  # its process removed it just now
                             found[entry.name] = self._file(entry)
         except (FileNotFoundError, NotADirectoryError):
@@ -159,7 +164,7 @@ class Replay:
         self._read = found
         if not found:
             self._landed.clear()
-            self.content.clear()
+            self._content.clear()
         return bool(found)
 
     def _file(self, entry: os.DirEntry[str]) -> tuple[tuple[int, int], Spooled]:
@@ -169,30 +174,36 @@ class Replay:
 
     async def _write_content(self, spooled: Spooled) -> None:
         for new in list(spooled.sessions.values()):
-            if content_key(new) not in self.content:
-                self.content[content_key(new)] = await self._write_session(new)
+            if new not in self._content:
+                await self._write_session(new)
+                self._content.add(new)
+            if spooled is self._own:
+                del spooled.sessions[new.id or ""]
         for body in list(spooled.texts):
-            if body not in self.content:
+            if body not in self._content:
                 await self._through(partial(self._ledger.contents.keep_text, body))
-                self.content[body] = None
+                self._content.add(body)
+            if spooled is self._own:
+                del spooled.texts[body]
 
-    async def _write_session(self, new: NewSession) -> Session | None:
-        """Create a session under the ids that were given out; None if it was deleted since, or is refused."""
+    async def _write_session(self, new: NewSession) -> None:
+        """Create a session under the ids that were given out, unless it was deleted since."""
         try:
             known = (await self._known({new.branch_id} if new.branch_id else set())).get(new.branch_id or "")
             if known is not None and await self._through(lambda: self._ledger.sessions.get(known)) is None:
-                return None
+                return
             made = await self._through(lambda: self._create(new))
         except NOT_NOW:
             raise
         except ContextInfinityError as error:
             self._refuse(new.id or "", f"session {new.id}: {error.message}")
-            return None
+            return
         if new.id is not None and made.id != new.id:
             self.moved[new.id] = made.id
+            self._recent.forget(new.id)
         if new.branch_id is not None:
             self._branches[new.branch_id] = made.active_branch
-        return made
+        self._recent.see_session(made)
 
     async def _create(self, new: NewSession) -> Session:
         """Create a session. Where its id or its name is taken, return the owner's session of that name.
@@ -234,8 +245,3 @@ class Replay:
 
     async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._writes.through(ask)
-
-
-def content_key(new: NewSession) -> str:
-    """Return what tells one spooled session from others: two processes may have given out one id."""
-    return f"{new.id} {new.branch_id}"

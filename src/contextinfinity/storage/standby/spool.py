@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain import wire
-from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, now
+from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, new_id, now
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput, LedgerError, LedgerFailed, LedgerFull
@@ -229,10 +229,13 @@ def retire(path: Path, reason: str = "") -> None:
         if not reason:
             path.unlink()
             return
+        data, kept = path.read_bytes(), path.with_suffix(REFUSED)
         with path.open("ab") as file:
-            file.write(_line(_REASON, wire.dumps(reason), path.read_bytes().count(b"\n") + 1))
+            file.write(b"" if data.endswith(b"\n") else b"\n")  # it may be torn
+            file.write(_line(_REASON, wire.dumps(reason), data.count(b"\n") + 1))
+            file.flush()
             os.fsync(file.fileno())
-        path.rename(path.with_suffix(REFUSED))
+        path.rename(path.with_name(f"{path.stem}-{new_id()}{REFUSED}") if kept.exists() else kept)
         sync_folder(path.parent)
 
 
