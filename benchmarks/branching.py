@@ -13,13 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-import apsw
-
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.ledgers import forget, ledger, long_branch
 from contextinfinity.domain.ids import BranchId
-from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.sessions import SqliteBranches
+from contextinfinity.storage.ledger.sessions import LedgerBranches
+from contextinfinity.storage.sqlite.database import SqliteDatabase
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
 
 T = TypeVar("T")
@@ -55,15 +54,15 @@ class Undone(Exception):
     """The work was done, timed and taken back."""
 
 
-class TimedDatabase(Database):
+class TimedDatabase(SqliteDatabase):
     """Takes the time of a piece of work inside the writer, then undoes it."""
 
     last = 0.0
 
-    async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
+    async def write(self, work: Callable[[SqliteConnection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run, time, undo; raises ``Undone``."""
 
-        def timed(connection: apsw.Connection) -> T:
+        def timed(connection: SqliteConnection) -> T:
             began = time.perf_counter()
             work(connection)
             self.last = time.perf_counter() - began
@@ -77,7 +76,7 @@ class _Ledger(NamedTuple):
     length: int
     branch: BranchId
     database: TimedDatabase
-    branches: SqliteBranches
+    branches: LedgerBranches
 
 
 async def _opened(path: Path, turns: int) -> _Ledger:
@@ -87,7 +86,7 @@ async def _opened(path: Path, turns: int) -> _Ledger:
     await store.close()
     assert branch is not None
     database = TimedDatabase(path)
-    return _Ledger(turns, branch.last_turn_seq, branch.id, database, SqliteBranches(database))
+    return _Ledger(turns, branch.last_turn_seq, branch.id, database, LedgerBranches(database))
 
 
 def _row(what: str, turns: int, series: list[Series]) -> Row:

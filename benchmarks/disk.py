@@ -34,12 +34,12 @@ async def _grown(path: Path, exchanges: int, *, lean: bool) -> dict[str, float]:
     """Say that many exchanges in a few sessions at once; give bytes per exchange by table, indexes apart."""
     store = SqliteStore(path)
     branches = [await new_branch(store) for _ in range(SESSIONS)]
-    before = await store.database.write(_pages)
+    before = await store.database.write(lambda connection: _pages(connection.raw))
     rng = random.Random(4)
     rounds = max(1, exchanges // SESSIONS)
     for _ in range(rounds):
         await asyncio.gather(*(_say(store, branch, rng, lean) for branch in branches))
-        await store.database.write(finish)
+        await store.database.write(lambda connection: finish(connection.raw))
     await store.close()
     after = _checkpointed_pages(path)
     names = sorted(after, key=lambda name: before.get(name, 0) - after[name])

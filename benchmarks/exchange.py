@@ -36,7 +36,7 @@ async def run(bench: Bench) -> list[Row]:
                     for verb, series in zip(verbs, ours.each, strict=True):
                         with series.timed():
                             await verb()
-                await store.database.write(finish)
+                await store.database.write(lambda connection: finish(connection.raw))
 
         async def floor_block() -> None:
             for _ in range(bench.scale.exchanges):

@@ -16,9 +16,9 @@ from benchmarks.floor import connect
 from benchmarks.harness import Bench, Row, Series, alternate
 from benchmarks.ledgers import forget, ledger, long_branch, short_branches
 from contextinfinity.domain.ids import BranchId
-from contextinfinity.storage.sqlite.rows import pack
+from contextinfinity.storage.ledger.rows import pack
+from contextinfinity.storage.sqlite.named_sql import QUERIES
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.storage.sqlite.turns import SQL
 
 TURNS = 10
 LIMIT_MS, GROWTH = 1.0, 2.0
@@ -96,7 +96,7 @@ class _Side:
     def _read_raw(self, branch: BranchId, series: Series) -> None:
         values = {"branch_id": pack(branch), "first": 1, "last": 2**62, "since": -(2**62), "limit": TURNS}
         with series.timed():
-            rows = self.connection.execute(SQL["select_stretch"], values).fetchall()
+            rows = self.connection.execute(QUERIES["select_stretch"], values).fetchall()
         assert len(rows) == TURNS
 
 

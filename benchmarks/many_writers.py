@@ -22,7 +22,7 @@ from benchmarks.words import text
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.turn import Exchange
-from contextinfinity.storage.sqlite.rows import pack
+from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import exchange, new_branch
 

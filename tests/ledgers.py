@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.store import SqliteStore
 
 
@@ -32,5 +32,5 @@ def open_store(path: Path, **options: Any) -> SqliteStore:
 def _template() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
-        Database(path).close()
+        SqliteDatabase(path).close()
         return path.read_bytes()

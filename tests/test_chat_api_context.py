@@ -25,8 +25,8 @@ from contextinfinity.server.serving import Worker, address_of, listening
 from contextinfinity.settings import Server as ServerSettings
 from contextinfinity.settings import Settings
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.in_memory import InMemoryStore
 from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import Turn
 from contextinfinity.threads.ledger import LedgerThreads
 from tests.ledgers import open_store
@@ -56,7 +56,7 @@ class Attentive:
 
 @pytest.fixture(params=["sqlite", "in_memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return open_store(tmp_path / "ledger.db") if request.param == "sqlite" else InMemoryStore()
+    return open_store(tmp_path / "ledger.db") if request.param == "sqlite" else SqliteStore(None)
 
 
 @pytest.fixture

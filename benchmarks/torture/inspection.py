@@ -22,7 +22,7 @@ from benchmarks.torture.traps import slices
 from contextinfinity.domain.message import TextBlock, ToolCallItem, blocks_of
 from contextinfinity.domain.turn import PARAGRAPH
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.storage.sqlite.rows import to_inputs, to_items, to_message
+from contextinfinity.storage.ledger.rows import to_inputs, to_items, to_message
 
 TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'worker'"
 

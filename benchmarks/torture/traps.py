@@ -24,9 +24,9 @@ from contextinfinity.domain.ids import StepId, TurnId
 from contextinfinity.domain.message import Json
 from contextinfinity.storage.contract import Branches, Chunks, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.journal import Journal, JournalFolder
-from contextinfinity.storage.landings import Landings
+from contextinfinity.storage.replay import Landings
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.storage.standby.holding import Bounds
+from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import Standby
 
 VERBS = frozenset(BOUNDARIES) | frozenset(IN_RECOVERY) | frozenset(AWAY)

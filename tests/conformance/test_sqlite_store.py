@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,3 +17,8 @@ class TestSqlite(StoreSuite):
         store = open_store(tmp_path / "ledger.db")
         yield store
         await store.close()
+
+
+def test_no_promise_of_the_suite_hides_another() -> None:
+    names = Counter(name for part in StoreSuite.__mro__ for name in vars(part) if name.startswith("test_"))
+    assert [name for name, times in names.items() if times > 1] == []

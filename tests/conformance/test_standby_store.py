@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.in_memory import InMemoryStore
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.testing.stores import StoreSuite
+from tests.ledgers import open_store
 
 
 @pytest.mark.proof  # what it adds to the store behind it is tested in tests/recovery/test_*_away.py
 class TestStandby(StoreSuite):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
-        store = Standby(InMemoryStore(), tmp_path / "spool")
+        store = Standby(open_store(tmp_path / "ledger.db"), tmp_path / "spool")
         yield store
         assert not (tmp_path / "spool").exists(), "nothing had to be held"
         await store.close()

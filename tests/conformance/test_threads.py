@@ -10,7 +10,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from contextinfinity.settings import Storage
-from contextinfinity.storage.in_memory import InMemoryStore
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.threads import BACKENDS, ThreadLogSuite
 from contextinfinity.threads import ThreadLog
 from contextinfinity.threads.in_process import IN_PROCESS
@@ -35,7 +35,7 @@ class TestSqliteLedger(ThreadLogSuite):
 class TestInMemoryLedger(ThreadLogSuite):
     @pytest.fixture
     def log(self) -> Iterator[ThreadLog]:
-        log = LedgerThreads(InMemoryStore())
+        log = LedgerThreads(SqliteStore(None))
         yield log
         log.close()
 

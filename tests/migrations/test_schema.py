@@ -17,7 +17,8 @@ from contextinfinity.errors import LedgerForeign, LedgerTooNew
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.migrate import Migration, migrate, migrations, version_of
-from contextinfinity.storage.sqlite.schema import FOLDER, schema, schema_of_migrations
+from contextinfinity.storage.sqlite.named_sql import QUERIES
+from contextinfinity.storage.sqlite.schema import objects, objects_of_migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import answer_turn
 
@@ -36,30 +37,6 @@ REFERENCE = {
     "retrievals": "turn_id chunk_id similarity rank",
     "conversation_turns": "id session_id user_id turn_number query_text response_text created_at metadata",
 }
-
-QUERIES = (
-    "sessions.sql",
-    "states.sql",
-    "turns.sql",
-    "arrivals.sql",
-    "chunks.sql",
-    "vectors.sql",
-    "memories.sql",
-    "content.sql",
-    "keywords.sql",
-    "index.sql",
-    "work.sql",
-    "deletions.sql",
-    "requests.sql",
-    "tokens.sql",
-    "trails.sql",
-)
-
-
-@pytest.mark.req("LEDGER-7")
-def test_the_schema_files_equal_the_migrations() -> None:
-    shown = {path.stem: path.read_text("utf-8") for path in FOLDER.glob("*.sql")}
-    assert shown == schema_of_migrations(), "run: python -m contextinfinity.storage.sqlite.schema"
 
 
 @pytest.mark.req("LEDGER-7")
@@ -152,12 +129,11 @@ def test_no_statement_scans_a_table_that_grows() -> None:
     connection = apsw.Connection(":memory:")
     migrate(connection, ":memory:")
     scans = {}
-    for filename in QUERIES:
-        for name, sql in sql_files.load("contextinfinity.storage.sqlite", filename).items():
-            bound = re.sub(r":\w+|\?\d?", "x'00'", sql)
-            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {bound}")]
-            if found := [step for step in plan if re.match(rf"SCAN (?!{SMALL})", step)]:
-                scans[name] = found
+    for name, sql in QUERIES.items():
+        bound = re.sub(r":\w+|\?\d?", "x'00'", sql)
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {bound}")]
+        if found := [step for step in plan if re.match(rf"SCAN (?!{SMALL})", step)]:
+            scans[name] = found
     seldom = {
         *("select_idle_texts", "select_idle_blobs", "select_held_texts", "select_planned_texts"),
         "select_deleted_since",  # when a backup is purged
@@ -167,18 +143,17 @@ def test_no_statement_scans_a_table_that_grows() -> None:
 
 @pytest.mark.req("LEDGER-7", "COMPACT-1")
 @pytest.mark.parametrize(
-    ("filename", "name", "step"),
+    ("name", "step"),
     [
-        ("states.sql", "select_newest_fold", "COVERING INDEX state_by_fold (branch_id=? AND state_seq<?)"),
-        ("work.sql", "select_next_job", "SEARCH r USING INDEX one_running_job (branch_id=? AND <expr>=?)"),
-        ("work.sql", "select_next_due", "SEARCH r USING INDEX one_running_job (branch_id=? AND <expr>=?)"),
+        ("select_newest_fold", "COVERING INDEX state_by_fold (branch_id=? AND state_seq<?)"),
+        ("select_next_job", "SEARCH r USING INDEX one_running_job (branch_id=? AND <expr>=?)"),
+        ("select_next_due", "SEARCH r USING INDEX one_running_job (branch_id=? AND <expr>=?)"),
     ],
 )
-def test_what_is_asked_after_every_turn_uses_its_own_index(filename: str, name: str, step: str) -> None:
+def test_what_is_asked_after_every_turn_uses_its_own_index(name: str, step: str) -> None:
     connection = apsw.Connection(":memory:")
     migrate(connection, ":memory:")
-    sql = sql_files.load("contextinfinity.storage.sqlite", filename)[name]
-    bound = re.sub(r":\w+", "x'00'", sql)
+    bound = re.sub(r":\w+", "x'00'", QUERIES[name])
     assert step in " / ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {bound}"))
 
 
@@ -186,7 +161,7 @@ def test_what_is_asked_after_every_turn_uses_its_own_index(filename: str, name: 
 def test_finding_a_thread_sorts_nothing_however_many_begin_alike() -> None:
     connection = apsw.Connection(":memory:")
     migrate(connection, ":memory:")
-    for name, sql in sql_files.load("contextinfinity.storage.sqlite", "trails.sql").items():
+    for name, sql in sql_files.load("contextinfinity.storage.sqlite", "sql/prefix_hashes.sql").items():
         bound = re.sub(r":session_id\b", "NULL", sql)
         plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + re.sub(r":\w+|\?", "x'00'", bound))]
         assert not [step for step in plan if "TEMP B-TREE" in step], name
@@ -205,18 +180,18 @@ async def test_a_ledger_of_every_earlier_schema_opens_and_keeps_what_it_holds(le
         await store.close()
         opened = connect(str(path))
         assert opened.execute("SELECT body FROM text").get == "kept"
-        assert schema(opened) == schema_of_migrations()
+        assert objects(opened) == objects_of_migrations()
 
 
 @pytest.mark.req("LEDGER-7")
 def test_a_migration_that_fails_leaves_the_old_shape(ledger_path: Path) -> None:
     connection = connect(str(ledger_path))
     migrate(connection, str(ledger_path))
-    before = schema(connection)
+    before = objects(connection)
     broken = Migration(migrations()[-1].version + 1, "broken", "CREATE TABLE half (done); SELECT no_such_function();")
     with pytest.raises(apsw.SQLError):
         migrate(connection, str(ledger_path), (*migrations(), broken))
-    assert schema(connection) == before
+    assert objects(connection) == before
     assert version_of(connection, str(ledger_path)) == migrations()[-1].version
 
 

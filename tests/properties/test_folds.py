@@ -18,8 +18,8 @@ from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.errors import NotFound, Refused
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.providers.scripted import ScriptedProvider
-from contextinfinity.storage.in_memory import InMemoryStore
 from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
 
 CEILINGS = Ceilings(fold_trigger=240, verbatim_window=60, summary=120)
 Step = tuple[str, int]
@@ -45,7 +45,7 @@ class Talk:
     def __post_init__(self) -> None:
         model = Model(name="m", provider=ScriptedProvider(self._script), model_id="m")
         setup = Setup(ceilings=CEILINGS, fold_pause=timedelta())
-        store, journals = InMemoryStore(), JournalFolder(self.folder / "streams")
+        store, journals = SqliteStore(None), JournalFolder(self.folder / "streams")
         self.engine = Engine(store, journals, Models(by_name={"m": model}, default="m"), setup)
 
     def _script(self, request: ProviderRequest) -> str:

@@ -18,7 +18,6 @@ from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import Scope
 from contextinfinity.domain.vectors import packed, unpacked
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.in_memory import InMemoryStore
 from contextinfinity.testing.builders import exchange, new_branch, slice_of
 from tests.ledgers import open_store
 
@@ -110,4 +109,3 @@ def test_a_search_gives_what_looking_at_each_vector_gives(
         ).get
         connection.close()
     assert loose < 256
-    asyncio.run(run(InMemoryStore(), steps, seed))

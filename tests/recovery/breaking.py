@@ -20,9 +20,9 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, NewTurn, Phase
 from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.ledger.rows import unpack
 from contextinfinity.storage.sqlite.identity import mark_of
 from contextinfinity.storage.sqlite.migrate import migrate, migrations
-from contextinfinity.storage.sqlite.rows import unpack
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import (
     WORKER,

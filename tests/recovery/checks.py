@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from contextinfinity.domain.turn import Phase, Turn
-from contextinfinity.storage.sqlite.rows import pack
+from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.sqlite.store import SqliteStore
 from tests.recovery.conversation import Heard
 

@@ -29,9 +29,9 @@ from contextinfinity.domain.turn import NewTurn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.settings import load_settings
 from contextinfinity.storage import typed_lines
+from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.sqlite.backup import back_up
-from contextinfinity.storage.standby.records import Record, SessionHeld, TurnHeld, written
-from contextinfinity.storage.standby.spool import rewrite
+from contextinfinity.storage.standby.spool import Spooled, rewrite
 from contextinfinity.wiring import open_engine
 
 DOOMED, KEPT = "zygomorphic", "pterodactyl"
@@ -62,15 +62,16 @@ async def prepare(folder: Path, ttl_hours: float | None = None) -> tuple[Session
     """Fill a data_dir with two conversations and every kind of copy of both; give their ids."""
     async with engine_on(folder) as engine:
         ids = await talked(engine, DOOMED, ttl_hours), await talked(engine, KEPT)
-        refused: list[Record] = []
+        refused = Spooled()
         for session_id, word in zip(ids, (DOOMED, KEPT), strict=True):
             session = await engine.session(session_id)
             turn = NewTurn(id=session_id[:-4] + "beef", branch_id=session.active_branch, message=say("user", word))
-            refused += [SessionHeld(new=NewSession(id=session_id, title=word)), TurnHeld(new=turn, said_at=now())]
+            refused.add(NewSession(id=session_id, title=word))
+            refused.add(Landing(turn_id=turn.id or "", new=turn, said_at=now()))
     copy_everything(folder, ids)
     spools = folder / "ledger.db-spool"
     spools.mkdir(exist_ok=True)
-    rewrite(spools / "left.refused", [written(record) for record in refused])
+    rewrite(spools / "left.refused", refused)
     return ids
 
 

@@ -18,7 +18,7 @@ from contextinfinity.providers.scripted import Script, ScriptedProvider, echo
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, connect
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.storage.standby.holding import Bounds
+from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import Standby
 
 SOON = Bounds(patience=0.05, first_pause=0.01, longest_pause=0.05)

@@ -18,7 +18,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.server.app import make_app
 from contextinfinity.settings import Settings
 from contextinfinity.testing.faults import CHANGING, FailingDisk
-from tests.recovery.outages import back, engine_on, said
+from tests.recovery.outages import back, engine_on, locked, said
 
 
 class Desk:
@@ -28,10 +28,11 @@ class Desk:
         self._http = http
         self.engine = engine
 
-    async def chat(self, query: str, session_id: str, token: str = "") -> dict[str, Any]:
+    async def chat(self, query: str, session_id: str, token: str = "", user: str = "") -> dict[str, Any]:
         """Ask, and give the answer."""
         headers = {"X-Api-Key": token} if token else {}
-        answer = await self._http.post("/chat", json={"query": query, "session_id": session_id}, headers=headers)
+        body = {"query": query, "session_id": session_id, "user_id": user}
+        answer = await self._http.post("/chat", json=body, headers=headers)
         assert answer.status_code == 200, answer.text
         told: dict[str, Any] = answer.json()
         return told
@@ -99,3 +100,27 @@ async def test_a_session_whose_owner_cannot_be_looked_up_is_never_opened_for_a_t
         await desk.chat("Mine", mine, ann)
         disk.mend()
         assert "Let me in" not in await desk.asked(mine)
+
+
+@pytest.mark.req("CHATMEM-6", "TURN-13", "METRICS-3")
+async def test_two_users_who_begin_a_session_under_one_id_in_two_processes_both_keep_their_words(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    shared = str(uuid4())
+    async with desk_on(tmp_path, disk) as one, desk_on(tmp_path, disk) as two:
+        with locked(tmp_path):
+            for desk, user in ((one, "ann"), (two, "bob")):
+                for number in range(2):
+                    told = await desk.chat(f"{user} {number}", shared, user=user)
+                    assert (told["session_id"], told["metadata"]["degraded"]) == (shared, True)
+        for desk in (one, two):
+            await back(desk.engine)
+        for desk in (one, two):
+            for user in ("ann", "bob"):
+                session = await desk.engine.session(shared, Owner(user_id=user))
+                turns = await desk.engine.store.turns.history(session.active_branch)
+                assert [turn.user_message.rendered_text for turn in turns] == [f"{user} 0", f"{user} 1"]
+                assert session.owner.user_id == user
+        told = await one.chat("bob 2", shared, user="bob")
+        assert told["metadata"]["turn_number"] == 3, "the id leads its user to their own conversation"
+    assert list((tmp_path / "ledger.db-spool").iterdir()) == []

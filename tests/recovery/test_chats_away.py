@@ -15,7 +15,7 @@ from contextinfinity.conversation_memory import Turn
 from contextinfinity.domain.ids import new_id
 from contextinfinity.errors import LedgerAway, LedgerError, SpoolFull
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.storage.standby.holding import Bounds
+from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.telemetry.counters import counters
 from tests.ledgers import open_store

@@ -16,7 +16,7 @@ from contextinfinity.engine.parts import Remembering, Setup
 from contextinfinity.errors import LedgerAway, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.storage.standby.holding import Bounds
+from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.testing.builders import exchange
 from contextinfinity.testing.stores.deletions import TTL, chat, told
@@ -38,7 +38,7 @@ def standby(folder: Path, bounds: Bounds = SOON) -> Standby:
 async def came_back(store: Standby) -> None:
     """Let everybody through to the ledger again, as a probe does."""
     await until(lambda: store.held_up() == 0)
-    store._holding.writes.close()
+    store._held.writes.close()
 
 
 async def said(store: Store, branch_id: str) -> list[str]:

@@ -18,9 +18,9 @@ from contextinfinity.domain.ids import new_id, now, to_millis
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn, Phase
 from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.ledger.rows import unpack
 from contextinfinity.storage.sqlite.backup import PARTIAL, is_whole
 from contextinfinity.storage.sqlite.migrate import migrations
-from contextinfinity.storage.sqlite.rows import unpack
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.worker_locks import WorkerLocks
 from contextinfinity.testing.builders import (

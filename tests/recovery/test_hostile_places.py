@@ -303,7 +303,7 @@ async def test_a_ledger_cut_short_is_damaged(quick_folder: Path) -> None:
         with pytest.raises((LedgerCorrupt, LedgerForeign)) as caught:  # noqa: PT012 - one of the two finds it
             store = SqliteStore(path)
             try:
-                await store.database.read(lambda connection: connection.execute("PRAGMA quick_check").fetchall())
+                await store.database.read(lambda connection: connection.raw.execute("PRAGMA quick_check").fetchall())
                 for session in await store.sessions.list(Owner()):
                     await said(store, session.active_branch)
                 raise AssertionError(f"{size} bytes of {len(content)} were taken for a ledger")

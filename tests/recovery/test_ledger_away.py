@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from contextinfinity.domain.events import TurnStarted
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Phase
@@ -20,13 +21,12 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.errors import LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
-from contextinfinity.storage.landings import Landing
-from contextinfinity.storage.standby.holding import Bounds
-from contextinfinity.storage.standby.records import cargo_of
-from contextinfinity.storage.standby.spool import records_in
+from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.standby.held_branches import Bounds
+from contextinfinity.storage.standby.spool import Spooled, read, rewrite
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.telemetry.counters import counters
-from contextinfinity.testing.builders import exchange
+from contextinfinity.testing.builders import exchange, new_turn
 from contextinfinity.testing.faults import CHANGING, FailingDisk
 from contextinfinity.upkeep.integrity import examine
 from contextinfinity.upkeep.repair import examine_and_repair
@@ -41,7 +41,7 @@ LATER = 2**32
 def spooled(folder: Path, turn_id: str) -> Landing:
     """A turn as the spool holds it at this moment."""
     (path,) = (folder / "ledger.db-spool").iterdir()
-    landing = cargo_of(records_in(path)).turns[turn_id]
+    landing = read(path).turns[turn_id]
     assert isinstance(landing, Landing)
     return landing
 
@@ -509,3 +509,33 @@ async def test_the_doctor_tells_of_a_spool_that_waits_and_keeps_its_journals(tmp
         assert asked == "cut me off"
         assert answer
     assert examine(settings, least_free=0).findings == ()
+
+
+# --- what the ledger cannot accept ---
+
+
+@pytest.mark.req("CHATMEM-6", "METRICS-3")
+async def test_a_spool_that_the_ledger_will_never_accept_makes_every_process_degraded(tmp_path: Path) -> None:
+    new = replace(new_turn(new_id(), "of a branch that no ledger knows"), id=new_id())
+    async with engine_on(tmp_path) as engine:
+        thread = (await engine.ask("new", "before")).thread_id
+        branch_id = (await engine.session(thread)).active_branch
+    known = replace(new, id=new_id(), branch_id=branch_id)
+    landings = [Landing(turn_id=each.id or "", new=each, said_at=now()) for each in (new, known)]
+    spools = tmp_path / "ledger.db-spool"
+    spools.mkdir(exist_ok=True)
+    rewrite(spools / f"{new_id()}.spool", Spooled(turns={each.turn_id: each for each in landings}))
+    for _ in range(2):
+        async with engine_on(tmp_path) as engine:
+            assert [asked for _, asked, _ in await said(engine, thread)] == ["before", new.message.rendered_text]
+            health = engine.health()
+            assert health.status == "degraded"
+            assert f"turn {new.id}: There is no branch" in health.reason
+            assert "cix doctor" in health.reason
+    findings = examine(Settings(general=General(data_dir=str(tmp_path))), least_free=0).findings
+    (where,) = [finding.where for finding in findings if finding.code == "spool_refused"]
+    assert "There is no branch" in where
+    (refused,) = spools.iterdir()
+    refused.unlink()
+    async with engine_on(tmp_path) as engine:
+        assert engine.health().status == "ready"

@@ -16,6 +16,7 @@ import pytest
 
 from contextinfinity.errors import LedgerError
 from contextinfinity.storage.sqlite.connection import connect, let_go
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.writer import LONG_LOG, Writer
 from contextinfinity.testing.builders import new_branch, new_turn, said
@@ -141,8 +142,8 @@ def kept_after_a_cut(path: Path, synchronous: str) -> list[int]:
     """Write twenty numbers, each acknowledged, cut the power, and read what is there."""
 
     def write(number: int) -> Future[None]:
-        def work(connection: apsw.Connection) -> None:
-            connection.execute("INSERT INTO said VALUES (?)", (number,))
+        def work(connection: SqliteConnection) -> None:
+            connection.raw.execute("INSERT INTO said VALUES (?)", (number,))
 
         return writer.submit(work)
 

@@ -46,7 +46,7 @@ def test_a_read_only_data_dir_is_listed_shown_and_searched(tmp_path: Path, close
     folder = cix.folder
     if not closed:
         store = SqliteStore(folder / "ledger.db")
-        store.database.writing(lambda connection: connection.execute("UPDATE session SET title = title")).result()
+        store.database.writing(lambda connection: connection.raw.execute("UPDATE session SET title = title")).result()
         folder = shutil.copytree(folder, tmp_path / "copy")  # as a killed process leaves it
         store.database.close()
     before = sorted(folder.iterdir())

@@ -155,7 +155,7 @@ async def test_a_job_that_keeps_killing_its_workers_is_given_up_unless_the_head_
         await final_turn(ledger, branch.id, "question")
     else:
         await ledger.jobs.enqueue("fold_branch", branch.id)
-    await ledger.database.write(lambda connection: connection.execute("UPDATE job SET attempts = 4").fetchall())
+    await ledger.database.write(lambda connection: connection.raw.execute("UPDATE job SET attempts = 4").fetchall())
     assert await ledger.jobs.claim("fifth victim") is not None
     await ledger.workers.take_over("fifth victim", by="me")
     (job,) = await ledger.jobs.list()

@@ -287,13 +287,13 @@ def test_a_fold_that_fails_is_told_and_changes_nothing_and_truncation_still_help
         before = context.get_history()
         database = SqliteStore(machine.data_dir / "ledger.db").database
         refuse = "CREATE TRIGGER refuse BEFORE INSERT ON state BEGIN SELECT RAISE(ABORT, 'no'); END"
-        database.writing(lambda connection: connection.execute(refuse)).result()
+        database.writing(lambda connection: connection.raw.execute(refuse)).result()
         with pytest.raises(LedgerError):
             context.compact_history_if_needed()
         assert [event["type"] for event in heard] == ["compaction_start", "compaction_error"]
         assert heard[-1]["message"]
         assert context.get_history() == before
-        database.writing(lambda connection: connection.execute("DROP TRIGGER refuse")).result()
+        database.writing(lambda connection: connection.raw.execute("DROP TRIGGER refuse")).result()
         database.close()
         assert context.emergency_truncate() > 0
         assert not context.should_compact()

@@ -32,7 +32,7 @@ from contextinfinity.engine.pictures import Blobs, keep_pictures, named_by_hash
 from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of, side_of
 from contextinfinity.errors import AlreadyExists, InvalidInput
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.trails import MOST_CANDIDATES, MOST_CONTINUATIONS
+from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
 
 MANY = 5_000
 """Messages; more are hashed beside the event loop, so that other requests are not kept waiting."""

@@ -33,8 +33,8 @@ from contextinfinity.exchange.openai import Blobs, Said, Unfit, said_in
 from contextinfinity.exchange.records import STDIN, Record, Source, opened
 from contextinfinity.exchange.tally import Talk, Tally, result_of
 from contextinfinity.exchange.values import BadRecord, Format, Imported, Progress
-from contextinfinity.storage.arrivals import hash_of
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.imports import hash_of
 
 BATCH = 1000
 LONGEST_BATCH = 1250

@@ -32,7 +32,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange.times import moment_of
-from contextinfinity.storage.arrivals import check_arrivals
+from contextinfinity.storage.imports import check_arrivals
 from contextinfinity.storage.rules import LONGEST_NAME
 
 ROLES: dict[str, Role] = {

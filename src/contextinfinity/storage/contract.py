@@ -31,13 +31,13 @@ from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, S
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.work import Backlog, Job, JobType, JobTypes, TakenOver, Took, Worker
-from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.deletions import Deletions
+from contextinfinity.storage.imports import Arrivals
 from contextinfinity.storage.index import Index
-from contextinfinity.storage.landings import Landings
 from contextinfinity.storage.memories import Memories
+from contextinfinity.storage.prefix_hashes import Trails
+from contextinfinity.storage.replay import Landings
 from contextinfinity.storage.tokens import Tokens
-from contextinfinity.storage.trails import Trails
 from contextinfinity.storage.vectors import Vectors
 
 

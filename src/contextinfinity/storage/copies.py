@@ -13,11 +13,10 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, is_id
+from contextinfinity.domain.ids import SessionId, StepId, is_id
 from contextinfinity.errors import LedgerBusy, LedgerFailed
 from contextinfinity.storage import typed_lines
 from contextinfinity.storage.deletions import Deletions
@@ -25,6 +24,9 @@ from contextinfinity.storage.folders import make_private, sync_folder
 from contextinfinity.storage.journal.entries import END
 from contextinfinity.storage.journal.folder import is_written
 from contextinfinity.storage.journal.reading import open_lines
+
+if TYPE_CHECKING:
+    from contextinfinity.storage.standby.spool import Item, Spooled
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +75,12 @@ class Copies:
     async def in_use(self, deletions: Deletions) -> list[Path]:
         """Name the files with deleted text that only another process can let go of: its spool, a backup it reads."""
         from contextinfinity.storage.sqlite.backup import PATTERN
-        from contextinfinity.storage.standby.spool import SUFFIX, records_in
+        from contextinfinity.storage.standby.spool import SUFFIX, read
 
         found: list[Path] = []
         for spool in sorted(self._spools.glob(f"*{SUFFIX}")) if self._spools else ():
             with suppress(FileNotFoundError):  # it landed just now
-                if await _kept_records(deletions, await asyncio.to_thread(records_in, spool)) is not None:
+                if await _without_deleted(deletions, await asyncio.to_thread(read, spool)) is not None:
                     found.append(spool)
         logs = sorted(self._backups.glob(f"{PATTERN}-wal")) if self._backups else ()
         return [*found, *(log.with_name(log.name.removesuffix("-wal")) for log in logs)]
@@ -195,11 +197,10 @@ class RefusedSpools:
 
         for unfinished in self._folder.glob(f"*{spool.REFUSED}.new"):  # its writer was killed
             unfinished.unlink(missing_ok=True)
-        for path in sorted(self._folder.glob(f"*{spool.REFUSED}")):
-            records = await asyncio.to_thread(spool.records_in, path)
-            kept = await _kept_records(deletions, records)
+        for path, reason in spool.refused(self._folder).items():
+            kept = await _without_deleted(deletions, await asyncio.to_thread(spool.read, path))
             if kept is not None:
-                await asyncio.to_thread(spool.rewrite, path, kept)
+                await asyncio.to_thread(spool.rewrite, path, kept, reason)
 
 
 class Backups:
@@ -234,28 +235,22 @@ async def _until_made(partial: Path) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _kept_records(deletions: Deletions, records: Sequence[bytes | None]) -> list[bytes] | None:
-    """Return the records that stay; None when nothing has to go."""
-    from contextinfinity.storage.standby.records import belongings
+async def _without_deleted(deletions: Deletions, spooled: Spooled) -> Spooled | None:
+    """Return what stays of a spool; None when nothing has to go. Texts, which belong to no session, do not stay."""
+    from contextinfinity.storage.standby.spool import Spooled, branch_of, said_at
 
-    found = [belongings(record) for record in records]
-    branch_of: dict[TurnId, BranchId] = {each.turn_id: each.branch_id for each in found if each and each.branch_id}
-    sessions = await deletions.sessions_of(set(branch_of.values()))
-    named = {each.session_id for each in found if each and each.session_id}
-    cutoffs = await deletions.cutoffs({*sessions.values(), *named})
-    said_at: dict[TurnId, datetime] = {each.turn_id: each.said_at for each in found if each and each.said_at}
-    kept: list[bytes] = []
-    has_doomed = False
-    for record, each in zip(records, found, strict=True):
-        if record is None or each is None:
-            continue  # goes with the first that has to
-        session = each.session_id or sessions.get(branch_of.get(each.turn_id, ""))
-        moment = said_at.get(each.turn_id)
-        if session in cutoffs and (moment is None or moment <= cutoffs[session]):
-            has_doomed = True
-        else:
-            kept.append(record)
-    return kept if has_doomed else None
+    sessions = await deletions.sessions_of({branch for item in spooled.turns.values() if (branch := branch_of(item))})
+    cutoffs = await deletions.cutoffs({*sessions.values(), *spooled.sessions})
+
+    def is_kept(item: Item) -> bool:
+        session, moment = sessions.get(branch_of(item) or ""), said_at(item)
+        return session not in cutoffs or (moment is not None and moment > cutoffs[session])
+
+    turns = {turn_id: item for turn_id, item in spooled.turns.items() if is_kept(item)}
+    kept = {session_id: new for session_id, new in spooled.sessions.items() if session_id not in cutoffs}
+    if len(turns) == len(spooled.turns) and len(kept) == len(spooled.sessions):
+        return None
+    return Spooled(sessions=kept, turns=turns)
 
 
 def _is_useless(journal: Path) -> bool:
@@ -279,13 +274,6 @@ def _steps_in_spools(folder: Path | None) -> frozenset[StepId]:
     """Name the steps that wait in spools: their journals are needed."""
     if folder is None or not folder.is_dir():
         return frozenset()
-    from contextinfinity.storage.standby.records import steps_in
-    from contextinfinity.storage.standby.spool import SUFFIX, records_in, waiting
+    from contextinfinity.storage.standby.spool import steps_in
 
-    steps: set[StepId] = set()
-    for name in waiting(folder):
-        try:
-            steps |= steps_in(records_in(folder / f"{name}{SUFFIX}"))
-        except FileNotFoundError:
-            continue  # it landed just now
-    return frozenset(steps)
+    return frozenset(steps_in(folder))

@@ -35,7 +35,7 @@ from contextinfinity.domain.state import FoldCandidate, FoldCase, State, StateDr
 from contextinfinity.domain.turn import OPEN_PHASES, Exchange, NewStep, NewTurn, Phase, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.vectors import HEAD, dim_of
 from contextinfinity.errors import HeadMoved, InvalidInput, NotFound, OutOfOrder, TurnLost, WrongPhase
-from contextinfinity.storage.requests import check_once
+from contextinfinity.storage.idempotency import check_once
 from contextinfinity.text.plurals import there_are
 
 LONGEST_NAME = 128

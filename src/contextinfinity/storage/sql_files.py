@@ -20,6 +20,18 @@ def load(package: str, filename: str) -> Mapping[str, str]:
     return parse((files(package) / filename).read_text("utf-8"), filename)
 
 
+def load_folder(package: str, folder: str) -> Mapping[str, str]:
+    """Read the statements of all `.sql` files of a folder into one mapping; a name may be in one file only."""
+    statements: dict[str, str] = {}
+    for file in sorted((files(package) / folder).iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".sql"):
+            named = parse(file.read_text("utf-8"), file.name)
+            if twice := statements.keys() & named.keys():
+                raise ValueError(f"{file.name}: {', '.join(sorted(twice))} is in another file of {folder} already")
+            statements |= named
+    return statements
+
+
 def parse(text: str, filename: str) -> Mapping[str, str]:
     """Split a file into its named statements."""
     head, *parts = text.split("-- name: ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, get_args
 
 from contextinfinity.domain.token import NewToken, Token, TokenId, TokenScope
-from contextinfinity.storage.requests import check_hash
+from contextinfinity.storage.idempotency import check_hash
 from contextinfinity.storage.rules import check_name, check_one_of
 
 _SCOPES = get_args(TokenScope)

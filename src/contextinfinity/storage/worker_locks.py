@@ -78,6 +78,29 @@ class WorkerLocks:
         return self._folder / f"{worker}.lock"
 
 
+class ProcessLocks:
+    """The workers of a ledger in memory: one that this process did not enter, or that has left, is dead."""
+
+    def __init__(self) -> None:
+        self._held: set[WorkerId] = set()
+
+    def hold(self, worker: WorkerId) -> None:
+        """Note a worker as alive."""
+        self._held.add(worker)
+
+    def release(self, worker: WorkerId) -> None:
+        """Note that a worker has left."""
+        self._held.discard(worker)
+
+    def is_free(self, worker: WorkerId) -> bool:
+        """Return whether a worker is dead."""
+        return worker not in self._held
+
+    def release_all(self) -> None:
+        """Note that all have left."""
+        self._held.clear()
+
+
 def locked(path: Path, flags: int = 0) -> int | None:
     """Open a lock file and lock it; None when somebody else has it."""
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)

@@ -313,7 +313,7 @@ KINDS: dict[str, Kind] = {
         "broken",
         "The ledger did not take all that was said while it was away.",
         "The ledger did not take all that was said in {} processes while it was away.",
-        "The log names the turns and why; the file holds their words. Remove it when they are not needed.",
+        "Its last line says why, the others hold what was said. Remove the file when it is not needed.",
     ),
     # Streams.
     "journal_torn": Kind(

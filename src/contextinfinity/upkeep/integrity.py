@@ -155,7 +155,7 @@ def _spools(settings: Settings) -> Iterator[Finding]:
     if left := spools.left(settings):
         yield found("spool_waiting", left)
     if refused := spools.refused(settings):
-        yield found("spool_refused", list(map(str, refused)))
+        yield found("spool_refused", refused)
 
 
 def _is_there(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What waits beside the ledger to be written into it: the spools of processes that are gone."""
+"""Spools beside the ledger that wait to be written into it, or that it did not accept."""
 
 from __future__ import annotations
 
@@ -8,33 +8,28 @@ from pathlib import Path
 from contextinfinity.domain.ids import StepId
 from contextinfinity.errors import LedgerError
 from contextinfinity.settings import Settings
-from contextinfinity.storage.standby.records import cargo_of, steps_in
-from contextinfinity.storage.standby.spool import REFUSED, SUFFIX, Spool, records_in, waiting
+from contextinfinity.storage.standby.spool import SUFFIX, is_left, names, read, steps_in
+from contextinfinity.storage.standby.spool import refused as refused_in
 from contextinfinity.text.plurals import counted
 from contextinfinity.upkeep.files import spool_folder
 from contextinfinity.upkeep.journals import Endings
 
 
 def left(settings: Settings) -> list[str]:
-    """Name the spools that nobody holds, with what is in them."""
+    """Name the spools whose process has ended, with what is in them."""
     folder = spool_folder(settings)
-    return [
-        f"{folder / name}{SUFFIX}: {counted(_turns(folder, name), 'turn')}"
-        for name in waiting(folder)
-        if _free(folder, name)
-    ]
+    paths = [folder / f"{name}{SUFFIX}" for name in names(folder)]
+    return [f"{path}: {counted(_turns(path), 'turn')}" for path in paths if _is_left(path)]
 
 
-def refused(settings: Settings) -> list[Path]:
-    """Name the spools that were set aside, since the ledger did not take all of them."""
-    folder = spool_folder(settings)
-    return sorted(folder.glob(f"*{REFUSED}")) if folder.is_dir() else []
+def refused(settings: Settings) -> list[str]:
+    """Name the spools that the ledger did not accept, with the reasons."""
+    return [f"{path}: {reason}" if reason else str(path) for path, reason in refused_in(spool_folder(settings)).items()]
 
 
 def with_held(settings: Settings, endings: Endings) -> Endings:
-    """Know of the steps in spools, too: they are not over, and their journals are needed."""
-    folder = spool_folder(settings)
-    held = {step for name in waiting(folder) for step in steps_in(_records(folder, name))}
+    """Add the steps in spools to the known ones: they have not ended, and their journals are needed."""
+    held = steps_in(spool_folder(settings))
 
     def of(steps: Collection[StepId]) -> dict[StepId, bool]:
         return {step: False for step in steps if step in held} | endings(steps)
@@ -42,23 +37,15 @@ def with_held(settings: Settings, endings: Endings) -> Endings:
     return of
 
 
-def _free(folder: Path, name: str) -> bool:
+def _is_left(path: Path) -> bool:
     try:
-        spool = Spool.take(folder, name)
+        return is_left(path)
     except LedgerError:
-        return True  # it cannot be opened, which is worth telling
-    if spool is None:
-        return False
-    spool.close()
-    return True
+        return True  # it cannot be opened, which has to be reported
 
 
-def _turns(folder: Path, name: str) -> int:
-    return len(cargo_of(_records(folder, name)).turns)
-
-
-def _records(folder: Path, name: str) -> list[bytes | None]:
+def _turns(path: Path) -> int:
     try:
-        return records_in(folder / f"{name}{SUFFIX}")
+        return len(read(path).turns)
     except OSError:
-        return []
+        return 0

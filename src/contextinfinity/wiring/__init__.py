@@ -140,7 +140,7 @@ def begin_new(settings: Settings) -> list[Path]:
 
 def open_standby(settings: Settings) -> Standby:
     """Open the ledger that the settings name, with a spool that holds what is said while it is away."""
-    from contextinfinity.storage.standby.holding import Bounds
+    from contextinfinity.storage.standby.held_branches import Bounds
     from contextinfinity.storage.standby.store import Standby
     from contextinfinity.upkeep.files import spool_folder
 
@@ -157,9 +157,9 @@ def copies_in(settings: Settings) -> Copies:
 
 def store_in_memory() -> Store:
     """Make a ledger that nobody keeps."""
-    from contextinfinity.storage.in_memory import InMemoryStore
+    from contextinfinity.storage.sqlite.store import SqliteStore
 
-    return InMemoryStore()
+    return SqliteStore(None)
 
 
 def parts_without_models(store: Store) -> Parts:

@@ -23,8 +23,8 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.errors import LedgerClosed, OutOfOrder
 from contextinfinity.settings import Settings, load_settings
 from contextinfinity.settings.sections import Retention
-from contextinfinity.storage.in_memory import InMemoryStore
 from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import new_turn, respond
 
 
@@ -244,7 +244,7 @@ def test_closing_twice_does_nothing_and_afterwards_it_is_closed(tmp_path: Path) 
 
 
 def test_a_ledger_that_was_given_stays_open() -> None:
-    store = InMemoryStore()
+    store = SqliteStore(None)
     with ConversationMemory(store=store) as memory:
         session_id = memory.create_session("ada")
         memory.store_turn(session_id, "ada", "q", "r")
@@ -254,7 +254,7 @@ def test_a_ledger_that_was_given_stays_open() -> None:
 
 
 def test_a_turn_that_is_being_answered_is_waited_for() -> None:
-    store = InMemoryStore()
+    store = SqliteStore(None)
     with ConversationMemory(store=store) as memory:
         session_id = memory.create_session("ada")
         session = asyncio.run(store.sessions.get(session_id))
@@ -269,7 +269,7 @@ def test_a_turn_that_is_being_answered_is_waited_for() -> None:
 
 
 def test_a_turn_that_is_answered_for_too_long_is_told_of() -> None:
-    store = InMemoryStore()
+    store = SqliteStore(None)
     with ConversationMemory(store=store, patience=0) as memory:
         session_id = memory.create_session("ada")
         session = asyncio.run(store.sessions.get(session_id))
@@ -279,7 +279,7 @@ def test_a_turn_that_is_answered_for_too_long_is_told_of() -> None:
             memory.store_turn(session_id, "ada", "q", "r")
 
 
-async def _finish(store: InMemoryStore, turn: Any) -> None:
+async def _finish(store: SqliteStore, turn: Any) -> None:
     from contextinfinity.testing.builders import commit_turn
 
     await commit_turn(store, await respond(store, turn, "answer"))

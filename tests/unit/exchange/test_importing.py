@@ -21,7 +21,7 @@ from contextinfinity.exchange.importing import BATCH, import_file
 from contextinfinity.exchange.tally import MOST_TOLD
 from contextinfinity.exchange.values import Format, Imported, ImportedSession
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.in_memory import InMemoryStore
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import commit_turn, turn_in
 
 ME = Owner()
@@ -29,7 +29,7 @@ ME = Owner()
 
 @pytest.fixture
 def store() -> Store:
-    return InMemoryStore()
+    return SqliteStore(None)
 
 
 def talk(size: int, *, ids: bool = True, **fields: Any) -> list[dict[str, Any]]:

@@ -5,90 +5,121 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import struct
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from contextinfinity.domain import wire
 from contextinfinity.domain.ids import new_id, now
+from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import TurnEnd
-from contextinfinity.errors import LedgerFailed
-from contextinfinity.storage.landings import Landing
-from contextinfinity.storage.standby.records import EndHeld, TextHeld, TurnHeld, cargo_of, in_order, written
-from contextinfinity.storage.standby.spool import Spool, records_in, waiting
-from contextinfinity.testing.builders import broken_off, new_turn
+from contextinfinity.errors import InvalidInput, LedgerFailed
+from contextinfinity.storage.journal.reading import open_lines
+from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.standby.spool import (
+    Record,
+    Recorded,
+    Spool,
+    Spooled,
+    is_left,
+    names,
+    read,
+    refused,
+    retire,
+    rewrite,
+    taken,
+    written,
+)
+from contextinfinity.testing.builders import broken_off, exchange, new_turn
 
-RECORDS = [b"one", b"two" * 1000, "drei ü".encode()]
+TEXTS = ["one", "two" * 1000, "drei ü"]
 
 
-async def filled(folder: Path, *records: bytes) -> Path:
-    """A spool of a process that is gone."""
-    spool = Spool.begin(folder, new_id())
-    await spool.append(*records)
+async def filled(folder: Path, *records: Record) -> Path:
+    """A spool of a process that has ended."""
+    spool = Spool(folder, new_id())
+    await spool.append([written(record) for record in records])
     spool.close()
     return spool.path
 
 
 async def test_what_was_appended_is_there_in_order_and_nobody_else_may_read_it(tmp_path: Path) -> None:
-    path = await filled(tmp_path / "spool", *RECORDS)
-    assert records_in(path) == RECORDS
+    path = await filled(tmp_path / "spool", *TEXTS)
+    assert list(read(path).texts) == TEXTS
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+async def test_a_spool_is_a_journal(tmp_path: Path) -> None:
+    path = await filled(tmp_path, NewSession(id=new_id()), *TEXTS)
+    lines = open_lines(path)
+    assert lines is not None
+    assert [(entry.seq, entry.event_type) for entry in lines.next_block()] == [
+        (1, "session"),
+        (2, "text"),
+        (3, "text"),
+        (4, "text"),
+    ]
+    lines.close()
+
+
 async def test_those_who_append_at_once_are_all_kept(tmp_path: Path) -> None:
-    spool = Spool.begin(tmp_path, "w")
-    texts = [f"record {number}".encode() for number in range(100)]
-    await asyncio.gather(*(spool.append(text) for text in texts))
+    spool = Spool(tmp_path, "w")
+    texts = [f"record {number}" for number in range(100)]
+    await asyncio.gather(*(spool.append([written(text)]) for text in texts))
     spool.close()
-    assert sorted(record or b"" for record in records_in(spool.path)) == sorted(texts)
+    assert sorted(read(spool.path).texts) == sorted(texts)
 
 
-async def test_a_spool_is_held_by_one_process_and_taken_over_once(tmp_path: Path) -> None:
-    spool = Spool.begin(tmp_path, "w")
-    await spool.append(b"held")
-    assert waiting(tmp_path) == ["w"]
-    assert Spool.take(tmp_path, "w") is None, "its process lives"
+async def test_a_spool_is_locked_by_one_process_and_taken_over_once(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "w")
+    await spool.append([written("held")])
+    assert names(tmp_path) == ["w"]
+    assert not is_left(spool.path), "its process lives"
     spool.close()
-    taken = Spool.take(tmp_path, "w")
-    assert taken is not None
-    assert Spool.take(tmp_path, "w") is None, "somebody is at it already"
-    assert taken.read() == [b"held"]
-    taken.remove()
-    assert waiting(tmp_path) == []
-    assert Spool.take(tmp_path, "w") is None
+    assert is_left(spool.path)
+    with taken(spool.path) as is_mine:
+        assert is_mine
+        assert not is_left(spool.path), "it is being replayed already"
+        retire(spool.path)
+    assert names(tmp_path) == []
+    assert not is_left(spool.path)
 
 
 @settings(max_examples=60, deadline=None)
-@given(cut=st.integers(0, 3100), junk=st.binary(max_size=20))
+@given(cut=st.integers(0, 3500))
 def test_wherever_a_crash_tears_the_end_what_stands_before_it_is_read(
-    tmp_path_factory: pytest.TempPathFactory, cut: int, junk: bytes
+    tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
-    path = asyncio.run(filled(tmp_path_factory.mktemp("spool"), *RECORDS))
+    path = asyncio.run(filled(tmp_path_factory.mktemp("spool"), *TEXTS))
     data = path.read_bytes()
     path.write_bytes(data[: min(cut, len(data) - 1)])
-    found = records_in(path)
-    assert found == RECORDS[: len(found)]
-    path.write_bytes(data + b"\0" * len(junk))
-    assert records_in(path) == RECORDS, "a file that grew without its content ends where that begins"
+    found = read(path)
+    assert list(found.texts) == TEXTS[: len(found.texts)]
+    assert found.damaged == 0
+    path.write_bytes(data + b"\0" * cut)
+    assert list(read(path).texts) == TEXTS, "a file that grew without its content ends where that begins"
 
 
-async def test_a_record_that_was_damaged_is_told_and_the_others_still_count(tmp_path: Path) -> None:
-    records = [written(TextHeld(body=body)) for body in ("one", "two", "three")]
-    path = await filled(tmp_path, *records)
+async def test_a_line_that_was_damaged_is_counted_and_the_others_are_read(tmp_path: Path) -> None:
+    path = await filled(tmp_path, "one", "two", "three")
     data = bytearray(path.read_bytes())
     data[data.index(b"two")] ^= 0xFF
     path.write_bytes(data)
-    cargo = cargo_of(records_in(path))
-    assert (cargo.texts, cargo.damaged) == (["one", "three"], 1)
+    spooled = read(path)
+    assert (list(spooled.texts), spooled.damaged) == (["one", "three"], 1)
 
 
 async def test_a_disk_that_refuses_is_told_and_leaves_no_half_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spool = Spool.begin(tmp_path, "w")
-    await spool.append(b"before")
+    spool = Spool(tmp_path, "w")
+    await spool.append([written("before")])
     real = os.fsync
 
     def refuses(descriptor: int) -> None:
@@ -96,19 +127,82 @@ async def test_a_disk_that_refuses_is_told_and_leaves_no_half_record(
 
     monkeypatch.setattr(os, "fsync", refuses)
     with pytest.raises(LedgerFailed, match="spool"):
-        await spool.append(b"refused")
+        await spool.append([written("refused")])
     monkeypatch.setattr(os, "fsync", real)
-    await spool.append(b"after")
+    await spool.append([written("after")])
     spool.close()
-    assert records_in(spool.path) == [b"before", b"after"]
+    assert list(read(spool.path).texts) == ["before", "after"]
+
+
+def test_what_cannot_be_written_as_unicode_is_refused_before_it_is_appended() -> None:
+    with pytest.raises(InvalidInput):
+        written("lone \ud800")
+
+
+async def test_the_records_of_a_turn_are_put_together(tmp_path: Path) -> None:
+    new = new_turn(new_id(), "held")
+    turn_id, end = new.id or new_id(), broken_off()
+    said = Recorded(branch_id=new.branch_id, exchange=exchange("q", "a"))
+    begun = Landing(turn_id=turn_id, new=new, said_at=now())
+    path = await filled(tmp_path, begun, said, Landing(turn_id=turn_id, end=end, failed=True))
+    spooled = read(path)
+    assert spooled.turns[turn_id] == Landing(turn_id=turn_id, new=new, said_at=begun.said_at, end=end, failed=True)
+    assert said in spooled.turns.values()
+    rewrite(path, spooled)
+    assert read(path) == spooled
+    rewrite(path, Spooled())
+    assert not path.exists()
 
 
 def test_what_the_ledger_had_accepted_lands_before_what_was_held() -> None:
     branch, first, second = new_id(), new_id(), new_id()
-    held = TurnHeld(new=new_turn(branch, "held"), said_at=now())
-    ends = [EndHeld(turn_id=turn_id, end=broken_off(), failed=True) for turn_id in (second, first)]
-    cargo = cargo_of([written(held), *map(written, ends)])
-    landings = [item for item in in_order(cargo.turns) if isinstance(item, Landing)]
+    spooled, held = Spooled(), new_turn(branch, "held")
+    spooled.add(Landing(turn_id=new_id(), new=held, said_at=now()))
+    for turn_id in (second, first):
+        spooled.add(Landing(turn_id=turn_id, end=broken_off(), failed=True))
+    landings = [item for item in spooled.in_order() if isinstance(item, Landing)]
     assert [landing.turn_id for landing in landings[:2]] == [first, second]
-    assert landings[2].new == held.new
+    assert landings[2].new == held
     assert isinstance(landings[0].end, TurnEnd)
+
+
+def test_a_spool_of_the_first_release_is_read(tmp_path: Path) -> None:
+    session, new, end = NewSession(id=new_id()), new_turn(new_id(), "held"), broken_off()
+    new = replace(new, id=new_id())
+    said = replace(exchange("q", "a"), id=new_id())
+    forms = [
+        {"type": "session", "new": session},
+        {"type": "text", "body": "a text"},
+        {"type": "turn", "new": new, "said_at": now()},
+        {"type": "end", "turn_id": new.id, "end": end, "failed": True},
+        {"type": "exchange", "branch_id": new.branch_id, "exchange": said},
+    ]
+    frames = [struct.pack("<II", len(body), crc32(body)) + body for body in map(wire.dumps, forms)]
+    path = tmp_path / "old.spool"
+    path.write_bytes(b"".join(frames) + frames[0][:-3])
+    spooled = read(path)
+    assert (spooled.sessions, list(spooled.texts), spooled.damaged) == ({session.id: session}, ["a text"], 0)
+    turn, recorded = spooled.turns.values()
+    assert isinstance(turn, Landing)
+    assert (turn.turn_id, turn.new, turn.end, turn.failed) == (new.id, new, end, True)
+    assert recorded == Recorded(branch_id=new.branch_id, exchange=said)
+
+
+async def test_a_refused_spool_says_why_in_its_last_line(tmp_path: Path) -> None:
+    path = await filled(tmp_path, *TEXTS)
+    retire(path, "turn 1: There is no branch.")
+    kept = path.with_suffix(".refused")
+    assert refused(tmp_path) == {kept: "turn 1: There is no branch."}
+    assert (list(read(kept).texts), read(kept).damaged) == (TEXTS, 0)
+
+
+async def test_a_refused_spool_never_replaces_an_earlier_one(tmp_path: Path) -> None:
+    for text in TEXTS:
+        spool = Spool(tmp_path, "w")
+        await spool.append([written(text)])
+        spool.close()
+        with spool.path.open("ab") as file:
+            file.write(b'{"ts": torn')
+        retire(spool.path, f"it says {text}")
+    assert sorted(refused(tmp_path).values()) == sorted(f"it says {text}" for text in TEXTS)
+    assert sorted(text for path in refused(tmp_path) for text in read(path).texts) == sorted(TEXTS)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from contextinfinity.storage import sql_files
@@ -22,6 +24,11 @@ def test_a_careless_file_is_refused_when_it_is_loaded(text: str, complaint: str)
         parse(text, "x.sql")
 
 
-@pytest.mark.parametrize("filename", ["sessions", "states", "turns", "chunks", "content", "work"])
-def test_the_files_of_the_sqlite_store_can_be_loaded(filename: str) -> None:
-    assert sql_files.load("contextinfinity.storage.sqlite", f"{filename}.sql")
+def test_a_name_is_in_one_file_of_a_dialect_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dialect" / "sql").mkdir(parents=True)
+    (tmp_path / "dialect" / "__init__.py").touch()
+    for name in ("a", "b"):
+        (tmp_path / "dialect" / "sql" / f"{name}.sql").write_text("-- name: same\n-- Twice.\nSELECT 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"b\.sql: same is in another file"):
+        sql_files.load_folder("dialect", "sql")

@@ -20,8 +20,8 @@ from contextinfinity.domain.turn import Completed, Exchange, NewStep, StepEnd, T
 from contextinfinity.storage.rules import is_blank
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.integrity import Inspection
-from contextinfinity.storage.sqlite.placing import PACK
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.sqlite.vector_writes import PACK
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
 from contextinfinity.testing.builders import WORKER, commit_turn, embedding, new_branch, new_turn, slice_of
 from contextinfinity.testing.stores.deletions import chat, deleted, expired, folded, told
@@ -120,7 +120,7 @@ async def test_a_text_that_somebody_may_be_about_to_use_waits(ledger: SqliteStor
     await deleted(ledger, session.id)
     await swept(ledger)
     assert await ledger.contents.text(sha256) is not None
-    await ledger.database.write(lambda connection: connection.execute("UPDATE text SET kept_at = 0"))
+    await ledger.database.write(lambda connection: connection.raw.execute("UPDATE text SET kept_at = 0"))
     await swept(ledger)
     assert await ledger.contents.text(sha256) is None
 

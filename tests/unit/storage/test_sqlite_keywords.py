@@ -16,6 +16,7 @@ from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import InvalidInput, LedgerFull
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.migrate import migrate, migrations
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import exchange, new_branch, slice_of
 from contextinfinity.text.keywords import VERSION, among, terms
@@ -30,7 +31,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def rows(store: SqliteStore, sql: str) -> list[tuple[object, ...]]:
-    return store.database.reading(lambda connection: connection.execute(sql).fetchall()).result()
+    return store.database.reading(lambda connection: connection.raw.execute(sql).fetchall()).result()
 
 
 async def found(store: SqliteStore, word: str, scope: Scope | None = None) -> list[Place]:
@@ -47,8 +48,8 @@ async def test_a_message_is_there_exactly_if_its_words_are(store: SqliteStore) -
             branch.id, [exchange("heron two"), Exchange(message=Message(role="user", blocks=(lost,)))]
         )
 
-    def dies(connection: apsw.Connection) -> None:
-        connection.execute("UPDATE word_state SET messages = 99")
+    def dies(connection: SqliteConnection) -> None:
+        connection.raw.execute("UPDATE word_state SET messages = 99")
         raise apsw.FullError("the disk is full")
 
     with pytest.raises(LedgerFull):
@@ -100,7 +101,7 @@ async def test_words_of_another_version_are_made_anew_across_restarts(tmp_path: 
     store = open_store(path)
     branch = await new_branch(store)
     turns = await store.turns.record(branch.id, [exchange(f"heron {n}", "yes") for n in range(5)])
-    await store.database.write(lambda c: c.execute("UPDATE word_state SET version = 0").fetchall())
+    await store.database.write(lambda c: c.raw.execute("UPDATE word_state SET version = 0").fetchall())
     assert (await store.index.state()).version == 0
     await store.index.replace([(turn.id, []) for turn in turns[:2]])
     await store.close()
@@ -120,7 +121,8 @@ async def test_a_message_that_is_deleted_takes_its_words(store: SqliteStore) -> 
     branch = await new_branch(store)
     await store.turns.record(branch.id, [exchange("heron one", "heron two")])
 
-    def delete(connection: apsw.Connection) -> None:
+    def delete(given: SqliteConnection) -> None:
+        connection = given.raw
         connection.execute("INSERT INTO deletion SELECT id, 'asked for', 0 FROM session")
         connection.execute("DELETE FROM message WHERE key = 2")
         connection.execute("DELETE FROM deletion")

@@ -3,13 +3,13 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-import apsw
 import pytest
 
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.session import NewSession
+from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.storage.sqlite.rows import pack
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.testing.builders import answer_turn, embedding, new_branch
 from contextinfinity.testing.stores.memories import ANN, fact, said
 from tests.ledgers import open_store
@@ -27,7 +27,8 @@ async def test_a_deleted_turn_takes_along_what_nobody_else_said(path: Path) -> N
     turn, _ = await said(store, branch, fact("The user owns a zeppelin."), fact("The user likes tea."))
     other, _ = await said(store, branch, fact("The user likes tea.", day=1))
 
-    def delete(connection: apsw.Connection) -> None:
+    def delete(given: SqliteConnection) -> None:
+        connection = given.raw
         connection.execute("INSERT INTO deletion VALUES (?, 'test', 0)", (pack(branch.session_id),))
         for table in ("retrieval", "plan", "job"):
             connection.execute(f"DELETE FROM {table} WHERE turn_id = ?", (pack(turn.id),))
@@ -40,7 +41,9 @@ async def test_a_deleted_turn_takes_along_what_nobody_else_said(path: Path) -> N
     await store.database.write(delete)
     (left,) = await store.memories.list(ANN, superseded=True)
     assert (left.content, left.source_turn) == ("The user likes tea.", other.id)
-    words = await store.database.read(lambda connection: connection.execute("SELECT term FROM memory_word").fetchall())
+    words = await store.database.read(
+        lambda connection: connection.raw.execute("SELECT term FROM memory_word").fetchall()
+    )
     assert ("zeppelin",) not in words
     await store.close()
 
@@ -71,6 +74,6 @@ async def test_that_a_memory_was_placed_is_written_once_an_hour(path: Path) -> N
     (placed,) = await store.memories.read(ANN, [kept.id])
     assert placed.last_placed_at is not None
     assert abs(placed.last_placed_at - moment - timedelta(minutes=90)) < timedelta(seconds=1)
-    changes = await store.database.read(lambda connection: connection.execute("SELECT count(*) FROM memory").get)
+    changes = await store.database.read(lambda connection: connection.raw.execute("SELECT count(*) FROM memory").get)
     assert changes == 1
     await store.close()

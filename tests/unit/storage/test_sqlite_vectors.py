@@ -18,10 +18,11 @@ from contextinfinity.domain.ids import BranchId, ChunkId
 from contextinfinity.domain.search import Scope
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.vectors import packed, unpacked
+from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.sqlite.matrices import Matrices, Whose
-from contextinfinity.storage.sqlite.placing import drop_vectors
-from contextinfinity.storage.sqlite.rows import pack
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.storage.sqlite.vector_writes import drop_vectors
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
 from contextinfinity.storage.vectors import Vectors
 from contextinfinity.testing.builders import embedding, exchange, new_branch, slice_of
@@ -72,13 +73,13 @@ def counted(path: Path, table: str) -> int:
 async def drop_chunks(store: SqliteStore, chunks: list[Chunk]) -> None:
     """Remove chunks within a deletion of their session: the ledger lets none go otherwise."""
 
-    def remove(connection: apsw.Connection) -> None:
+    def remove(connection: SqliteConnection) -> None:
         for chunk in chunks:
-            key = connection.execute("SELECT key FROM chunk WHERE id = ?", (pack(chunk.id),)).get
+            key = connection.raw.execute("SELECT key FROM chunk WHERE id = ?", (pack(chunk.id),)).get
             drop_vectors(connection, [key])
-            connection.execute("INSERT INTO deletion VALUES (?, 'test', 0)", (pack(chunk.session_id),))
-            connection.execute("DELETE FROM chunk WHERE key = ?", (key,))
-            connection.execute("DELETE FROM deletion WHERE session_id = ?", (pack(chunk.session_id),))
+            connection.raw.execute("INSERT INTO deletion VALUES (?, 'test', 0)", (pack(chunk.session_id),))
+            connection.raw.execute("DELETE FROM chunk WHERE key = ?", (key,))
+            connection.raw.execute("DELETE FROM deletion WHERE session_id = ?", (pack(chunk.session_id),))
 
     await store.database.write(remove)
 
@@ -191,7 +192,9 @@ async def test_a_copy_in_memory_holds_each_vector_once(ledger: SqliteStore) -> N
         await fill(ledger, branch.id, random.Random(seed), size)
         for whose in (Whose(1, DIM), Whose(1, DIM, session_id=pack(branch.session_id)), Whose(1, DIM, owner=Owner())):
             rows = await ledger.database.read(lambda connection, whose=whose: matrices.rows(connection, whose))  # type: ignore[misc]
-            total = ledger.database.reading(lambda connection: connection.execute("SELECT key FROM vector").fetchall())
+            total = ledger.database.reading(
+                lambda connection: connection.raw.execute("SELECT key FROM vector").fetchall()
+            )
             assert sorted(rows.keys.tolist()) == [key for (key,) in total.result()]
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
-import apsw
 import pytest
 
 from contextinfinity.errors import LedgerBusy, LedgerClosed
 from contextinfinity.storage.sqlite import connection as connections
 from contextinfinity.storage.sqlite.connection import connect
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.writer import LONG_LOG, Writer
 
 
@@ -26,8 +26,8 @@ def writer(ledger_path: Path) -> Iterator[Writer]:
 
 
 def say(writer: Writer, word: str) -> Future[None]:
-    def work(connection: apsw.Connection) -> None:
-        connection.execute("INSERT INTO said VALUES (?)", (word,))
+    def work(connection: SqliteConnection) -> None:
+        connection.raw.execute("INSERT INTO said VALUES (?)", (word,))
 
     return writer.submit(work)
 
@@ -41,7 +41,7 @@ def held(writer: Writer) -> threading.Event:
     release = threading.Event()
     inside = threading.Event()
 
-    def wait(_: apsw.Connection) -> None:
+    def wait(_: SqliteConnection) -> None:
         inside.set()
         release.wait()
 
@@ -57,7 +57,7 @@ def test_waiting_writes_share_one_commit(writer: Writer, ledger_path: Path) -> N
         commits.append(1)
         return False  # go ahead
 
-    writer.submit(lambda connection: connection.set_commit_hook(committing)).result()
+    writer.submit(lambda connection: connection.raw.set_commit_hook(committing)).result()
     release = held(writer)
     pieces = [say(writer, str(number)) for number in range(100)]
     release.set()
@@ -74,8 +74,8 @@ def test_a_write_is_told_only_after_its_commit(writer: Writer, ledger_path: Path
 
 
 def test_a_piece_that_fails_is_rolled_back_alone(writer: Writer, ledger_path: Path) -> None:
-    def half_done(connection: apsw.Connection) -> None:
-        connection.execute("INSERT INTO said VALUES ('half')")
+    def half_done(connection: SqliteConnection) -> None:
+        connection.raw.execute("INSERT INTO said VALUES ('half')")
         raise LookupError("changed my mind")
 
     release = held(writer)
@@ -114,7 +114,7 @@ def test_closing_finishes_what_was_submitted(writer: Writer, ledger_path: Path) 
 
 
 def test_a_lock_held_too_long_is_said_in_words(writer: Writer, ledger_path: Path) -> None:
-    writer.submit(lambda connection: connection.set_busy_handler(connections.PatientHandler(0.05))).result()
+    writer.submit(lambda connection: connection.raw.set_busy_handler(connections.PatientHandler(0.05))).result()
     other = connect(str(ledger_path))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerBusy, match="in use by another process"):
@@ -133,8 +133,8 @@ async def test_the_log_may_grow_while_much_is_brought_in_and_is_brought_into_the
 ) -> None:
     large = LONG_LOG * 4096
 
-    def grow(connection: apsw.Connection) -> None:
-        connection.execute("INSERT INTO said VALUES (hex(randomblob(?)))", (large // 2,))
+    def grow(connection: SqliteConnection) -> None:
+        connection.raw.execute("INSERT INTO said VALUES (hex(randomblob(?)))", (large // 2,))
 
     for _ in range(3):
         await writer.submit_async(grow, bulk=True)

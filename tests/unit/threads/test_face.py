@@ -11,7 +11,7 @@ import pytest
 from contextinfinity import threads
 from contextinfinity.errors import InvalidInput, SettingsError
 from contextinfinity.settings import General, Settings, Storage
-from contextinfinity.storage.in_memory import InMemoryStore
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.threads import BACKENDS, unused, using
 from contextinfinity.threads import Turn
 from contextinfinity.threads.ledger import LedgerThreads
@@ -53,7 +53,7 @@ def test_the_backend_can_be_switched_and_each_keeps_its_own(tmp_path: Path) -> N
 
 
 def test_a_backend_that_was_given_stays_its_givers() -> None:
-    log = LedgerThreads(InMemoryStore())
+    log = LedgerThreads(SqliteStore(None))
     threads.use(log)
     threads.add_turn("a", Q)
     threads.use(None)
@@ -114,7 +114,7 @@ def test_the_settings_of_the_machine_count_and_a_program_just_ends(backend: str,
 
 def test_settings_are_not_needed_where_a_backend_was_given() -> None:
     threads.use(Settings(general=General(data_dir="nowhere"), storage=Storage(threads="redis")))
-    log = LedgerThreads(InMemoryStore())
+    log = LedgerThreads(SqliteStore(None))
     threads.use(log)
     assert threads.get_history("a") == []
     log.close()

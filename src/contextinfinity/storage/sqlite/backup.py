@@ -70,7 +70,7 @@ def is_whole(path: Path) -> bool:
 
 
 def is_being_made(partial: Path) -> bool:
-    """Tell whether somebody is at work on a part of a copy."""
+    """Return whether somebody is at work on a part of a copy."""
     try:
         descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -108,7 +108,7 @@ def _copy(ledger: str, target: str, progress: Callable[[float], None]) -> None:
     copy = apsw.Connection(target, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         source.set_busy_handler(PatientHandler(BUSY_SECONDS))
-        # Within one read transaction, or every commit of somebody else would make the copy begin anew.
+        # Within one read transaction, or every commit of somebody else would make the copy begin again.
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         with copy.backup("main", source, "main") as backup:

@@ -1,4 +1,4 @@
-"""Opening the file: one place for everything SQLite must be told.
+"""Opening the file: the one place that configures SQLite.
 
 Commits are durable when they return (WAL, ``synchronous=FULL``). The busy handler is our own: SQLite's
 sleeps ever longer and lets four processes stall each other for seconds; ours asks again after about a
@@ -137,7 +137,7 @@ def open_as_it_is(
     """Open a connection that has changed nothing yet: the file may turn out not to be ours."""
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=256)
-    # Without this SQLite plans a join anew whenever a value is bound to it: that costs more than running it.
+    # Without this SQLite plans a join again whenever a value is bound to it: that costs more than running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.set_busy_handler((waits or Waits()).handler(patience))
     return connection
@@ -160,7 +160,7 @@ def connect_unwritable(path: Path, *, patience: float = BUSY_SECONDS, waits: Wai
 
 
 def set_up(connection: apsw.Connection, *, read_only: bool = False) -> None:
-    """Tell SQLite all it must be told; this makes the file one with a write-ahead log."""
+    """Set all pragmas; this turns on the write-ahead log."""
     if not connection.execute("PRAGMA page_count").get:  # in a file that is not empty it would only cost a write
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL").fetchall()
     for pragma in (
@@ -201,7 +201,7 @@ class Waits:
         return made
 
     def longest(self) -> float:
-        """Give the seconds that the longest of the present waits has taken."""
+        """Return the seconds that the longest of the present waits has taken."""
         return max((handler.waited() for handler in self._handlers), default=0.0)
 
     @contextmanager
@@ -237,6 +237,6 @@ class PatientHandler:
         return True
 
     def waited(self) -> float:
-        """Tell how long it has waited; SQLite does not say when a wait is over, only that it goes on."""
+        """Return how long it has waited; SQLite does not say when a wait is over, only that it goes on."""
         is_waiting = time.monotonic() - self._asked < STILL_WAITING
         return max(self._asked - self._began, 0.0) if is_waiting else 0.0

@@ -32,13 +32,15 @@ from contextinfinity.storage.sqlite.connection import (
 )
 from contextinfinity.storage.sqlite.identity import Place, refuse_lost, refuse_other, remember, remembered
 from contextinfinity.storage.sqlite.migrate import migrate, migrations, version_of
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.readers import Readers
+from contextinfinity.storage.sqlite.secure_erase import is_wiped, sweep
 from contextinfinity.storage.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 
-class Database:
+class SqliteDatabase:
     """One ledger file: a writer and a few readers.
 
     ``read_only``: it is on a medium that cannot be written. ``data_dir``: the folder that remembers which ledger it is.
@@ -106,7 +108,7 @@ class Database:
         if version != migrations()[-1].version:
             raise LedgerReadOnly(f"The ledger {self.path} is of an older release and cannot be upgraded in its place.")
 
-    async def write(self, work: Callable[[apsw.Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
+    async def write(self, work: Callable[[SqliteConnection], T], *, bulk: bool = False, wipe: bool = False) -> T:
         """Run a change; when this returns it is durable. ``bulk``: it is one of many large ones.
 
         ``wipe``: the log is emptied after it, so that nothing of what was deleted is left there.
@@ -118,24 +120,32 @@ class Database:
         """Whether the last write with ``wipe`` could empty the log: no other process needed it."""
         return self._writing().log_was_emptied
 
-    async def read(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def read(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run a question against one moment of the file."""
         return await asyncio.wrap_future(self._readers.submit(work))
 
-    async def look(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def look(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run a small question, a row or a few, where it is asked; on a thread only where it would have to wait."""
         try:
             return self._readers.at_once(work)
         except LedgerBusy:
             return await self.read(work)
 
-    def writing(self, work: Callable[[apsw.Connection], T]) -> Future[T]:
+    def writing(self, work: Callable[[SqliteConnection], T]) -> Future[T]:
         """``write`` for callers without an event loop."""
         return self._writing().submit(work)
 
-    def reading(self, work: Callable[[apsw.Connection], T]) -> Future[T]:
+    def reading(self, work: Callable[[SqliteConnection], T]) -> Future[T]:
         """``read`` for callers without an event loop."""
         return self._readers.submit(work)
+
+    async def sweep(self, steps: int) -> bool:
+        """Erase what deleted rows left in the file and its log, so many steps; return whether more could be done."""
+        return await sweep(self, steps)
+
+    async def is_wiped(self) -> bool:
+        """Return whether the file and its log hold nothing of what was deleted."""
+        return await self.look(is_wiped)
 
     def check_place(self) -> None:
         """Raise ``LedgerLost`` or ``LedgerUnlocked`` when the open file or its log is no longer the one of its name."""
@@ -148,7 +158,7 @@ class Database:
         return self._unwritable() if self._writer is None else self._writer.refused
 
     def still_for(self) -> float:
-        """Tell for how many seconds nobody has written to the log."""
+        """Return for how many seconds nobody has written to the log."""
         with suppress(OSError):
             return max(0.0, time.time() - Path(f"{self.path}-wal").stat().st_mtime)
         return math.inf

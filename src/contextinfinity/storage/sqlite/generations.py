@@ -19,17 +19,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import apsw
 import msgspec
 import numpy as np
 from msgspec import Struct
 
 from contextinfinity.domain.ids import new_id
+from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.folders import make_private, sync_folder
-from contextinfinity.storage.sqlite.database import Database
+from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.matrices import Bodies, Floats, Keys, together
-from contextinfinity.storage.sqlite.placing import SQL, Space, spaces
-from contextinfinity.storage.sqlite.rows import many, one
+from contextinfinity.storage.sqlite.vector_writes import Space, spaces
 
 T = TypeVar("T")
 
@@ -37,7 +36,7 @@ SHARE = 0.2
 """The part of a generation that may be newer than it; a scope that admits less of a namespace is looked at whole."""
 
 OLD_SECONDS = 86_400.0
-"""A file that holds something that was deleted is made anew after a day at the latest."""
+"""A file that holds something that was deleted is made again after a day at the latest."""
 
 WIDTH, CARE, EFFORT = 16, 128, 256
 """Neighbours of a vector in the graph; candidates looked at when one is added, and when one is searched for."""
@@ -65,7 +64,7 @@ class Generation:
         self._lock = threading.Lock()
 
     def near(self, query: Bodies, most: int) -> tuple[Keys, Floats]:
-        """Give the nearest and their cosines, the nearest first."""
+        """Return the nearest and their cosines, the nearest first."""
         with self._lock:
             found = self._index.search(query, max(most, EFFORT), threads=1)
         return found.keys.astype(np.int64), 1 - found.distances
@@ -74,7 +73,7 @@ class Generation:
 class Generations:
     """The files of one ledger; ``least``: vectors from which on a namespace has one, and the most newer than it."""
 
-    def __init__(self, database: Database, folder: Path, least: int) -> None:
+    def __init__(self, database: SqliteDatabase, folder: Path, least: int) -> None:
         self.least = least
         self._database = database
         self._folder = folder
@@ -83,7 +82,7 @@ class Generations:
         self._open: dict[int, tuple[str, Generation | None]] = {}
 
     def of(self, space: Space) -> Generation | None:
-        """Give the generation of a namespace; None where there is none that can be used."""
+        """Return the generation of a namespace; None where there is none that can be used."""
         made = None if space.generation is None else msgspec.json.decode(space.generation, type=Made)
         if made is None or space.placed <= self.least:
             return None
@@ -93,7 +92,7 @@ class Generations:
             return self._open[space.key][1]
 
     def build(self) -> bool:
-        """Make what is due, for the current namespace and one that could be switched to; tell whether anything was.
+        """Make what is due, for the current namespace and one that could be switched to; return whether anything was.
 
         It takes minutes for a million, in the thread that calls it, and goes on beside everything else. Of several
         processes one builds.
@@ -108,27 +107,27 @@ class Generations:
                 self._clear()
         return bool(due)
 
-    def _read(self, work: Callable[[apsw.Connection], T]) -> T:
+    def _read(self, work: Callable[[Connection], T]) -> T:
         return self._database.reading(work).result()
 
-    def _due(self, connection: apsw.Connection) -> list[Space]:
+    def _due(self, connection: Connection) -> list[Space]:
         return [space for space in spaces(connection) if self._is_due(connection, space)]
 
-    def _is_due(self, connection: apsw.Connection, space: Space) -> bool:
+    def _is_due(self, connection: Connection, space: Space) -> bool:
         if space.placed <= self.least or space.state == "old":
             return False
         wanting = {"namespace": space.key, "filled": space.filled, "limit": 1}
-        if space.state == "filling" and one(connection, SQL["select_unplaced"], wanting):
+        if space.state == "filling" and connection.one("select_unplaced", wanting):
             return False
         if self.of(space) is None:
             return True
         made = msgspec.json.decode(space.generation or "", type=Made)
-        newer = int(one(connection, SQL["count_newer"], {"namespace": space.key, "after": made.last})[0])  # type: ignore[index]
+        newer = int(connection.one("count_newer", {"namespace": space.key, "after": made.last})[0])  # type: ignore[index]
         gone, enough = made.count - (space.placed - newer), min(SHARE * made.count, self.least)
         return max(newer, gone) > enough or (gone > 0 and self._age(made) > OLD_SECONDS)
 
     def _age(self, made: Made) -> float:
-        """Tell how many seconds ago a file was made."""
+        """Return how many seconds ago a file was made."""
         return time.time() - (self._folder / made.file).stat().st_mtime
 
     def _make(self, space: Space) -> None:
@@ -140,7 +139,7 @@ class Generations:
             size, digest = _made_durable(unfinished, final)
             made = Made(file=final.name, last=last, count=count, size=size, sha256=digest)
             values = {"key": space.key, "generation": msgspec.json.encode(made).decode()}
-            self._database.writing(lambda connection: connection.execute(SQL["set_generation"], values)).result()
+            self._database.writing(lambda connection: connection.execute("set_generation", values)).result()
         finally:
             unfinished.unlink(missing_ok=True)
 
@@ -163,7 +162,7 @@ class Generations:
             after = 0
             while True:
                 values = {"namespace": space.key, "after": after, "last": last, "limit": most}
-                rows = self._read(partial(many, sql=SQL[statement], values=values))
+                rows = self._read(partial(_many, statement, values))
                 if not rows:
                     break
                 after = rows[-1][0]
@@ -181,8 +180,12 @@ class Generations:
                 path.unlink(missing_ok=True)
 
 
-def _newest(connection: apsw.Connection) -> int:
-    return int(one(connection, SQL["select_newest"])[0])  # type: ignore[index]
+def _many(statement: str, values: dict[str, int], connection: Connection) -> list[Row]:
+    return connection.many(statement, values)
+
+
+def _newest(connection: Connection) -> int:
+    return int(connection.one("select_newest_vector")[0])  # type: ignore[index]
 
 
 def _opened(path: Path, made: Made, dim: int) -> Generation | None:
@@ -205,7 +208,7 @@ def _opened(path: Path, made: Made, dim: int) -> Generation | None:
 
 
 def _made_durable(unfinished: Path, final: Path) -> tuple[int, str]:
-    """Flush a finished file, give it its name, and tell its size and hash."""
+    """Flush a finished file, return it its name, and return its size and hash."""
     with unfinished.open("rb") as file:
         os.fsync(file.fileno())
         size, digest = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()

@@ -24,12 +24,12 @@ FILES = ("", "-wal", "-shm", "-spool")
 
 
 def mark_of(path: Path) -> Path:
-    """Give the file that remembers which ledger is at a path."""
+    """Return the file that remembers which ledger is at a path."""
     return path.with_name(f"{path.name}-identity")
 
 
 def marks_of(path: Path, data_dir: Path | None) -> list[Path]:
-    """Give all files that remember which ledger is at a path, those of the data_dir first."""
+    """Return all files that remember which ledger is at a path, those of the data_dir first."""
     if data_dir is None:
         return [mark_of(path)]
     place = path.relative_to(data_dir) if path.is_relative_to(data_dir) else path.absolute()  # a data_dir may be moved
@@ -160,7 +160,7 @@ class Place:
 
 
 def _file(name: str, least: int) -> tuple[int, int] | None:
-    """Tell which file has a name; None for none, or one of fewer bytes than ``least``."""
+    """Return which file has a name; None for none, or one of fewer bytes than ``least``."""
     try:
         found = os.stat(name)  # noqa: PTH116 - at every commit: a Path would cost more than the call
     except OSError:

@@ -27,10 +27,10 @@ from contextinfinity.domain.ids import StepId, WorkerId, now, to_millis
 from contextinfinity.domain.message import Message, blobs_of
 from contextinfinity.errors import ContextInfinityError, LedgerCorrupt
 from contextinfinity.storage import sql_files
+from contextinfinity.storage.ledger.rows import pack_hash, to_message, unpack
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, PatientHandler, connect_unwritable, translated
 from contextinfinity.storage.sqlite.identity import refuse_other
 from contextinfinity.storage.sqlite.migrate import migrations, version_of
-from contextinfinity.storage.sqlite.rows import many, pack_hash, to_message, unpack
 from contextinfinity.storage.sqlite.schema import DERIVED, Objects, objects, objects_of_migrations
 
 SQL = sql_files.load(__package__, "integrity.sql")
@@ -140,7 +140,7 @@ class Inspection:
             return frozenset()  # what is wrong with the file is said elsewhere
 
     def endings(self, steps: Collection[StepId]) -> dict[StepId, bool]:
-        """Tell of each of these steps that is in the ledger now whether it is over."""
+        """Return of each of these steps that is in the ledger now whether it is over."""
         with translated(self._path):
             rows = self._connection.execute(SQL["each_step"], {"ids": json.dumps(list(steps))}).fetchall()
         return {str(step): bool(over) for step, over in rows}
@@ -237,7 +237,7 @@ def _named(*values: apsw.SQLiteValue) -> str:
 
 
 def _is_text(*values: apsw.SQLiteValue) -> bool:
-    """Tell whether bytes are UTF-8; ``is_text`` in SQL."""
+    """Return whether bytes are UTF-8; ``is_text`` in SQL."""
     try:
         return isinstance(values[0], bytes) and values[0].decode() is not None
     except UnicodeDecodeError:
@@ -335,7 +335,7 @@ def _unpacks(body: bytes) -> bool:
 
 def _circles(connection: apsw.Connection, tell: Tell) -> Iterator[str]:
     """Follow every branch to its root, each step once; who comes back to a place of the same walk is in a circle."""
-    parents: dict[bytes, bytes] = dict(many(connection, SQL["each_fork"]))
+    parents: dict[bytes, bytes] = dict(connection.execute(SQL["each_fork"]).fetchall())  # type: ignore[arg-type]
     walks: dict[bytes, bytes] = {}
     for start in parents:
         branch = start

@@ -1,24 +1,21 @@
 """Words in SQLite: the rows a search looks them up in, written with what they are of.
 
-A row is 4 * message.key + its kind. Beside the words stand two tokens, of the session and of its owner, so that a
+A row is 4 * message.key + its kind. Beside the words it holds two tokens, of the session and of its owner, so that a
 search within one of them is an intersection. No word can be taken for a token: those begin with a sign that no word
-has. The same transaction counts what is there, so that nobody ever has to.
+has. The same transaction updates the counts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import apsw
-
+from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.session import Owner
-from contextinfinity.storage import sql_files
-from contextinfinity.storage.sqlite.rows import must, one
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.rows import must
 from contextinfinity.text.keywords import VERSION, terms
-
-SQL = sql_files.load(__package__, "keywords.sql")
 
 OWN, LENT, TOOL = 0, 1, 2
 """Kinds of rows: a message's own words, those it borrows; with ``TOOL`` added, the same of its turn's tool side."""
@@ -27,7 +24,7 @@ SAMPLED = 64
 """Of so many messages one is counted to know how common words are: cheap to keep, and near enough."""
 
 _SAFE = {code: 0xE000 + code for code in range(128) if not chr(code).isalnum()}
-"""Signs that SQLite would split a word at, and what stands for them."""
+"""Characters that SQLite would split a word at, and their replacements."""
 
 
 def token_of(term: str) -> str:
@@ -36,75 +33,94 @@ def token_of(term: str) -> str:
 
 
 def session_token(session_id: bytes) -> str:
-    """Give the token of a session."""
+    """Return the token of a session."""
     return f"\ue100{session_id.hex()}"
 
 
 def owner_token(owner: Owner) -> str:
-    """Give the token of an owner: of another length than a name, and whoever is found is asked again whose he is."""
+    """Return the token of an owner. Tokens can collide: the scope filter checks the owner of every hit."""
     digest = hashlib.blake2b(f"{len(owner.org_id)} {owner.org_id} {owner.user_id}".encode(), digest_size=8)
     return f"\ue101{digest.hexdigest()}"
 
 
-def index_messages(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
+def index_messages(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
     """Write the words of new messages: (key, text)."""
     if said:
         _write(connection, session_id, said, new=True)
 
 
-def index_again(
-    connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, other: bool
-) -> None:
-    """Write the words of messages anew, whether there were any or not; ``other``: they are of another version."""
+def index_again(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, other: bool) -> None:
+    """Replace the words of messages, whether there were any or not; ``other``: they are of another version."""
     there = [(key, text) for key, text in said if _is_there(connection, 4 * key)]
     index_missing(connection, session_id, said)
     tokens = _tokens(connection, session_id)
-    connection.executemany(SQL["replace_words"], [(4 * key, _line(_words(text), tokens)) for key, text in there])
+    connection.execute_many("replace_words", [(4 * key, _line(_words(text), tokens)) for key, text in there])
     if other:
         _count_samples(connection, there)
 
 
-def clear_samples(connection: apsw.Connection) -> None:
-    """Forget how common words are: it is counted anew."""
-    connection.execute(SQL["clear_sample"])
+def clear_samples(connection: Connection) -> None:
+    """Reset the counts of how common words are."""
+    connection.execute("clear_sample")
 
 
-def index_missing(connection: apsw.Connection, session_id: bytes, said: Iterable[tuple[int, str]]) -> None:
+def index_missing(connection: Connection, session_id: bytes, said: Iterable[tuple[int, str]]) -> None:
     """Write the words of those messages that have none yet: they are older than the index."""
     missing = [(key, text) for key, text in said if not _is_there(connection, 4 * key)]
     if missing:
         _write(connection, session_id, missing, new=False)
 
 
-def put_words(connection: apsw.Connection, session_id: bytes, row: int, text: str) -> None:
+def index_sides(
+    connection: Connection,
+    session_id: bytes,
+    keys: tuple[int, int | None],
+    tool_text: str,
+    borrowed: Mapping[ChunkSide, str],
+) -> None:
+    """Write the words of a turn's tool side, and those that its sides borrow."""
+    question, answer = keys
+    rows: dict[ChunkSide, int] = {"user": 4 * question, "tool": 4 * question + TOOL}
+    rows |= {} if answer is None else {"assistant": 4 * answer}
+    _put_words(connection, session_id, rows["tool"], tool_text)
+    for side in rows.keys() & borrowed.keys():
+        _put_words(connection, session_id, rows[side] + LENT, borrowed[side])
+
+
+def forget_session(connection: Connection, session_id: bytes) -> None:
+    """Delete what is counted for a session as a whole."""
+    connection.execute("delete_scope", (session_token(session_id),))
+
+
+def _put_words(connection: Connection, session_id: bytes, row: int, text: str) -> None:
     """Write what a message borrows, or what its turn said with tools, in the place of what was there."""
     there = _is_there(connection, row)
     if not text.strip():
         if there:
-            connection.execute(SQL["delete_words"], (row,))
+            connection.execute("delete_words", (row,))
         added = -int(there)
     else:
         line = _line(_words(text), _tokens(connection, session_id))
-        connection.execute(SQL["replace_words" if there else "insert_words"], (row, line))
+        connection.execute(("replace_words" if there else "insert_words"), (row, line))
         added = 1 - int(there)
     if added and not row & LENT:
         _count(connection, _tokens(connection, session_id), [row // 4], said=0, messages=0, places=added)
 
 
-def forget_words(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
+def forget_words(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
     """Take back what messages that are to be deleted have been counted for, but for what the database counts itself."""
     keys = {"messages": json.dumps([key for key, _ in said])}
-    messages, places = must(one(connection, SQL["count_indexed"], keys), "session", session_id.hex())
+    messages, places = must(connection.one("count_indexed", keys), "session", session_id.hex())
     counts = {"messages": messages, "places": places, "token": _tokens(connection, session_id)[1]}
-    connection.execute(SQL["shrink_scope"], counts)
+    connection.execute("shrink_scope", counts)
     words = [(word,) for key, text in said if key % SAMPLED == 0 for word in _words(text)]
-    connection.executemany(SQL["unsay_sample"], words)
-    connection.executemany(SQL["delete_sample"], words)
+    connection.execute_many("unsay_sample", words)
+    connection.execute_many("delete_sample", words)
 
 
-def _write(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, new: bool) -> None:
+def _write(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, new: bool) -> None:
     tokens = _tokens(connection, session_id)
-    connection.executemany(SQL["insert_words"], [(4 * key, _line(_words(text), tokens)) for key, text in said])
+    connection.execute_many("insert_words", [(4 * key, _line(_words(text), tokens)) for key, text in said])
     _count_samples(connection, said)
     places = sum(1 for _, text in said if text.strip())
     keys = [key for key, _ in said]
@@ -112,28 +128,28 @@ def _write(connection: apsw.Connection, session_id: bytes, said: Sequence[tuple[
 
 
 def _count(
-    connection: apsw.Connection, tokens: tuple[str, str], keys: Sequence[int], *, said: int, messages: int, places: int
+    connection: Connection, tokens: tuple[str, str], keys: Sequence[int], *, said: int, messages: int, places: int
 ) -> None:
     """Count what came to the index, in all and for the session and its owner; ``said``: to the ledger as well."""
     values = {"said": said, "messages": messages, "places": places, "version": VERSION}
-    connection.execute(SQL["count_words"], values)
+    connection.execute("count_words", values)
     ends = {"first": min(keys), "last": max(keys)}
-    connection.executemany(SQL["count_scope"], [{**values, **ends, "token": token} for token in tokens])
+    connection.execute_many("count_scope", [{**values, **ends, "token": token} for token in tokens])
 
 
-def _tokens(connection: apsw.Connection, session_id: bytes) -> tuple[str, str]:
-    org_id, user_id = must(one(connection, SQL["select_owner"], (session_id,)), "session", session_id.hex())
+def _tokens(connection: Connection, session_id: bytes) -> tuple[str, str]:
+    org_id, user_id = must(connection.one("select_session_owner", (session_id,)), "session", session_id.hex())
     return session_token(session_id), owner_token(Owner(org_id=org_id, user_id=user_id))
 
 
-def _count_samples(connection: apsw.Connection, said: Iterable[tuple[int, str]]) -> None:
+def _count_samples(connection: Connection, said: Iterable[tuple[int, str]]) -> None:
     """Count the words of those messages that are counted."""
     words = [(word,) for key, text in said if key % SAMPLED == 0 for word in _words(text)]
-    connection.executemany(SQL["count_sample"], words)
+    connection.execute_many("count_sample", words)
 
 
 def _words(text: str) -> list[str]:
-    """Give the words of a text as they are written, each once."""
+    """Return the words of a text as they are written, each once."""
     words = list(dict.fromkeys(terms(text)))
     return words if "".join(words).isalnum() else [token_of(word) for word in words]
 
@@ -142,5 +158,5 @@ def _line(words: list[str], tokens: tuple[str, str]) -> str:
     return " ".join((*tokens, *words))
 
 
-def _is_there(connection: apsw.Connection, row: int) -> bool:
-    return one(connection, SQL["select_row"], (row,)) is not None
+def _is_there(connection: Connection, row: int) -> bool:
+    return connection.one("select_row", (row,)) is not None

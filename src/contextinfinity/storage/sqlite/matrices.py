@@ -1,7 +1,7 @@
 """Vectors in memory: the rows of a session, an owner or everybody, kept as bytes and read on from where they end.
 
-A matrix only grows: it is told of new vectors by their higher keys. What was removed since is still in it; whoever
-ranks its rows asks the ledger for each before showing it. All of this needs numpy and is loaded with the first search.
+A matrix only grows: new vectors have higher keys. What was removed since is still in it; a search looks up every
+row in the ledger before it shows it. All of this needs numpy and is loaded with the first search.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-import apsw
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.vectors import HEAD
-from contextinfinity.storage.sqlite.placing import PACK, SQL
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.sqlite.vector_writes import PACK
 
 Keys: TypeAlias = NDArray[np.int64]
 Bodies: TypeAlias = NDArray[np.int8]
@@ -53,11 +53,11 @@ class Rows(NamedTuple):
     shrink: Floats
 
     def first(self, size: int) -> Rows:
-        """Give as many from the front."""
+        """Return as many from the front."""
         return Rows(self.keys[:size], self.bodies[:size], self.shrink[:size])
 
     def near(self, query: Bodies) -> Floats:
-        """Give the cosine of each with a vector."""
+        """Return the cosine of each with a vector."""
         wanted = query.astype(np.float32)
         found = np.empty(len(self.keys), np.float32)
         for start in range(0, len(found), _AT_ONCE):
@@ -70,7 +70,7 @@ class Rows(NamedTuple):
 
 
 def lengths(bodies: Bodies) -> Floats:
-    """Give what brings rows to length 1; 0 for a row of zeros, which is near to nothing."""
+    """Return what brings rows to length 1; 0 for a row of zeros, which is near to nothing."""
     squares = np.empty(len(bodies), np.float32)
     for start in range(0, len(bodies), _AT_ONCE):
         part = bodies[start : start + _AT_ONCE].astype(np.float32)
@@ -79,7 +79,7 @@ def lengths(bodies: Bodies) -> Floats:
 
 
 def best(scores: Floats, most: int) -> NDArray[np.intp]:
-    """Give the places of the highest, the highest first."""
+    """Return the places of the highest, the highest first."""
     if most < len(scores):
         top = np.argpartition(scores, len(scores) - most)[len(scores) - most :]
         return top[np.argsort(-scores[top], kind="stable")]
@@ -124,8 +124,8 @@ class Matrices:
         self._kept: OrderedDict[Whose, _Matrix] = OrderedDict()
         self._lock = threading.Lock()
 
-    def rows(self, connection: apsw.Connection, whose: Whose) -> Rows:
-        """Give all rows as the ledger has them at this moment, and perhaps a few that are gone or newer."""
+    def rows(self, connection: Connection, whose: Whose) -> Rows:
+        """Return all rows as the ledger has them at this moment, and perhaps a few that are gone or newer."""
         with self._lock:
             matrix = self._kept.setdefault(whose, _Matrix(whose.dim, whose.above))
             self._kept.move_to_end(whose)
@@ -145,12 +145,12 @@ class Matrices:
         return rows
 
     def forget(self, whose: Whose) -> None:
-        """Let go of one; it is read anew when it is asked for again."""
+        """Let go of one; it is read again when it is asked for again."""
         with self._lock:
             self._kept.pop(whose, None)
 
     def size(self) -> int:
-        """Tell how many bytes all of them take."""
+        """Return how many bytes all of them take."""
         return sum(matrix.size() for matrix in self._kept.values())
 
     def _make_room(self) -> None:
@@ -160,7 +160,7 @@ class Matrices:
                 total -= self._kept.popitem(last=False)[1].size()
 
 
-def newer(connection: apsw.Connection, whose: Whose, after: int) -> Iterator[tuple[Keys, Bodies]]:
+def newer(connection: Connection, whose: Whose, after: int) -> Iterator[tuple[Keys, Bodies]]:
     """Read vectors with a higher key, many at a time."""
     values: dict[str, int | bytes | str | None] = {
         "namespace": whose.space,
@@ -170,12 +170,12 @@ def newer(connection: apsw.Connection, whose: Whose, after: int) -> Iterator[tup
         "user_id": None if whose.owner is None else whose.owner.user_id,
     }
     packs, loose = _statements(whose, after)
-    rows = connection.execute(SQL[packs], values)
+    rows = connection.each(packs, values)
     while some := list(islice(rows, _READ // PACK)):
         yield together(
             [key for keys, _ in some for key in msgspec.json.decode(keys)], (b for _, b in some), whose.dim, after
         )
-    rows = connection.execute(SQL[loose], values)
+    rows = connection.each(loose, values)
     while some := list(islice(rows, _READ)):
         yield together([key for key, _ in some], (body for _, body in some), whose.dim, after)
 
@@ -227,7 +227,7 @@ def merged(first: Source, second: Source) -> Source:
     return nearest
 
 
-def streamed(connection: apsw.Connection, whose: Whose, query: Bodies) -> Source:
+def streamed(connection: Connection, whose: Whose, query: Bodies) -> Source:
     """Look at every row, and keep none of them: there are too many."""
     keys, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
     for some, bodies in newer(connection, whose, whose.above):

@@ -54,7 +54,7 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] |
 
 
 def version_of(connection: apsw.Connection, path: str) -> int:
-    """Tell which migration a file has seen last; 0 for an empty file. Refuse what is not ours or too new."""
+    """Return which migration a file has seen last; 0 for an empty file. Refuse what is not ours or too new."""
     # In this order: another process may be making it, and gives it tables and their owner at one moment.
     tables: int = connection.execute("SELECT count(*) FROM sqlite_schema").get
     owner: int = connection.execute("PRAGMA application_id").get

@@ -10,17 +10,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import apsw
-
 from contextinfinity.domain.ids import to_millis
 from contextinfinity.domain.search import NearHit, Place, Scope
 from contextinfinity.domain.session import Lineage
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.rows import pack, unpack
+from contextinfinity.storage.ledger.sessions import lineage_of
 from contextinfinity.storage.rules import end_place
 from contextinfinity.storage.sqlite.matrices import Source
-from contextinfinity.storage.sqlite.placing import SQL
-from contextinfinity.storage.sqlite.rows import many, one, pack, unpack
-from contextinfinity.storage.sqlite.sessions import SQL as SESSION_SQL
-from contextinfinity.storage.sqlite.sessions import lineage_of
 
 FARTHEST = 16_384
 """Vectors of one list that are looked up; what a filter leaves of them is the result."""
@@ -31,7 +28,7 @@ _FIRST = 32  # the least to be looked up at once
 class Asked:
     """A scope, made ready for this ledger: whose vectors can be in it, and which of them may be shown."""
 
-    def __init__(self, connection: apsw.Connection, scope: Scope) -> None:
+    def __init__(self, connection: Connection, scope: Scope) -> None:
         self.scope = scope
         self.session_id: bytes | None = None if scope.session_id is None else pack(scope.session_id)
         self.is_empty = False
@@ -39,8 +36,8 @@ class Asked:
         if scope.branch_id is not None:
             self._follow(connection, lineage_of(connection, scope.branch_id), scope.branch_id)
 
-    def _follow(self, connection: apsw.Connection, lineage: Lineage, branch_id: str) -> None:
-        row = one(connection, SESSION_SQL["select_branch"], (pack(branch_id),))
+    def _follow(self, connection: Connection, lineage: Lineage, branch_id: str) -> None:
+        row = connection.one("select_branch", (pack(branch_id),))
         if row is None or self.session_id not in (None, row[1]):
             self.is_empty = True
             return
@@ -56,13 +53,13 @@ class Asked:
         return not (scope.branch_id or scope.sides or scope.types or scope.since or scope.until)
 
     def statement(self) -> str:
-        """Name what looks up all that is needed to tell."""
+        """Return the name of the statement that reads what the filter needs."""
         if self.scope.since or self.scope.until:
-            return SQL["select_found_where_and_when"]
-        return SQL["select_found_where" if self.scope.branch_id else "select_found"]
+            return "select_found_where_and_when"
+        return "select_found_where" if self.scope.branch_id else "select_found"
 
     def admits(self, row: Any) -> bool:
-        """Tell of a row whether it may be shown."""
+        """Return of a row whether it may be shown."""
         scope = self.scope
         _, _, _, side, chunk_type, org_id, user_id, branch, turn_seq, said_at = row
         if scope.owner is not None and (org_id, user_id) != (scope.owner.org_id, scope.owner.user_id):
@@ -78,8 +75,8 @@ class Asked:
         return scope.until is None or said_at < to_millis(scope.until)
 
 
-def walk(connection: apsw.Connection, asked: Asked, source: Source, most: int) -> tuple[list[NearHit], int]:
-    """Go down a list until enough may be shown; tell how many of those that were looked up are gone."""
+def walk(connection: Connection, asked: Asked, source: Source, most: int) -> tuple[list[NearHit], int]:
+    """Go down a list until enough may be shown; return how many of those that were looked up are gone."""
     statement, hits, gone = asked.statement(), list[NearHit](), 0
     everything = asked.admits_all and asked.scope.owner is None
     seen: set[int] = set()
@@ -91,7 +88,7 @@ def walk(connection: apsw.Connection, asked: Asked, source: Source, most: int) -
         if not fresh:
             break
         seen |= fresh.keys()
-        rows = many(connection, statement, {"keys": json.dumps(list(fresh))})
+        rows = connection.many(statement, {"keys": json.dumps(list(fresh))})
         gone += len(fresh) - len(rows)
         hits += [_hit(row, fresh[row[0]]) for row in rows if everything or asked.admits(row)]
         step = min(2 * step, FARTHEST)

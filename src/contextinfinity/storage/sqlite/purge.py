@@ -12,15 +12,14 @@ import apsw
 
 from contextinfinity.domain.ids import SessionId, now, to_millis
 from contextinfinity.errors import LedgerCorrupt, LedgerForeign
-from contextinfinity.storage import sql_files
 from contextinfinity.storage.deletions import BATCH
+from contextinfinity.storage.ledger.deletions import LedgerDeletions, begin, expire_turns, go_on
+from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.sqlite.connection import translated
-from contextinfinity.storage.sqlite.database import Database
-from contextinfinity.storage.sqlite.deletions import SqliteDeletions, begin, expire, go_on
+from contextinfinity.storage.sqlite.database import SqliteDatabase
 from contextinfinity.storage.sqlite.identity import mark_of
-from contextinfinity.storage.sqlite.rows import many, one, pack, unpack
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
-SQL = sql_files.load(__package__, "deletions.sql")
 log = logging.getLogger(__name__)
 
 
@@ -46,7 +45,9 @@ async def purge_deleted(copy: Path, ledger: Path, since: datetime) -> None:
     def read() -> list[SessionId]:
         connection = apsw.Connection(str(ledger), flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            return [unpack(row[0]) for row in many(connection, SQL["select_deleted_since"], (to_millis(since),))]
+            return [
+                unpack(row[0]) for row in SqliteConnection(connection).many("select_deleted_since", (to_millis(since),))
+            ]
         finally:
             connection.close()
 
@@ -66,9 +67,9 @@ def _has_work(path: Path, sessions: Sequence[bytes]) -> bool:
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
     try:
-        if any(one(connection, "SELECT 1 FROM session WHERE id = ?", (each,)) for each in sessions):
+        if any(connection.execute("SELECT 1 FROM session WHERE id = ?", (each,)).fetchall() for each in sessions):
             return True
-        return one(connection, SQL["select_purgeable"], {"now": to_millis(now())}) is not None
+        return SqliteConnection(connection).one("select_purgeable", {"now": to_millis(now())}) is not None
     except apsw.SQLError:
         return False  # of a release that had no time to live
     finally:
@@ -76,9 +77,9 @@ def _has_work(path: Path, sessions: Sequence[bytes]) -> bool:
 
 
 async def _purge(path: Path, sessions: Sequence[bytes]) -> None:
-    database = await asyncio.to_thread(Database, path)
+    database = await asyncio.to_thread(SqliteDatabase, path)
     try:
-        deletions = SqliteDeletions(database)
+        deletions = LedgerDeletions(database)
         for session in sessions:
             await _delete(database, session)
         for session_id in await deletions.due(limit=2**31):
@@ -90,13 +91,15 @@ async def _purge(path: Path, sessions: Sequence[bytes]) -> None:
         mark_of(path).unlink(missing_ok=True)  # a backup may be copied to any place
 
 
-async def _delete(database: Database, session: bytes) -> None:
+async def _delete(database: SqliteDatabase, session: bytes) -> None:
     await database.write(lambda connection: begin(connection, session))
     while (await database.write(lambda connection: go_on(connection, session, BATCH))).more:
         pass
 
 
-async def _expire(database: Database, session: bytes) -> None:
+async def _expire(database: SqliteDatabase, session: bytes) -> None:
     moment = to_millis(now())
-    while (await database.write(lambda connection: expire(connection, session, moment, BATCH, unsettled=True))).more:
+    while (
+        await database.write(lambda connection: expire_turns(connection, session, moment, BATCH, unsettled=True))
+    ).more:
         pass

@@ -17,6 +17,7 @@ import apsw
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerBusy, LedgerClosed, LedgerFailed
 from contextinfinity.storage.sqlite.connection import let_go, translated
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 T = TypeVar("T")
 
@@ -32,20 +33,20 @@ class Readers:
         self._path = path
         self._check = check
         self._mine = threading.local()
-        self._at_hand: apsw.Connection | None = None
+        self._at_hand: SqliteConnection | None = None
         self._asking = threading.Lock()
         self._open_connection = open_connection
         self._connections: list[apsw.Connection] = []
         self._threads = ThreadPoolExecutor(READERS, "ledger-reader")
         self._closed = False
 
-    def submit(self, work: Callable[[apsw.Connection], T]) -> Future[T]:
+    def submit(self, work: Callable[[SqliteConnection], T]) -> Future[T]:
         """Hand in a question."""
         if self._closed:
             raise LedgerClosed("The ledger is closed.")
         return self._threads.submit(self._work, work)
 
-    def at_once(self, work: Callable[[apsw.Connection], T]) -> T:
+    def at_once(self, work: Callable[[SqliteConnection], T]) -> T:
         """Answer a small question here and now; ``LedgerBusy`` where that would mean to wait."""
         if not self._asking.acquire(blocking=False):
             raise LedgerBusy("Another thread is asking.")
@@ -68,31 +69,32 @@ class Readers:
             while self._connections:
                 let_go(self._connections.pop())
 
-    def _work(self, work: Callable[[apsw.Connection], T]) -> T:
+    def _work(self, work: Callable[[SqliteConnection], T]) -> T:
         self._check()
         with translated(self._path), unicode_only():
             return _in_one_moment(self._connection(), work)
 
-    def _connection(self) -> apsw.Connection:
-        connection: apsw.Connection | None = getattr(self._mine, "connection", None)
+    def _connection(self) -> SqliteConnection:
+        connection: SqliteConnection | None = getattr(self._mine, "connection", None)
         if connection is None:
             connection = self._mine.connection = self._opened(is_patient=True)
         return connection
 
-    def _opened(self, *, is_patient: bool) -> apsw.Connection:
+    def _opened(self, *, is_patient: bool) -> SqliteConnection:
         """Open one more: the file was opened before, so if that fails now, it is for the moment."""
         try:
             connection = self._open_connection(is_patient)
         except apsw.CantOpenError as error:
             raise LedgerFailed(f"The ledger {self._path} cannot be opened any more.") from error
         self._connections.append(connection)
-        return connection
+        return SqliteConnection(connection)
 
 
-def _in_one_moment(connection: apsw.Connection, work: Callable[[apsw.Connection], T]) -> T:
-    connection.execute("BEGIN")
+def _in_one_moment(connection: SqliteConnection, work: Callable[[SqliteConnection], T]) -> T:
+    raw = connection.raw
+    raw.execute("BEGIN")
     try:
         return work(connection)
     finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        if raw.in_transaction:
+            raw.execute("ROLLBACK")

@@ -16,12 +16,11 @@ from contextinfinity.domain.ids import WorkerId, now, to_millis
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.connection import connect, translated
 from contextinfinity.storage.sqlite.migrate import migrate, migrations, version_of
-from contextinfinity.storage.sqlite.rows import many
+from contextinfinity.storage.sqlite.named_sql import QUERIES
 from contextinfinity.storage.sqlite.schema import DERIVED, objects, objects_of_migrations
 from contextinfinity.storage.worker_locks import WorkerLocks
 
 SQL = sql_files.load(__package__, "repair.sql")
-WORK_SQL = sql_files.load(__package__, "work.sql")
 
 
 def repair(path: Path, locks: WorkerLocks) -> dict[str, int]:
@@ -52,9 +51,9 @@ def _bring_up_to_date(connection: apsw.Connection, name: str) -> int:
 
 
 def _dead(connection: apsw.Connection, locks: WorkerLocks) -> list[WorkerId]:
-    """Name the dead: nobody can leave meanwhile, because leaving is a write, and we hold the pen."""
-    known = {row[0] for row in many(connection, WORK_SQL["select_workers"])}
-    running = {owner for (owner,) in many(connection, "SELECT owner FROM job WHERE state = 'running'") if owner}
+    """Return the dead workers; none can leave meanwhile, since this connection holds the write lock."""
+    known = {row[0] for row in connection.execute(QUERIES["select_workers"])}
+    running = {owner for (owner,) in connection.execute("SELECT owner FROM job WHERE state = 'running'") if owner}
     return sorted(worker for worker in known | running if locks.is_free(worker))
 
 
@@ -75,7 +74,7 @@ def _attempt(connection: apsw.Connection, sql: str, values: dict[str, str | int]
     """Do one thing whole or not at all, and count the rows it gives."""
     connection.execute("SAVEPOINT attempt")
     try:
-        count = len(many(connection, sql, values))
+        count = len(connection.execute(sql, values).fetchall())
     except (apsw.ConstraintError, apsw.SQLError):
         connection.execute("ROLLBACK TO attempt")
         count = 0

@@ -1,7 +1,7 @@
 """One thread that writes, and commits many at once.
 
 A durable commit costs a disk flush, whatever it holds. So all writes of a process go to one thread, which
-takes whatever waits, runs each piece in a savepoint of its own, and commits them together. A caller hears
+takes whatever waits, runs each piece in a savepoint of its own, and commits them together. A caller is notified
 of its write only after the commit that holds it. A piece that fails is rolled back alone; a commit that
 fails fails for all its pieces, because none of them is durable.
 
@@ -24,9 +24,10 @@ import apsw
 from contextinfinity.domain.wire import unicode_only
 from contextinfinity.errors import LedgerClosed, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import TRANSLATED, Waits, let_go, translate
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 
 T = TypeVar("T")
-Work = Callable[[apsw.Connection], T]
+Work = Callable[[SqliteConnection], T]
 
 LARGEST_GROUP = 512
 """More than this in one commit would make the first caller wait for strangers."""
@@ -51,7 +52,7 @@ class _Piece(NamedTuple):
     wipe: bool = False
 
     def begin(self) -> bool:
-        """Tell whether its caller still waits for it."""
+        """Return whether its caller still waits for it."""
         if isinstance(self.done, Future):
             return self.done.set_running_or_notify_cancel()
         return not self.done.cancelled()
@@ -74,6 +75,7 @@ class Writer:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
+        self._named = SqliteConnection(connection)
         self._check = check
         self._waits = waits or Waits()
         self._path = path
@@ -99,7 +101,7 @@ class Writer:
         """Do the same for a caller on an event loop; a whole group is told with one wake-up of its loop.
 
         ``bulk``: it is one of many large ones, so the log may grow longer before it is brought into the file.
-        ``wipe``: the log is emptied with it, so that nothing that was deleted stands there.
+        ``wipe``: the log is emptied with it, so that nothing that was deleted is left in it.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
@@ -184,7 +186,7 @@ class Writer:
             self._connection.execute("SAVEPOINT piece")
         try:
             with unicode_only():
-                result = piece.work(self._connection)
+                result = piece.work(self._named)
         except BaseException as error:
             if not self._connection.in_transaction:
                 raise  # a full disk or an I/O error ended the whole transaction: it concerns the group
@@ -232,7 +234,7 @@ class Writer:
 
 
 def _tell(group: list[_Piece], results: list[tuple[Any, BaseException | None]]) -> None:
-    """Give every caller its result, with one wake-up for each event loop among them."""
+    """Return every caller its result, with one wake-up for each event loop among them."""
     told: dict[asyncio.AbstractEventLoop | None, _Told] = {}
     for piece, (result, failure) in zip(group, results, strict=True):
         told.setdefault(piece.loop, []).append((piece.done, result, failure))

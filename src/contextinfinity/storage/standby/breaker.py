@@ -1,10 +1,10 @@
-"""Notices that the ledger is away, and keeps everybody from waiting for it.
+"""The circuit breaker: notices that the ledger is away, and keeps requests from waiting for it.
 
-A verb goes through while the breaker is closed. One that fails for the ledger's sake, or has to wait for a quarter
-of a second because another process holds the ledger, opens it; all who wait then are told at once, and whoever
-comes later is told without waiting. It is closed from outside, when a probe has come through.
+Requests pass while it is closed. It opens when the ledger fails one, or when another process has kept one waiting for
+250 ms; all that wait then fail at once with ``LedgerAway``, and later ones fail without waiting. It is closed from
+outside, after a probe succeeded.
 
-Only waiting for another process counts. A write that is slow because much is written here is no reason to leave.
+Only waiting for another process counts. A write that is slow because this process writes much does not open it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from contextinfinity.errors import LedgerAway, LedgerBusy, LedgerError, LedgerFa
 T = TypeVar("T")
 
 PASSING = (LedgerBusy, LedgerFailed, LedgerLost)
-"""Failures that may pass. A full disk, a damaged or a foreign file stay the errors they are."""
+"""Failures that may pass. A full disk and a damaged or foreign file stay the errors they are."""
 
 
 class Breaker:
-    """One way to the ledger. ``held_up`` tells for how long another process has kept us waiting."""
+    """The breaker for reading or for writing. ``held_up`` returns how long another process has kept us waiting."""
 
     def __init__(self, held_up: Callable[[], float], on_open: Callable[[], None], patience: float) -> None:
         self.since: datetime | None = None
@@ -44,7 +44,7 @@ class Breaker:
         return self.since is not None
 
     async def through(self, ask: Callable[[], Awaitable[T]], *, probing: bool = False) -> T:
-        """Ask the ledger; ``LedgerAway`` when it is away, at once if that is known. ``probing``: ask all the same."""
+        """Ask the ledger; ``LedgerAway`` if it is away, at once if that is known. ``probing``: ask even then."""
         if self.is_open and not probing:
             raise self._away()
         limit = asyncio.timeout(None)
@@ -62,11 +62,11 @@ class Breaker:
             self._waiting.discard(limit)
 
     def close(self) -> None:
-        """Let everybody through again."""
+        """Let requests pass again."""
         self.since, self.reason = None, ""
 
     def open(self, error: LedgerError) -> LedgerAway:
-        """Let nobody through from now on, and give what they are told."""
+        """Let no request pass from now on; returns the error that they get."""
         self.reason = error.message
         self._hint = error.hint if isinstance(error, LedgerUnlocked) else None  # waiting does not help there
         if self.since is None:
@@ -78,7 +78,7 @@ class Breaker:
         return LedgerAway(f"The ledger is away: {self.reason}", hint=self._hint)
 
     def _watch(self, limit: asyncio.Timeout) -> None:
-        """Look now and then, as long as anybody waits."""
+        """Check five times within the patience whether another process holds the ledger, while a request waits."""
         self._waiting.add(limit)
         if self._look is None:
             self._waited = self._held_up()

@@ -1,104 +1,144 @@
-"""The file that holds what is said while the ledger is away.
+"""The spool: a durable file that keeps what a process acknowledges while the ledger is away.
 
-Records go in, and are on the disk before anybody hears of it; all that wait go there with one flush. Each stands in a
-frame with its length and a checksum: what a crash tore off at the end does not count. The file belongs to one
-process, which holds its lock; the lock of a dead process is free, and one other process takes the file over. It is
-removed, or set aside for people to look at, when the ledger has all of it.
+A spool is a journal, as those of streams are: one JSON entry a line, only ever appended. Its entries are sessions,
+texts, turns and recorded exchanges. An entry of a turn holds only what is new of it; ``Spooled`` puts them together.
+An entry is on the disk before it is acknowledged. The file belongs to the process that holds its lock. It is removed
+once the ledger has everything, or renamed to ``.refused`` if the ledger will never accept some of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import struct
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from zlib import crc32
+from typing import Any, TypeAlias
 
-from contextinfinity.errors import LedgerError, LedgerFailed, LedgerFull
+import msgspec
+from msgspec.structs import replace
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, new_id, now
+from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.turn import Exchange
+from contextinfinity.errors import InvalidInput, LedgerError, LedgerFailed, LedgerFull
 from contextinfinity.storage.folders import make_private, sync_folder
-from contextinfinity.storage.journal.entries import FULL
+from contextinfinity.storage.journal.entries import FULL, Entry, to_line
+from contextinfinity.storage.journal.reading import open_lines
+from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.standby import old_spool
 from contextinfinity.storage.worker_locks import is_at, locked
 
 SUFFIX = ".spool"
 REFUSED = ".refused"
-_FRAME = struct.Struct("<II")
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished turn from elsewhere that is appended to a branch under the id it brings."""
+
+    branch_id: BranchId
+    exchange: Exchange
+
+
+Item: TypeAlias = Landing | Recorded
+Record: TypeAlias = NewSession | str | Landing | Recorded
+_KINDS: dict[str, Any] = {"session": NewSession, "text": str, "turn": Landing, "exchange": Recorded}
+_REASON = "refused"
+"""The event type of the last line of a refused spool, which says why."""
+
+
+@dataclass
+class Spooled:
+    """What a spool holds: sessions and texts, and turns in the order of their acceptance, each as far as it came."""
+
+    sessions: dict[SessionId, NewSession] = field(default_factory=dict)
+    texts: dict[str, None] = field(default_factory=dict)
+    turns: dict[TurnId, Item] = field(default_factory=dict)
+    damaged: int = 0
+    """How many lines could not be read."""
+
+    def __bool__(self) -> bool:
+        return bool(self.sessions or self.texts or self.turns)
+
+    def add(self, record: Record) -> None:
+        """Add a record; a turn that is there already gets what is new of it."""
+        match record:
+            case NewSession():
+                self.sessions[record.id or ""] = record
+            case str():
+                self.texts[record] = None
+            case Landing(turn_id=turn_id) if isinstance(there := self.turns.get(turn_id), Landing):
+                self.turns[turn_id] = replace(
+                    there,
+                    begun=there.begun or record.begun,
+                    steps=(*there.steps, *record.steps),
+                    end=record.end or there.end,
+                    failed=there.failed or record.failed,
+                )
+            case _:
+                self.turns[id_of(record)] = record
+
+    def in_order(self) -> list[Item]:
+        """Return the turns in the order of their branch: those that the ledger had accepted come first."""
+        known = [item for item in self.turns.values() if branch_of(item) is None]
+        return [*sorted(known, key=id_of), *(item for item in self.turns.values() if branch_of(item) is not None)]
+
+
+def id_of(item: Item) -> TurnId:
+    """Return the id of an item's turn. Ids that one host makes sort by time."""
+    return item.turn_id if isinstance(item, Landing) else item.exchange.id or ""
+
+
+def branch_of(item: Item) -> BranchId | None:
+    """Return the branch that an item is appended to; None if the ledger had accepted its turn before."""
+    if isinstance(item, Recorded):
+        return item.branch_id
+    return None if item.new is None else item.new.branch_id
+
+
+def said_at(item: Item) -> datetime | None:
+    """Return when the message of an item was said."""
+    return item.said_at if isinstance(item, Landing) else item.exchange.created_at
 
 
 class Spool:
-    """One such file, locked by this process."""
+    """The spool of this process, which it creates and locks. Appends that wait share one fsync."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self.path = path
-        self.size = os.fstat(descriptor).st_size
-        self._descriptor = descriptor
-        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path = folder / f"{name}{SUFFIX}"
+        self._seq = 0
+        self._waiting: list[tuple[list[tuple[str, bytes]], asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
-        self._broken: LedgerError | None = None
-
-    @classmethod
-    def begin(cls, folder: Path, name: str) -> Spool:
-        """Make the file of that name."""
-        path = folder / f"{name}{SUFFIX}"
+        self._failure: LedgerError | None = None
         try:
             make_private(folder)
-            descriptor = locked(path, os.O_CREAT)
+            descriptor = locked(self.path, os.O_CREAT)
             sync_folder(folder)
         except OSError as error:
-            raise _translated(error, path) from error
+            raise _translated(error, self.path) from error
         if descriptor is None:
-            raise LedgerFailed(f"The spool {path} is held by another process.")
-        return cls(path, descriptor)
-
-    @classmethod
-    def take(cls, folder: Path, name: str) -> Spool | None:
-        """Take over the file of that name; None when it is gone, or another process holds it."""
-        path = folder / f"{name}{SUFFIX}"
-        try:
-            descriptor = locked(path)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _translated(error, path) from error
-        if descriptor is None:
-            return None
-        if not is_at(descriptor, path):  # whoever had it was done with it just now
-            os.close(descriptor)
-            return None
-        return cls(path, descriptor)
+            raise LedgerFailed(f"The spool {self.path} is locked by another process.")
+        self._descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being written, so that it must not be let go of."""
+        """Whether something is being written."""
         return self._writing is not None
 
-    def read(self) -> list[bytes | None]:
-        """Give the records; None for one that was damaged. What a crash tore off at the end is left out."""
-        return records_in(self.path)
-
-    async def append(self, *records: bytes) -> None:
-        """Add records; when this returns they survive a power cut."""
-        written = asyncio.get_running_loop().create_future()
-        self._waiting.append((b"".join(_framed(record) for record in records), written))
+    async def append(self, entries: Sequence[tuple[str, bytes]]) -> None:
+        """Append entries that ``written`` made; they survive a power cut when this returns."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((list(entries), done))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_all())
-        await asyncio.shield(written)
-
-    def remove(self) -> None:
-        """Let go of a file whose records have all landed."""
-        with suppress(OSError):  # one that stays lands again and changes nothing
-            self.path.unlink()
-        self.close()
-
-    def set_aside(self) -> None:
-        """Keep a file for people to look at; nobody lands it again."""
-        with suppress(OSError):
-            self.path.rename(self.path.with_suffix(REFUSED))
-        self.close()
+        await asyncio.shield(done)
 
     def close(self) -> None:
-        """Let go of the file as it is; whoever comes next takes it over. Closing twice does nothing."""
+        """Leave the file to the next process. Closing twice does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -106,17 +146,22 @@ class Spool:
     async def _write_all(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting, []
+            failure: LedgerError | None = None
             try:
-                await asyncio.to_thread(self._write, b"".join(frames for frames, _ in group))
+                await asyncio.to_thread(self._write, [entry for entries, _ in group for entry in entries])
             except LedgerError as error:
-                _tell(group, error)
-            else:
-                _tell(group, None)
+                failure = error
+            for done in (done for _, done in group if not done.done()):
+                if failure is None:
+                    done.set_result(None)
+                else:
+                    done.set_exception(failure)
         self._writing = None
 
-    def _write(self, data: bytes) -> None:
-        if self._broken is not None:
-            raise self._broken
+    def _write(self, entries: Sequence[tuple[str, bytes]]) -> None:
+        if self._failure is not None:
+            raise self._failure
+        data = b"".join(_line(kind, body, self._seq + place) for place, (kind, body) in enumerate(entries, start=1))
         try:
             rest = memoryview(data)
             os.lseek(self._descriptor, self.size, os.SEEK_SET)
@@ -124,29 +169,52 @@ class Spool:
                 rest = rest[os.write(self._descriptor, rest) :]
             os.fsync(self._descriptor)
         except OSError as error:
-            self._cut(failure := _translated(error, self.path))
+            failure = _translated(error, self.path)
+            try:  # what was refused must not be replayed
+                os.ftruncate(self._descriptor, self.size)
+            except OSError:
+                self._failure = failure
             raise failure from error
         self.size += len(data)
+        self._seq += len(entries)
 
-    def _cut(self, failure: LedgerError) -> None:
-        """Take back what was written in part: what comes after a torn record would never be read."""
+
+def written(record: Record) -> tuple[str, bytes]:
+    """Return a record as it is appended; ``InvalidInput`` if it cannot be written as Unicode."""
+    kind = next(kind for kind, value in _KINDS.items() if isinstance(record, value))
+    return kind, wire.dumps(record)
+
+
+class _Line(msgspec.Struct, frozen=True):
+    event_type: str
+    payload: msgspec.Raw
+
+
+_read_line = msgspec.json.Decoder(_Line)
+
+
+def read(path: Path) -> Spooled:
+    """Read a spool, whoever has its lock. Lines that are damaged are counted; a line torn by a crash is left out."""
+    spooled, data = Spooled(), path.read_bytes()
+    lines = data.split(b"\n")[:-1] if data.startswith(b'{"ts":') else old_spool.lines(data)
+    for text in lines:
         try:
-            os.ftruncate(self._descriptor, self.size)
-        except OSError:
-            self._broken = failure
+            line = _read_line.decode(text)
+            if line.event_type != _REASON:
+                spooled.add(wire.loads(_KINDS[line.event_type], bytes(line.payload)))
+        except (msgspec.MsgspecError, ValueError, KeyError, InvalidInput):
+            spooled.damaged += 1
+    return spooled
 
 
-def records_in(path: Path) -> list[bytes | None]:
-    """Read a spool, whoever holds it, as ``Spool.read`` does."""
-    return list(_records(path.read_bytes()))
-
-
-def rewrite(path: Path, records: Sequence[bytes]) -> None:
-    """Replace a spool that was set aside by one with these records, durably; without any it is removed."""
-    if records:
-        new = path.with_suffix(f"{REFUSED}.new")
+def rewrite(path: Path, spooled: Spooled, reason: str = "") -> None:
+    """Replace a spool by one with this content, durably; remove it if there is none."""
+    records: Iterable[Record] = (*spooled.sessions.values(), *spooled.texts, *spooled.turns.values())
+    entries = [*map(written, records), *([(_REASON, wire.dumps(reason))] if reason else [])]
+    if spooled:
+        new = path.with_name(f"{path.name}.new")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(b"".join(map(_framed, records)))
+            file.writelines(_line(kind, body, seq) for seq, (kind, body) in enumerate(entries, start=1))
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
@@ -155,53 +223,80 @@ def rewrite(path: Path, records: Sequence[bytes]) -> None:
     sync_folder(path.parent)
 
 
-def waiting(folder: Path) -> list[str]:
-    """Name the spools that are there, whoever holds them, the oldest first."""
+def retire(path: Path, reason: str = "") -> None:
+    """Remove a spool that the ledger has; with a reason, keep it as refused and say why in its last line."""
+    with suppress(OSError):  # a spool that stays is replayed again, which changes nothing
+        if not reason:
+            path.unlink()
+            return
+        data, kept = path.read_bytes(), path.with_suffix(REFUSED)
+        with path.open("ab") as file:
+            file.write(b"" if data.endswith(b"\n") else b"\n")  # it may be torn
+            file.write(_line(_REASON, wire.dumps(reason), data.count(b"\n") + 1))
+            file.flush()
+            os.fsync(file.fileno())
+        path.rename(path.with_name(f"{path.stem}-{new_id()}{REFUSED}") if kept.exists() else kept)
+        sync_folder(path.parent)
+
+
+def refused(folder: Path) -> dict[Path, str]:
+    """Name the spools that the ledger did not accept, each with the reason."""
+    found: dict[Path, str] = {}
+    for path in sorted(folder.glob(f"*{REFUSED}")) if folder.is_dir() else ():
+        with suppress(LedgerError, msgspec.MsgspecError):
+            found[path] = ""
+            if (lines := open_lines(path)) is not None and (last := lines.last()) is not None:
+                found[path] = wire.loads(str, msgspec.json.encode(last.payload)) if last.event_type == _REASON else ""
+    return found
+
+
+def names(folder: Path) -> list[str]:
+    """Name the spools in a folder, the oldest first."""
     return sorted(path.stem for path in folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
 
 
-def is_left(folder: Path, name: str) -> bool:
-    """Tell whether the spool of that name is there and nobody holds it."""
-    if (spool := Spool.take(folder, name)) is None:
-        return False
-    spool.close()
-    return True
+@contextmanager
+def taken(path: Path) -> Iterator[bool]:
+    """Lock a spool whose process has ended; gives False if it is gone or another process has the lock."""
+    try:
+        descriptor = locked(path)
+    except FileNotFoundError:
+        descriptor = None
+    except OSError as error:
+        raise _translated(error, path) from error
+    try:
+        yield descriptor is not None and is_at(descriptor, path)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def _tell(group: list[tuple[bytes, asyncio.Future[None]]], error: LedgerError | None) -> None:
-    for _, written in group:
-        if written.done():
-            continue
-        if error is None:
-            written.set_result(None)
-        else:
-            written.set_exception(error)
+def is_left(path: Path) -> bool:
+    """Tell whether a spool is there and its process has ended."""
+    with taken(path) as is_free:
+        return is_free
 
 
-def _framed(record: bytes) -> bytes:
-    return _FRAME.pack(len(record), crc32(record)) + record
+def steps_in(folder: Path) -> set[StepId]:
+    """Name the steps of all turns in the spools of a folder."""
+    steps: set[StepId] = set()
+    for name in names(folder):
+        with suppress(OSError):  # it was removed just now
+            turns = read(folder / f"{name}{SUFFIX}").turns.values()
+            steps.update(step.id for item in turns if isinstance(item, Landing) for step in item.steps)
+    return steps
 
 
-def _records(data: bytes) -> Iterator[bytes | None]:
-    """Walk the records to the first that is not there whole; a wrong one with more behind it was damaged."""
-    place = 0
-    while place + _FRAME.size <= len(data):
-        length, checksum = _FRAME.unpack_from(data, place)
-        record = data[place + _FRAME.size : place + _FRAME.size + length]
-        place += _FRAME.size + length
-        if not 0 < length == len(record):
-            return
-        if crc32(record) == checksum:
-            yield record
-        elif place < len(data):
-            yield None
+def _line(kind: str, body: bytes, seq: int) -> bytes:
+    payload: Any = msgspec.Raw(body)
+    return to_line(Entry(ts=now(), provider="spool", event_type=kind, seq=seq, payload=payload))
 
 
 def _translated(error: OSError, path: Path) -> LedgerError:
-    said = f"({error.strerror or error})"
+    cause = f"({error.strerror or error})"
     if error.errno in FULL:
-        return LedgerFull(f"The ledger is away, and the spool {path} cannot grow: the disk is full {said}.")
+        return LedgerFull(f"The ledger is away, and the spool {path} cannot grow: the disk is full {cause}.")
     return LedgerFailed(
-        f"The ledger is away, and the spool {path} could not be written {said}.",
-        hint="Nothing was taken on; check the disk, then run `cix doctor`.",
+        f"The ledger is away, and the spool {path} could not be written {cause}.",
+        hint="Nothing was accepted; check the disk, then run `cix doctor`.",
     )

@@ -1,30 +1,25 @@
-"""The ``Store`` that goes on while the one behind it is away."""
+"""The ``Store`` that continues while the one behind it is away, and the task that reconnects."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
 from contextinfinity.domain.health import Health
+from contextinfinity.domain.ids import new_id, now
 from contextinfinity.errors import LedgerFailed
-from contextinfinity.storage.arrivals import Arrivals
 from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.deletions import Deletions
-from contextinfinity.storage.standby.arriving import StandbyArrivals
-from contextinfinity.storage.standby.deleting import StandbyDeletions
-from contextinfinity.storage.standby.holding import Bounds, Holding
-from contextinfinity.storage.standby.nouns import (
-    StandbyBranches,
-    StandbyContents,
-    StandbyJobs,
-    StandbySessions,
-    StandbyStates,
-    StandbyTurns,
-    StandbyWorkers,
-)
-from contextinfinity.storage.standby.returning import Return
-from contextinfinity.storage.standby.trails import StandbyTrails
-from contextinfinity.storage.trails import Trails
+from contextinfinity.storage.imports import Arrivals
+from contextinfinity.storage.prefix_hashes import Trails
+from contextinfinity.storage.standby import proxies
+from contextinfinity.storage.standby.held_branches import Bounds, HeldBranches
+from contextinfinity.storage.standby.replay import NOT_NOW
+
+log = logging.getLogger(__name__)
 
 
 class Standby:
@@ -34,51 +29,99 @@ class Standby:
     """
 
     def __init__(self, ledger: Store, folder: Path, bounds: Bounds | None = None) -> None:
-        bounds = bounds or Bounds()
+        self._bounds = bounds or Bounds()
         self._ledger = ledger
-        self._return = Return(bounds)
-        self._holding = holding = Holding(ledger, folder, bounds, lambda: self._return.begin(self._holding))
-        self.sessions = cast(Sessions, StandbySessions(holding, ledger.sessions))
-        self.branches = cast(Branches, StandbyBranches(holding, ledger.branches))
-        self.turns = cast(Turns, StandbyTurns(holding, ledger.turns))
-        self.states = cast(States, StandbyStates(holding, ledger.states))
-        self.contents = cast(Contents, StandbyContents(holding, ledger.contents))
-        self.jobs = cast(Jobs, StandbyJobs(holding, ledger.jobs))
-        self._workers = StandbyWorkers(holding, ledger.workers)
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._closed = self._alerted = False
+        self._held = held = HeldBranches(ledger, folder, self._bounds, self._reconnect)
+        self.sessions = cast(Sessions, proxies.SessionsProxy(held, ledger.sessions))
+        self.branches = cast(Branches, proxies.BranchesProxy(held, ledger.branches))
+        self.turns = cast(Turns, proxies.TurnsProxy(held, ledger.turns))
+        self.states = cast(States, proxies.StatesProxy(held, ledger.states))
+        self.contents = cast(Contents, proxies.ContentsProxy(held, ledger.contents))
+        self.jobs = cast(Jobs, proxies.JobsProxy(held, ledger.jobs))
+        self._workers = proxies.WorkersProxy(held, ledger.workers)
         self.workers = cast(Workers, self._workers)
-        self.arrivals = cast(Arrivals, StandbyArrivals(holding, ledger.arrivals))
+        self.arrivals = cast(Arrivals, proxies.ImportsProxy(held, ledger.arrivals))
+        self.trails = cast(Trails, proxies.TrailsProxy(held, ledger.trails))
+        self.deletions = cast(Deletions, proxies.DeletionsProxy(held, ledger.deletions))
         self.chunks = ledger.chunks
         self.index = ledger.index
         self.vectors = ledger.vectors
         self.memories = ledger.memories
         self.tokens = ledger.tokens
-        self.trails = cast(Trails, StandbyTrails(holding, ledger.trails))
         self.landings = ledger.landings
-        self.deletions = cast(Deletions, StandbyDeletions(holding, ledger.deletions))
 
     def held_up(self, *, reading: bool = False) -> float:
-        """Tell for how many seconds another process has kept the ledger from going on."""
+        """Return for how many seconds another process has kept the ledger from continuing."""
         return self._ledger.held_up(reading=reading)
 
     def health(self) -> Health:
-        """Say whether the ledger is there and has everything, and if not, since when and why."""
-        held = self._holding.health()
+        """Return whether the ledger is there and has everything; if not, since when and why."""
+        held = self._held.health()
         return held if held.status != "ready" else self._ledger.health()
 
     def take_for_away(self, reason: str = "It was said so.") -> None:
-        """Ask the ledger nothing until a probe comes through: for whoever knows better, and for tests."""
-        for breaker in (self._holding.reads, self._holding.writes):
+        """Ask the ledger nothing until a probe succeeds: for tests."""
+        for breaker in (self._held.reads, self._held.writes):
             breaker.open(LedgerFailed(reason))
 
     async def land_left(self) -> None:
-        """Land what dead processes left in their spools, as far as that is possible now.
+        """Replay the spools of processes that have ended, as far as that is possible now.
 
-        An engine does so when it takes over from them; this is for whoever only keeps finished turns.
+        An engine does so when it takes over from them; this is for programs that only record finished turns.
         """
         await self._workers.land_left()
 
     async def close(self) -> None:
-        """Land what can land, leave the rest to the next process, and close the ledger."""
-        await self._return.close(self._holding)
-        self._holding.close()
+        """Write what can be written, leave the rest to the next process, and close the ledger."""
+        self._closed = True
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reconnecting
+            with suppress(*NOT_NOW):
+                await self._probe()
+        self._held.close()
         await self._ledger.close()
+
+    def _reconnect(self) -> None:
+        """Start the task that asks for the ledger, unless it runs."""
+        if self._reconnecting is None and not self._closed:
+            log.warning("the ledger is away; what is said is kept in a spool until it is back")
+            self._reconnecting = asyncio.create_task(self._until_back(), name="ledger-reconnect")
+
+    async def _until_back(self) -> None:
+        pause = self._bounds.first_pause
+        while not self._held.is_over:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, self._bounds.longest_pause)
+            self._alert(self._held.health())
+            try:
+                await self._probe()
+            except NOT_NOW as error:
+                log.info("what is spooled has to wait: %s", error)
+            except Exception:  # try again, whatever it is
+                log.exception("what is spooled could not be written to the ledger")
+        log.warning("the ledger is back, and has everything")
+        self._reconnecting, self._alerted = None, False
+
+    async def _probe(self) -> None:
+        """Ask the ledger for something that changes nothing; if it answers, land what is held."""
+        held, ledger = self._held, self._ledger
+        if held.reads.is_open:
+            await held.reads.through(lambda: ledger.sessions.get(new_id()), probing=True)
+            held.reads.close()
+        if held.writes.is_open:
+            await held.writes.through(lambda: ledger.contents.keep_text(""), probing=True)
+            held.writes.close()
+        await held.land()
+
+    def _alert(self, health: Health) -> None:
+        """Log once that an outage lasts."""
+        if health.since is None or self._alerted:
+            return
+        if (now() - health.since).total_seconds() >= self._bounds.alert_seconds:
+            self._alerted = True
+            since = health.since.isoformat(timespec="seconds")
+            log.critical("the ledger is away since %s, %d held: %s", since, health.spool_depth, health.reason)

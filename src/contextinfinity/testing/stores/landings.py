@@ -10,7 +10,7 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import BranchBusy, Gone, NotFound
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.landings import Landing
+from contextinfinity.storage.replay import Landing
 from contextinfinity.testing.builders import (
     WORKER,
     broken_off,

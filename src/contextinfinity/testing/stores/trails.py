@@ -11,7 +11,7 @@ from contextinfinity.domain.trail import TrailEnd, after, alone, beginning
 from contextinfinity.domain.turn import Exchange, Phase, Trail, TurnEnd
 from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.trails import MOST_CANDIDATES
+from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES
 from contextinfinity.testing.builders import (
     WORKER,
     answer_turn,

@@ -1,0 +1,143 @@
+"""The seam between the ledger's verbs and a database.
+
+A verb is a plain function over a ``Connection`` and statements that are called by name; it is written once, in
+``storage/ledger``. A backend is an engine behind ``Database`` (connections, transactions, locking), its dialect of the
+named statements and its ``Search``. Every call of ``read``, ``look`` or ``write`` is one transaction.
+
+Values are what a statement's dialect binds: str, int, float, bytes, None; ids are 16 bytes, times are milliseconds,
+lists are JSON text. A statement takes its values by position or by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from contextinfinity.domain.chunk import ChunkSide, Embedding
+from contextinfinity.domain.search import Scope, WordHits
+
+T = TypeVar("T")
+
+Row: TypeAlias = Any
+"""A row as a tuple; the module that calls a statement knows its columns."""
+
+Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
+
+
+class Connection(Protocol):
+    """A connection inside a transaction. Statements are named; an unknown name is a ``KeyError``."""
+
+    @property
+    def search(self) -> Search:
+        """The backend's search."""
+        ...
+
+    def one(self, name: str, values: Values = ()) -> Row | None:
+        """Run a statement to its end; return its first row, or None."""
+        ...
+
+    def many(self, name: str, values: Values = ()) -> list[Row]:
+        """Return all rows."""
+        ...
+
+    def each(self, name: str, values: Values = ()) -> Iterator[Row]:
+        """Iterate over the rows without reading them all first."""
+        ...
+
+    def execute(self, name: str, values: Values = ()) -> None:
+        """Run a statement that returns no rows."""
+        ...
+
+    def execute_many(self, name: str, rows: Iterable[Values]) -> None:
+        """Run a statement that returns no rows once for each of the value sets."""
+        ...
+
+    def changes(self) -> int:
+        """Return how many rows the last statement inserted, updated or deleted."""
+        ...
+
+
+class Search(Protocol):
+    """What a backend keeps beside the rows so that messages can be found; called inside the verbs' transactions.
+
+    ``said`` are pairs of a message's key and its rendered text.
+    """
+
+    def index_messages(self, connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], /) -> None:
+        """Index the words of new messages."""
+        ...
+
+    def index_missing(self, connection: Connection, session_id: bytes, said: Iterable[tuple[int, str]], /) -> None:
+        """Index the words of those messages that are not indexed yet."""
+        ...
+
+    def index_again(
+        self, connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], /, *, other: bool
+    ) -> None:
+        """Replace the indexed words of messages; ``other``: the old ones were made by another version."""
+        ...
+
+    def index_sides(
+        self,
+        connection: Connection,
+        session_id: bytes,
+        keys: tuple[int, int | None],
+        tool_text: str,
+        borrowed: Mapping[ChunkSide, str],
+        /,
+    ) -> None:
+        """Index what a turn said with tools and the words its sides borrow; ``keys``: its question and its answer."""
+        ...
+
+    def clear_samples(self, connection: Connection, /) -> None:
+        """Reset the counts of how common words are."""
+        ...
+
+    def forget_words(self, connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], /) -> None:
+        """Undo the counts for messages that are about to be deleted."""
+        ...
+
+    def forget_session(self, connection: Connection, session_id: bytes, /) -> None:
+        """Delete what is counted for a session as a whole."""
+        ...
+
+    def find_words(self, connection: Connection, terms: Sequence[str], scope: Scope, most: int, /) -> WordHits:
+        """Find places that hold any of the terms."""
+        ...
+
+    def put_embeddings(
+        self, connection: Connection, session_id: bytes, placed: Iterable[tuple[int, Embedding]], /
+    ) -> None:
+        """Add the vectors of chunks, by the chunks' keys."""
+        ...
+
+    def drop_vectors(self, connection: Connection, chunk_keys: Iterable[int], /) -> None:
+        """Delete all vectors of chunks, before the chunks are deleted."""
+        ...
+
+
+class Database(Protocol):
+    """Runs ``work(connection)``. An error in ``work`` rolls its transaction back and is raised to the caller."""
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run a read against one snapshot, without blocking the event loop."""
+        ...
+
+    async def look(self, work: Callable[[Connection], T]) -> T:
+        """Run a small read (a row or a few), on the event loop where the backend can do that."""
+        ...
+
+    async def write(self, work: Callable[[Connection], T], *, bulk: bool = False, wipe: bool = False) -> T:
+        """Run a change; when this returns it is durable. Waiting changes may share one commit.
+
+        ``bulk``: it is one of many large ones. ``wipe``: nothing of what it deletes may stay in logs.
+        """
+        ...
+
+    async def sweep(self, steps: int) -> bool:
+        """Erase what deleted rows left in the files, so many steps; return whether more could be done now."""
+        ...
+
+    async def is_wiped(self) -> bool:
+        """Return whether nothing of what was deleted is left in the files."""
+        ...

@@ -1,0 +1,57 @@
+"""Binding verbs to a database: a noun of the ``Store`` contract is a class whose methods run plain functions.
+
+A verb is a function whose first parameter is a ``Connection``, so that several can share a transaction. ``reads``,
+``looks`` and ``writes`` make a method of it that runs it as a transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from contextinfinity.storage.database import Connection, Database
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Noun:
+    """The verbs of one noun, on a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
+Verb = Callable[Concatenate[Connection, P], T]
+Method = Callable[Concatenate[Noun, P], Coroutine[Any, Any, T]]
+
+
+def reads(verb: Verb[P, T]) -> Method[P, T]:
+    """Run a verb as a read."""
+
+    @wraps(verb)
+    async def method(noun: Noun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await noun._database.read(lambda connection: verb(connection, *args, **kwargs))
+
+    return method
+
+
+def looks(verb: Verb[P, T]) -> Method[P, T]:
+    """Run a verb as a small read."""
+
+    @wraps(verb)
+    async def method(noun: Noun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await noun._database.look(lambda connection: verb(connection, *args, **kwargs))
+
+    return method
+
+
+def writes(verb: Verb[P, T], *, bulk: bool = False, wipe: bool = False) -> Method[P, T]:
+    """Run a verb as a durable write; the options are those of ``Database.write``."""
+
+    @wraps(verb)
+    async def method(noun: Noun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await noun._database.write(lambda connection: verb(connection, *args, **kwargs), bulk=bulk, wipe=wipe)
+
+    return method

@@ -1,0 +1,183 @@
+"""Chunks: TX-C, and reading them back with their text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, get_args
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.chunk import Chunk, ChunkSide, Embedding, NewChunk
+from contextinfinity.domain.chunk import chunk_id as id_of
+from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_millis
+from contextinfinity.domain.sides import side_text
+from contextinfinity.domain.turn import Turn
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.rows import pack, to_message, unpack
+from contextinfinity.storage.ledger.turns import existing_turn
+from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, texts_of
+
+
+def get_chunk(connection: Connection, chunk_id: ChunkId) -> Chunk | None:
+    """Read one."""
+    return chunk_of(connection, pack(chunk_id))
+
+
+def chunk_of(connection: Connection, chunk_id: bytes) -> Chunk | None:
+    """Read one by its packed id."""
+    return next(iter(_to_chunks(connection, connection.many("select_chunk", (chunk_id,)))), None)
+
+
+def chunks_of_turn(connection: Connection, turn_id: TurnId) -> tuple[Chunk, ...]:
+    """Read a turn's chunks in the order of their place."""
+    return _to_chunks(connection, connection.many("select_chunks", (pack(turn_id),)))
+
+
+def index_turn(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
+    """TX-C: chunks, vectors and phase Indexed together."""
+    turn = existing_turn(connection, turn_id)
+    check_phase(turn_id, turn.phase, INDEXABLE)
+    add_chunks(connection, turn, chunks)
+    connection.execute("mark_indexed", {"id": pack(turn_id), "now": to_millis(now())})
+    return chunks_of_turn(connection, turn_id)
+
+
+def add_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk]) -> None:
+    """Add chunks, vectors and the words that come with them, and those of the messages where they are missing."""
+    of = _messages(connection, turn)
+    _add(connection, turn, of, chunks, {})
+    connection.search.index_missing(connection, of.session_id, of.said)
+    _lend(connection, of, chunks, {chunk.side for chunk in chunks})
+
+
+def replace_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk], *, other: bool) -> None:
+    """Replace words, chunks and vectors; a chunk that existed keeps its key. ``other``: words of another version.
+
+    Without chunks only the words are: a turn that was running when it was read may have been cut since.
+    """
+    of = _messages(connection, turn)
+    if chunks:
+        _add(connection, turn, of, chunks, _removed(connection, turn, of, chunks))
+    connection.search.index_again(connection, of.session_id, of.said, other=other)
+    if chunks:
+        _lend(connection, of, chunks, set(get_args(ChunkSide)))
+
+
+class _Messages(NamedTuple):
+    """The messages of a turn: their keys, their texts, and the text of each side."""
+
+    session_id: bytes
+    question: int
+    answer: int | None
+    texts: dict[ChunkSide, str | None]
+
+    @property
+    def said(self) -> list[tuple[int, str]]:
+        """Keys and texts of the messages."""
+        keys = ((self.question, self.texts["user"]), (self.answer, self.texts["assistant"]))
+        return [(key, text or "") for key, text in keys if key is not None]
+
+
+def _messages(connection: Connection, turn: Turn) -> _Messages:
+    question, answer, session_id = connection.one("select_turn_keys", (pack(turn.id),))  # type: ignore[misc]
+    return _Messages(session_id, question, answer, texts_of(turn))
+
+
+def _add(connection: Connection, turn: Turn, of: _Messages, chunks: Sequence[NewChunk], keys: dict[bytes, int]) -> None:
+    """Add chunks, each under the key it had, and their vectors; count them; the turn is cut."""
+    place = {"turn_id": pack(turn.id), "session_id": of.session_id, "branch_id": pack(turn.branch_id)}
+    added, placed = -len(keys), list[tuple[int, Embedding]]()
+    for chunk in chunks:
+        text = of.texts[chunk.side]
+        check_span(chunk.start, chunk.end, text)
+        key, is_new = _insert(connection, chunk, (text or "")[chunk.start : chunk.end], place, keys)
+        added += is_new
+        if chunk.embedding is not None:
+            placed.append((key, chunk.embedding))
+    if added:
+        connection.execute("count_chunks", (added,))
+    connection.search.put_embeddings(connection, of.session_id, placed)
+    connection.execute("delete_uncut", (of.question,))
+
+
+def _removed(connection: Connection, turn: Turn, of: _Messages, chunks: Sequence[NewChunk]) -> dict[bytes, int]:
+    """Remove the chunks of a turn, and the vectors of those that do not come back; return the keys they had."""
+    keys: dict[bytes, int] = dict(connection.many("select_chunk_keys", (pack(turn.id),)))
+    back = {_id(turn, chunk, (of.texts[chunk.side] or "")[chunk.start : chunk.end]) for chunk in chunks}
+    connection.search.drop_vectors(connection, (key for chunk_id, key in keys.items() if chunk_id not in back))
+    connection.execute("defer_references")  # the others' vectors wait for them, to the end of all this
+    for statement in ("begin_recut", "delete_chunks", "end_recut"):
+        connection.execute(statement, (pack(turn.id),))
+    return keys
+
+
+def _lend(connection: Connection, of: _Messages, chunks: Sequence[NewChunk], sides: Collection[ChunkSide]) -> None:
+    """Index the words of the tool side, and those that the sides borrow."""
+    borrowed = {side: " ".join(chunk.borrowed for chunk in chunks if chunk.side == side) for side in sides}
+    keys = (of.question, of.answer)
+    connection.search.index_sides(connection, of.session_id, keys, of.texts["tool"] or "", borrowed)
+
+
+def _id(turn: Turn, chunk: NewChunk, words: str) -> bytes:
+    return pack(id_of(turn.id, chunk.chunk_type, wire.text_hash(words).hex()))
+
+
+def _insert(
+    connection: Connection, chunk: NewChunk, words: str, place: dict[str, bytes], keys: dict[bytes, int]
+) -> tuple[int, bool]:
+    """Add a chunk unless it is there; return its key, and whether it is new."""
+    digest = wire.text_hash(words)
+    chunk_id = pack(id_of(unpack(place["turn_id"]), chunk.chunk_type, digest.hex()))
+    if (there := connection.one("select_chunk_key", (chunk_id,))) is not None:
+        return there[0], False
+    values = {
+        "key": keys.get(chunk_id),
+        "id": chunk_id,
+        "side": chunk.side,
+        "start": chunk.start,
+        "end": chunk.end,
+        "summary": chunk.summary,
+        "chunk_type": chunk.chunk_type,
+        "token_est": chunk.token_est,
+        "content_hash": digest,
+        "now": to_millis(now()),
+        **place,
+    }
+    connection.execute("insert_chunk", values)
+    return connection.one("select_chunk_key", (chunk_id,))[0], True  # type: ignore[index]
+
+
+def _to_chunks(connection: Connection, rows: Sequence[Row]) -> tuple[Chunk, ...]:
+    """Read rows of ``select_chunk*``; what was said with tools is put together from the steps of its turn."""
+    tools: dict[bytes, str] = {}
+    for row in rows:
+        if row[4] == "tool" and row[3] not in tools:
+            tools[row[3]] = side_text(existing_turn(connection, unpack(row[3])), "tool")
+    texts = (tools[row[3]] if row[4] == "tool" else to_message(*row[12:15]).rendered_text for row in rows)
+    return tuple(_to_chunk(row, text) for row, text in zip(rows, texts, strict=True))
+
+
+def _to_chunk(row: Row, text: str) -> Chunk:
+    return Chunk(
+        id=unpack(row[0]),
+        session_id=unpack(row[1]),
+        branch_id=unpack(row[2]),
+        source_turn=unpack(row[3]),
+        side=row[4],
+        start=row[5],
+        end=row[6],
+        rendered_text=text[row[5] : row[6]],
+        summary=row[7],
+        chunk_type=row[8],
+        token_est=row[9],
+        content_hash=row[10].hex(),
+        created_at=from_millis(row[11]),
+    )
+
+
+class LedgerChunks(Noun):
+    """``Chunks`` of the contract, on a database."""
+
+    index = writes(index_turn)
+    get = reads(get_chunk)
+    of_turn = reads(chunks_of_turn)

@@ -1,0 +1,137 @@
+"""What other rows refer to: messages, shared texts, blobs, plans. Written once, never changed.
+
+Texts and blobs that no row refers to are collected. What was kept a moment ago and is not referred to yet is
+safe: keeping makes it young, and only what is old and idle goes. The search for idle ones scans, so it runs
+on a reader; the removal then takes only what was not kept again since (``kept_at`` is as it was read).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.ids import TurnId, now, to_millis
+from contextinfinity.domain.message import Json, Message, blobs_of
+from contextinfinity.domain.plan import Plan
+from contextinfinity.errors import InvalidInput
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.ledger.rows import message_columns, pack, pack_hash
+
+MessageColumns: TypeAlias = tuple[str | None, str | None, bytes]
+"""Text, blocks and hash of a message, as ``rows.message_columns`` gives them."""
+
+
+def insert_message(connection: Connection, session_id: bytes, message: Message, columns: MessageColumns) -> int:
+    """Keep what was said and the words it is found by, note the blobs it shows, and return its key."""
+    text, blocks, content_hash = columns
+    values = {"session_id": session_id, "role": message.role, "text": text, "blocks": blocks}
+    key = _key(connection.one("insert_message", {**values, "content_hash": content_hash}))
+    _use_blobs(connection, session_id, message, key)
+    connection.search.index_messages(connection, session_id, [(key, message.rendered_text)])
+    return key
+
+
+def insert_messages(connection: Connection, session_id: bytes, messages: Sequence[Message]) -> Sequence[int]:
+    """Keep many messages at once, as ``insert_message`` keeps one, and return their keys."""
+    first = _key(connection.one("select_next_key"))
+    keys = range(first, first + len(messages))
+    rows = [
+        (key, session_id, message.role, *message_columns(message)) for key, message in zip(keys, messages, strict=True)
+    ]
+    connection.execute_many("insert_numbered_message", rows)
+    for key, message in zip(keys, messages, strict=True):
+        _use_blobs(connection, session_id, message, key)
+    said = [(key, message.rendered_text) for key, message in zip(keys, messages, strict=True)]
+    connection.search.index_messages(connection, session_id, said)
+    return keys
+
+
+def _use_blobs(connection: Connection, session_id: bytes, message: Message, key: int) -> None:
+    for sha256 in blobs_of(message.blocks):
+        use = {"hash": pack_hash(sha256), "message_key": key, "session_id": session_id}
+        if connection.one("use_blob", use) is None:
+            raise InvalidInput(f"The message shows a blob {sha256} that is not kept.", hint="Keep its bytes first.")
+
+
+def keep_text(connection: Connection, body: str | None) -> int | None:
+    """Keep a text once and give its key; nothing for none. One that is there is made young again."""
+    if body is None:
+        return None
+    digest, moment = wire.text_hash(body), to_millis(now())
+    row = connection.one("select_text_key", (digest,))
+    if row is None:
+        return _key(connection.one("insert_text", (digest, body, moment)))
+    connection.execute("touch_text", (moment, row[0]))
+    return _key(row)
+
+
+def insert_plan(connection: Connection, turn_id: TurnId, session_id: bytes, step_index: int, plan: Plan) -> None:
+    """Keep the account of a request and the chunks it held."""
+    key = pack(turn_id)
+    connection.execute("insert_plan", (key, step_index, session_id, wire.dumps(plan).decode()))
+    for placed in plan.retrieved:
+        values = (key, pack(placed.chunk_id), session_id, placed.similarity, placed.rank)
+        connection.execute("insert_retrieval", values)
+
+
+def metadata_column(metadata: Json) -> str | None:
+    """Write free-form metadata."""
+    return None if metadata is None else msgspec.json.encode(metadata).decode()
+
+
+def _key(row: tuple[int, ...] | None) -> int:
+    """Return the key of a row that was just found or made."""
+    assert row is not None  # noqa: S101 - RETURNING always gives a row
+    return row[0]
+
+
+def read_text(connection: Connection, sha256: str) -> str | None:
+    """Read a text."""
+    row = connection.one("select_text", (pack_hash(sha256),))
+    return None if row is None else row[0]
+
+
+def keep_blob(connection: Connection, body: bytes, media_type: str) -> str:
+    """Keep bytes and give their hash."""
+    digest = hashlib.sha256(body).digest()
+    values = {"hash": digest, "media_type": media_type, "now": to_millis(now()), "body": body}
+    connection.many("keep_blob", values)
+    return digest.hex()
+
+
+def read_blob(connection: Connection, sha256: str) -> tuple[bytes, str] | None:
+    """Read bytes and their media type."""
+    row = connection.one("select_blob", (pack_hash(sha256),))
+    return None if row is None else (row[0], row[1])
+
+
+class LedgerContents(Noun):
+    """``Contents`` of the contract, on a database."""
+
+    async def keep_text(self, body: str) -> str:
+        """Keep a text and give its hash."""
+        sha256 = wire.text_hash(body).hex()
+        await self._database.write(lambda connection: keep_text(connection, body))
+        return sha256
+
+    text = looks(read_text)
+    keep_blob = writes(keep_blob)
+    blob = reads(read_blob)
+
+    async def collect(self, *, older_than: timedelta = timedelta(hours=1)) -> int:
+        """Remove what nothing refers to and was not kept again for that long."""
+        before = {"before": to_millis(now() - older_than)}
+        return await self._collect("text", before) + await self._collect("blob", before)
+
+    async def _collect(self, kind: str, before: dict[str, int]) -> int:
+        idle = await self._database.read(lambda connection: connection.many(f"select_idle_{kind}s", before))
+        delete = f"delete_idle_{kind}"
+        return await self._database.write(
+            lambda connection: sum(connection.one(delete, found) is not None for found in idle)
+        )

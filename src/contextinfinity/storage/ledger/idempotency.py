@@ -1,0 +1,28 @@
+"""Idempotency keys: what a request created is noted in the same transaction, and returned when it is repeated."""
+
+from __future__ import annotations
+
+from contextinfinity.domain.session import Once
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.idempotency import check_same_request
+from contextinfinity.storage.ledger.rows import pack_hash
+
+
+def made_before(connection: Connection, once: Once | None) -> tuple[bytes, bytes | None] | None:
+    """Return the session and the turn that a request made when it first came; None: it is new, or has no name."""
+    row = None if once is None else connection.one("select_request", (pack_hash(once.key),))
+    if once is None or row is None:
+        return None
+    check_same_request(once, row[0].hex())
+    return row[1], row[2]
+
+
+def note_request(connection: Connection, once: Once | None, session_id: bytes, turn_id: bytes | None) -> None:
+    """Write down what a request made."""
+    if once is not None:
+        connection.execute("insert_request", (pack_hash(once.key), pack_hash(once.asked), session_id, turn_id))
+
+
+def forget_requests(connection: Connection, session_id: bytes) -> None:
+    """Let go of the keys of a session that is deleted."""
+    connection.execute("delete_requests", (session_id,))

@@ -1,0 +1,155 @@
+"""The index: finding by words, reading what was found, keeping in step with the ledger.
+
+A turn that has no chunks yet has a row in ``uncut``, so nothing has to be searched for. While the words of another
+version are written, ``word_state`` holds how far that got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from contextinfinity.domain.ids import TurnId, now, to_millis
+from contextinfinity.domain.search import Entry, IndexState, Place, Scope, WordHits
+from contextinfinity.domain.turn import Turn
+from contextinfinity.storage.database import Connection, Database, Row
+from contextinfinity.storage.index import CutTurn
+from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.chunks import add_chunks, replace_chunks
+from contextinfinity.storage.ledger.entries import Shelf
+from contextinfinity.storage.ledger.rows import pack, unpack
+from contextinfinity.storage.ledger.turns import existing_turn
+from contextinfinity.storage.rules import ENDED, check_phase, row_limit
+from contextinfinity.text.keywords import VERSION
+
+LOOKED_OVER = 2_048
+"""Messages that are looked over at a time."""
+
+
+# --- keeping in step ---
+
+
+def find_words(connection: Connection, terms: Sequence[str], scope: Scope, *, most: int = 128) -> WordHits:
+    """Find places that hold any of the terms."""
+    return connection.search.find_words(connection, terms, scope, most)
+
+
+def list_uncut_turns(connection: Connection, *, limit: int = 256) -> tuple[Turn, ...]:
+    """Read turns that have ended and have no chunks yet."""
+    rows = connection.many("select_uncut", (row_limit(limit),))
+    return tuple(existing_turn(connection, unpack(row[0])) for row in rows)
+
+
+def list_indexed_turns(connection: Connection, *, after: TurnId | None = None, limit: int = 256) -> tuple[Turn, ...]:
+    """Read turns in any phase, the oldest first."""
+    return _turns(connection, after, row_limit(limit))
+
+
+def _turns(connection: Connection, after: TurnId | None, limit: int) -> tuple[Turn, ...]:
+    row = None if after is None else connection.one("select_keys", (pack(after),))
+    if after is not None and row is None:
+        return ()
+    rows = connection.many("select_turns_after", (0 if row is None else row[0], limit))
+    return tuple(existing_turn(connection, unpack(turn_id)) for turn_id, _ in rows)
+
+
+def _fill(connection: Connection, cut: Sequence[CutTurn]) -> None:
+    for turn_id, chunks in cut:
+        turn = existing_turn(connection, turn_id)
+        check_phase(turn_id, turn.phase, ENDED)
+        add_chunks(connection, turn, chunks)
+        connection.execute("restore_turn", {"id": pack(turn_id), "now": to_millis(now())})
+
+
+def _replace(connection: Connection, cut: Sequence[CutTurn]) -> None:
+    renewing = _begin_renewing(connection)
+    for turn_id, chunks in cut:
+        turn = existing_turn(connection, turn_id)
+        if chunks:
+            check_phase(turn_id, turn.phase, ENDED)
+        replace_chunks(connection, turn, chunks, other=renewing)
+    if renewing:
+        _go_on_renewing(connection, {pack(turn_id) for turn_id, _ in cut})
+
+
+def _begin_renewing(connection: Connection) -> bool:
+    """Return whether words of another version are being written; begin that when it has become necessary."""
+    version, renewing = connection.many("select_marks")[0][:2]
+    if version in (None, VERSION):
+        return False
+    if renewing != VERSION:
+        connection.execute("begin_renewing", {"version": VERSION})
+        connection.search.clear_samples(connection)
+    return True
+
+
+def _go_on_renewing(connection: Connection, done: set[bytes]) -> None:
+    """Move the mark over the turns that are done; past the last one the new version holds."""
+    _, _, made, upto = connection.many("select_marks")[0]
+    rows = connection.many("select_turns_after", (made, len(done) + 1))
+    for turn_id, question in rows:
+        if question > upto or turn_id not in done:
+            break
+        made = question
+    if made >= upto:
+        connection.execute("end_renewing")
+    else:
+        connection.execute("go_on_renewing", {"made": made})
+
+
+def fill_index(connection: Connection, cut: Sequence[CutTurn]) -> None:
+    """Add the chunks of turns that have ended."""
+    _fill(connection, cut)
+
+
+def replace_index(connection: Connection, cut: Sequence[CutTurn]) -> None:
+    """Replace words, chunks and vectors of turns."""
+    _replace(connection, cut)
+
+
+def read_index_state(connection: Connection) -> IndexState:
+    """Return how far the index goes."""
+    messages, indexed, uncut, chunks, version = connection.many("select_index_state")[0]
+    return IndexState(
+        messages=messages,
+        indexed=indexed,
+        uncut=uncut,
+        chunks=chunks,
+        version=VERSION if version is None else version,
+    )
+
+
+class LedgerIndex(Noun):
+    """``Index`` of the contract, on a database."""
+
+    find_words = reads(find_words)
+    uncut = reads(list_uncut_turns)
+    turns = reads(list_indexed_turns)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._shelf = Shelf()
+
+    async def read(self, places: Sequence[Place]) -> tuple[Entry, ...]:
+        """Read places in the order asked for."""
+        return await self._database.read(lambda connection: self._shelf.places(connection, places))
+
+    async def around(self, turn_ids: Collection[TurnId]) -> tuple[Entry, ...]:
+        """Read all that was said in turns and in their neighbours."""
+        return await self._database.read(lambda connection: self._shelf.around(connection, turn_ids))
+
+    async def check(self, *, after: int = 0) -> int | None:
+        """Look over some of what was said whether all of it is indexed."""
+
+        def astray(connection: Connection) -> tuple[list[Row], int]:
+            (last,) = connection.one("select_last_question")  # type: ignore[misc]
+            window = {"first": after + 1, "last": after + LOOKED_OVER}
+            return connection.many("select_astray", window), last
+
+        found, last = await self._database.read(astray)
+        if found:
+            await self._database.write(lambda connection: connection.execute_many("insert_uncut", found))
+        return after + LOOKED_OVER if after + LOOKED_OVER < last else None
+
+    fill = writes(fill_index, bulk=True)
+    replace = writes(replace_index, bulk=True)
+    state = reads(read_index_state)

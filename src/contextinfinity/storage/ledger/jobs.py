@@ -1,0 +1,205 @@
+"""Durable jobs: queueing, claiming and ending them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+
+import msgspec
+
+from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, now, to_millis
+from contextinfinity.domain.work import Backlog, Job, JobType, JobTypes, Took
+from contextinfinity.errors import JobLost, NotFound, WorkerLost
+from contextinfinity.storage.database import Connection, Database, Row
+from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.rows import maybe_pack, maybe_unpack, pack, unpack
+from contextinfinity.storage.rules import check_wait, row_limit
+
+SMALL_SECONDS = 0.002
+"""What takes longer is no small question: the event loop does not wait for it again."""
+
+
+def enqueue_job(
+    connection: Connection,
+    job_type: JobType,
+    branch_id: BranchId,
+    turn_id: TurnId | None = None,
+    *,
+    after: timedelta = timedelta(),
+) -> Job:
+    """Ask for a job."""
+    check_wait(after)
+    enqueue(connection, job_type, pack(branch_id), maybe_pack(turn_id), after=after)
+    values = {"job_type": job_type, "branch_id": pack(branch_id), "turn_id": maybe_pack(turn_id)}
+    row = connection.one("select_job_for", values)
+    if row is None:
+        raise NotFound(f"There is no turn {turn_id} on a branch {branch_id}.")
+    return _to_job(row)
+
+
+def complete_job(
+    connection: Connection, job_id: int, worker: WorkerId, *, then: JobTypes = (), took: Took = None
+) -> Job | None:
+    """The job is done and gone; the next may be taken."""
+    moment = to_millis(now())
+    if connection.one("run_again", {"id": job_id, "worker": worker, "now": moment}) is None:
+        turn_id, _ = _end(connection, "delete_job", job_id, worker)
+        if took is not None:
+            connection.execute("add_latency", {"turn_id": turn_id, "stage": took[0], "took": took[1]})
+        connection.execute("mark_done", {"turn_id": turn_id, "now": moment})
+    if not then or connection.one("select_dead_worker", (worker,)) is not None:
+        return None
+    return _take(connection, worker, {"now": moment, "kinds": _kinds(then)})
+
+
+def list_jobs(connection: Connection, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:
+    """Read the jobs there are, the oldest first."""
+    sql = "select_jobs" if branch_id is None else "select_jobs_of"
+    values = {"limit": row_limit(limit), "branch_id": maybe_pack(branch_id)}
+    return tuple(map(_to_job, connection.many(sql, values)))
+
+
+def _take(connection: Connection, worker: WorkerId, asked: Mapping[str, object]) -> Job | None:
+    found = connection.one("select_next_job", asked)
+    if found is None:
+        return None
+    return _to_job(connection.one("take_job", {"id": found[0], "worker": worker, "now": asked["now"]}))
+
+
+def refuse_dead(connection: Connection, worker: WorkerId | None) -> None:
+    """Refuse a worker that was declared dead: it must enter again before it takes anything on."""
+    if worker is not None and connection.one("select_dead_worker", (worker,)) is not None:
+        raise WorkerLost(f"Worker {worker} was declared dead.")
+
+
+def enqueue(
+    connection: Connection,
+    job_type: JobType,
+    branch_id: bytes,
+    turn_id: bytes | None,
+    *,
+    after: timedelta = timedelta(),
+) -> None:
+    """Make a job wait, once."""
+    name, moment = "enqueue_branch_job" if turn_id is None else "enqueue_turn_job", now()
+    values = {"job_type": job_type, "branch_id": branch_id, "turn_id": turn_id}
+    connection.execute(name, {**values, "now": to_millis(moment), "due": to_millis(moment + after)})
+
+
+def _kinds(kinds: Collection[JobType] | None) -> str | None:
+    return None if kinds is None else msgspec.json.encode(list(kinds)).decode()
+
+
+def _end(
+    connection: Connection, name: str, job_id: int, worker: WorkerId, **values: str | int
+) -> tuple[bytes | None, str]:
+    """End a run of a job, if the worker still has it: (turn_id, job_type)."""
+    row = connection.one(name, {"id": job_id, "worker": worker, "now": to_millis(now()), **values})
+    if row is None:
+        raise JobLost(f"Job {job_id} is not run by {worker} any more; nothing was written.")
+    return row[0], row[1]
+
+
+def _to_job(row: Row) -> Job:
+    return Job(
+        id=row[0],
+        job_type=row[1],
+        session_id=unpack(row[2]),
+        branch_id=unpack(row[3]),
+        turn_seq=row[4],
+        state=row[5],
+        run_at=from_millis(row[6]),
+        created_at=from_millis(row[7]),
+        updated_at=from_millis(row[8]),
+        turn_id=maybe_unpack(row[9]),
+        attempts=row[10],
+        last_error=row[11],
+        owner=row[12],
+    )
+
+
+def release_job(connection: Connection, job_id: int, worker: WorkerId) -> None:
+    """Return it back untried."""
+    _end(connection, "release_job", job_id, worker)
+
+
+def retry_job(connection: Connection, job_id: int, worker: WorkerId, *, error: str, after: timedelta) -> None:
+    """Queue it again for later."""
+    due = to_millis(now() + after)
+    turn_id, job_type = _end(connection, "put_back_job", job_id, worker, error=error, run_at=due)
+    if job_type == "index_turn":
+        connection.execute("mark_degraded", {"turn_id": turn_id, "now": to_millis(now())})
+
+
+def give_up_job(connection: Connection, job_id: int, worker: WorkerId, *, error: str) -> None:
+    """Keep it as failed, to be seen."""
+    turn_id, job_type = _end(connection, "fail_job", job_id, worker, error=error)
+    values = {"turn_id": turn_id, "now": to_millis(now())}
+    if job_type == "index_turn":
+        connection.execute("mark_unindexed", values)
+    connection.execute("mark_done", values)
+
+
+def count_backlog(connection: Connection) -> Backlog:
+    """Tell what waits."""
+    rows = connection.many("count_jobs")
+    states: Counter[str] = Counter()
+    types: Counter[str] = Counter()
+    for state, job_type, count, _ in rows:
+        states[state] += count
+        types[job_type] += count
+    oldest = min((first for _, _, _, first in rows), default=None)
+    moment = None if oldest is None else from_millis(oldest)
+    return Backlog(**states, by_type=dict(types), oldest=moment)
+
+
+class LedgerJobs(Noun):
+    """``Jobs`` of the contract, on a database."""
+
+    enqueue = writes(enqueue_job)
+    complete = writes(complete_job)
+    list = reads(list_jobs)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._took = 0.0
+        """The seconds that looking what waits took last."""
+
+    async def claim(self, worker: WorkerId, kinds: Collection[JobType] | None = None) -> Job | None:
+        """Take the next job that is due, and count the attempt."""
+        moment = to_millis(now())
+        asked = {"now": moment, "kinds": _kinds(kinds)}
+        # Most times there is nothing to do: look first, so that idle workers do not commit.
+        if not await self._peek("select_next_job", asked):
+            return None
+
+        def write(connection: Connection) -> Job | None:
+            refuse_dead(connection, worker)
+            return _take(connection, worker, asked)
+
+        return await self._database.write(write)
+
+    release = writes(release_job)
+    retry = writes(retry_job)
+    give_up = writes(give_up_job)
+    backlog = reads(count_backlog)
+
+    async def due_in(self, kinds: Collection[JobType] | None = None) -> timedelta | None:
+        """Return how long until the next queued job is due."""
+        asked = {"now": to_millis(now()), "kinds": _kinds(kinds)}
+        row = await self._peek("select_next_due", asked)
+        return None if row is None or row[0] is None else from_millis(row[0]) - now()
+
+    async def _peek(self, name: str, asked: Mapping[str, object]) -> Row | None:
+        """Look what waits: where it is asked as long as that takes no time, on a thread while there is much."""
+        ask = self._database.look if self._took < SMALL_SECONDS else self._database.read
+
+        def timed(connection: Connection) -> Row | None:
+            began = time.perf_counter()
+            row = connection.one(name, asked)
+            self._took = time.perf_counter() - began
+            return row
+
+        return await ask(timed)

@@ -1,0 +1,321 @@
+"""Memories: keeping, editing, forgetting. How they are found for a turn is in ``memory_queries``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.chunk import Embedding
+from contextinfinity.domain.ids import MemoryId, Position, SessionId, TurnId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.memory import Memory, NewMemory, Recall, Recalled, container_tags
+from contextinfinity.domain.session import Owner
+from contextinfinity.errors import NotFound
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.rows import maybe_unpack, pack, unpack
+from contextinfinity.storage.memories import check_memory, words_of
+from contextinfinity.storage.rules import row_limit
+
+LATEST = 2**62
+NOWHERE = b"-"
+"""The key for a thread id that is no id: no memory has it."""
+
+
+def add_memory(connection: Connection, new: NewMemory) -> Memory:
+    """Keep a fact that comes from no turn."""
+    check_memory(new)
+    owner = _owner_key(connection, new.owner)
+    connection.execute("allow_words", _words(owner, wire.text_hash(new.content), _shelf(new.thread)))
+    key = _keep(connection, owner, new, None)
+    return _by_keys(connection, [key])[0]
+
+
+def list_memories(
+    connection: Connection,
+    owner: Owner,
+    *,
+    thread: SessionId | None = None,
+    superseded: bool = False,
+    limit: int = 50,
+    after: Position | None = None,
+) -> tuple[Memory, ...]:
+    """Read the owner's, the newest first."""
+    key = find_owner(connection, owner)
+    if key is None:
+        return ()
+    moment, last = (LATEST, b"") if after is None else (to_millis(after.moment), pack(after.id))
+    values = {"owner": key, "before": moment, "id": last, "limit": row_limit(limit)}
+    asked = {"thread": None if thread is None else _shelf(thread), "superseded": superseded}
+    return to_memories(connection, connection.many("list_memories", values | asked))
+
+
+def recall_memories(connection: Connection, asked: Recall) -> Recalled:
+    """Find what may matter to a turn."""
+    from contextinfinity.storage.ledger.memory_queries import recall
+
+    return recall(connection, asked)
+
+
+def forget_memories(
+    connection: Connection,
+    owner: Owner,
+    ids: Sequence[MemoryId],
+    *,
+    at: datetime | None = None,
+    thread: SessionId | None = None,
+) -> int:
+    """Remove memories, and all that has the same words."""
+    shelf, moment = None if thread is None else _shelf(thread), to_millis(at or now())
+    return _forget(connection, owner, hexed(ids), shelf, moment)
+
+
+def find_owner(connection: Connection, owner: Owner) -> int | None:
+    """Return the key of an owner; None while nothing of theirs is kept."""
+    row = connection.one("select_owner", (owner.org_id, owner.user_id))
+    return None if row is None else row[0]
+
+
+def _owner_key(connection: Connection, owner: Owner) -> int:
+    found = find_owner(connection, owner)
+    if found is None:
+        found = connection.one("insert_owner", (owner.org_id, owner.user_id))[0]  # type: ignore[index]
+    return found
+
+
+def replace_memories_of_turn(connection: Connection, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
+    """Replace all memories that were extracted from this turn; one that a person wrote or edited stays."""
+    hashes = {wire.text_hash(each.content) for each in new}
+    for key, digest, origin in connection.many("select_memories_of_turn", (pack(turn_id),)):
+        if digest not in hashes and origin != "person":
+            connection.execute("delete_source", (key, pack(turn_id)))
+    if connection.one("select_turn_exists", (pack(turn_id),)) is None:
+        return ()
+    keys = []
+    for each in new:
+        owner = _owner_key(connection, each.owner)
+        words = _words(owner, wire.text_hash(each.content), _shelf(each.thread))
+        (gone,) = connection.one("select_forgotten", words)  # type: ignore[misc]
+        if gone is None or to_millis(each.said_at) > gone:
+            keys.append(_keep(connection, owner, each, turn_id))
+    return _by_keys(connection, keys)
+
+
+def _keep(connection: Connection, owner: int, new: NewMemory, turn_id: TurnId | None) -> int:
+    """Keep a fact, or note that it was said again; what is said later of the same thing wins."""
+    thread = _shelf(new.thread)
+    digest, said_at = wire.text_hash(new.content), to_millis(new.said_at)
+    same = connection.one("select_same", (owner, digest, thread))
+    if same is not None and (same[2] is None or same[1] >= said_at):
+        key: int = same[0]
+        if same[2] is None:
+            connection.execute("say_again", _columns(new) | {"key": key})
+            _settle(connection, owner, new, key)
+    else:
+        values = {"id": pack(new_id()), "owner": owner, "thread": thread, "content": new.content, "hash": digest}
+        key = connection.one("insert_memory", _columns(new) | values)[0]  # type: ignore[index]
+        connection.execute_many("insert_word", [(owner, term, key) for term in words_of(new.content)])
+        _settle(connection, owner, new, key)
+    if turn_id is not None:
+        start, end = new.span or (0, 0)
+        values = {"key": key, "turn_id": pack(turn_id), "start": start, "end": end, "said_at": said_at}
+        connection.execute("insert_source", values)
+    return key
+
+
+def _columns(new: NewMemory) -> dict[str, object]:
+    return {
+        "kind": new.kind,
+        "about": new.about,
+        "origin": new.origin,
+        "confidence": new.confidence,
+        "weight": new.weight,
+        "said_at": to_millis(new.said_at),
+        "valid_to": None if new.valid_to is None else to_millis(new.valid_to),
+        **_vector(new),
+    }
+
+
+def _vector(new: NewMemory) -> dict[str, object]:
+    vector = new.vector
+    return {"namespace": vector and vector.model, "vector": vector and vector.values}
+
+
+def _settle(connection: Connection, owner: int, new: NewMemory, key: int) -> None:
+    """Let what was said later win, of everything that is said of the same thing."""
+    abouts = [about for about in (new.about, *new.replaces) if about]
+    if not abouts:
+        return
+    thread = _shelf(new.thread)
+    values = {"owner": owner, "abouts": json.dumps(abouts), "thread": thread, "hash": wire.text_hash(new.content)}
+    (memory_id, said_at) = connection.one("select_memory_time", (key,))  # type: ignore[misc]
+    for other, other_id, about, valid_from in connection.many("select_rivals", values):
+        if valid_from <= said_at:
+            connection.execute("supersede", {"by": memory_id, "at": said_at, "key": other})
+        elif about == new.about:
+            connection.execute("supersede", {"by": other_id, "at": valid_from, "key": key})
+
+
+def edit_memory(connection: Connection, owner: Owner, memory_id: MemoryId, new: NewMemory) -> Memory:
+    """Put other words in its place: what a person writes is true from now on, whatever the old words were about."""
+    check_memory(new)
+    row = connection.one("select_memories", {"owner": find_owner(connection, owner), "ids": hexed([memory_id])})
+    if row is None:
+        raise NotFound(f"There is no memory {memory_id}.", hint="`cix memories list` shows those there are.")
+    connection.execute("soil_log")
+    key, owner_key, thread, before = row[2], row[4], row[5], row[7]
+    digest, moment = wire.text_hash(new.content), now()
+    if digest != before:
+        connection.execute("forget_words", _words(owner_key, before, thread) | {"at": to_millis(moment)})
+        connection.execute("allow_words", _words(owner_key, digest, thread))
+    new = replace(new, said_at=moment, thread=unpack(thread) if thread else None)
+    values = {"content": new.content, "hash": digest, "key": key}
+    connection.execute("edit_memory", _columns(new) | values)
+    connection.execute("delete_memory_words", (key,))
+    connection.execute_many("insert_word", [(owner_key, term, key) for term in words_of(new.content)])
+    for twin, twin_id in connection.many("select_twins", _words(owner_key, digest, thread) | {"key": key}):
+        connection.execute("take_sources", {"key": key, "twin": twin})
+        connection.execute("take_superseded", {"id": row[3], "twin_id": twin_id})
+        connection.execute("delete_memory", (twin,))
+    _settle(connection, owner_key, new, key)
+    return _by_keys(connection, [key])[0]
+
+
+def _forget(connection: Connection, owner: Owner, ids: str, thread: bytes | None, at: int) -> int:
+    """Remove what has the words of some, on one shelf or on all."""
+    connection.execute("soil_log")
+    key, gone = find_owner(connection, owner), 0
+    for (digest,) in connection.many("select_hashes", {"owner": key, "ids": ids, "thread": thread}):
+        connection.execute("forget_words", {"owner": key, "hash": digest, "thread": thread or b"", "at": at})
+        gone += len(connection.many("delete_memories", {"owner": key, "hash": digest, "thread": thread}))
+    return gone
+
+
+def _shelf(thread: SessionId | None) -> bytes:
+    return (pack(thread) or NOWHERE) if thread else b""
+
+
+def _words(owner: int, digest: bytes, thread: bytes) -> dict[str, object]:
+    return {"owner": owner, "hash": digest, "thread": thread}
+
+
+def hexed(ids: Sequence[MemoryId]) -> str:
+    """Write ids as statements take them."""
+    return json.dumps([pack(each).hex() for each in ids])
+
+
+def _by_keys(connection: Connection, keys: Collection[int]) -> tuple[Memory, ...]:
+    rows = [connection.one("select_memory", (key,)) for key in dict.fromkeys(keys)]
+    return to_memories(connection, [row for row in rows if row is not None])
+
+
+def to_memories(connection: Connection, rows: Sequence[Row]) -> tuple[Memory, ...]:
+    """Read rows of ``select_memories`` and its like, each with the turn that said it last."""
+    last: dict[int, Row] = {}
+    for source in connection.many("select_sources", (json.dumps([row[2] for row in rows]),)):
+        last.setdefault(source[0], source)
+    return tuple(to_memory(row, last.get(row[2])) for row in rows)
+
+
+def to_memory(row: Row, source: Row | None) -> Memory:
+    """Read one row, and the source that was said last."""
+    thread = unpack(row[5]) if row[5] else None
+    ended = min((end for end in (row[15], row[18]) if end is not None), default=None)
+    return Memory(
+        id=unpack(row[3]),
+        owner=Owner(org_id=row[0], user_id=row[1]),
+        content=row[6],
+        tags=container_tags(row[1], thread),
+        created_at=from_millis(row[13]),
+        confidence=row[11],
+        source_turn=None if source is None else unpack(source[1]),
+        source_span=None if source is None else (source[2], source[3]),
+        valid_from=from_millis(row[14]),
+        valid_to=None if ended is None else from_millis(ended),
+        last_placed_at=None if row[16] is None else from_millis(row[16]),
+        superseded_by=maybe_unpack(row[17]),
+        kind=row[8],
+        about=row[9],
+        origin=row[10],
+        weight=row[12],
+    )
+
+
+def to_vector(row: Row) -> Embedding | None:
+    """Read the vector of a row."""
+    body: bytes | None = row[20]
+    return None if body is None else Embedding(model=row[19], dim=len(body) - 4, values=body)
+
+
+def read_memories(connection: Connection, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
+    """Read those that are there and the owner's."""
+    values = {"owner": find_owner(connection, owner), "ids": hexed(ids)}
+    return to_memories(connection, connection.many("select_memories", values))
+
+
+def current_memories(connection: Connection, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
+    """Tell what a turn may take for true in place of each."""
+    from contextinfinity.storage.ledger.memory_queries import current
+
+    return current(connection, asked, hexed(ids))
+
+
+class LedgerMemories(Noun):
+    """``Memories`` of the contract, on a database."""
+
+    add = writes(add_memory)
+    list = reads(list_memories)
+    recall = reads(recall_memories)
+    edit = writes(edit_memory, wipe=True)
+    forget = writes(forget_memories, wipe=True)
+
+    async def draw(self, turn_id: TurnId, new: Sequence[NewMemory]) -> tuple[Memory, ...]:
+        """Replace all memories that were extracted from this turn."""
+        for each in new:
+            check_memory(each)
+
+        def is_settled(connection: Connection) -> bool:
+            return not new and not connection.many("select_memories_of_turn", (pack(turn_id),))
+
+        if await self._database.read(is_settled):
+            return ()
+        return await self._database.write(lambda connection: replace_memories_of_turn(connection, turn_id, new))
+
+    async def read(self, owner: Owner, ids: Sequence[MemoryId]) -> tuple[Memory, ...]:
+        """Read those that are there and the owner's."""
+        return await self._database.read(lambda connection: read_memories(connection, owner, ids)) if ids else ()
+
+    async def current(self, asked: Recall, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
+        """Tell what a turn may take for true in place of each."""
+        return await self._database.read(lambda connection: current_memories(connection, asked, ids)) if ids else {}
+
+    async def placed(self, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
+        """Note that memories were placed in a prompt."""
+
+        def find(connection: Connection) -> list[Row]:
+            values = {"owner": find_owner(connection, owner), "ids": hexed(ids), "at": to_millis(at)}
+            return connection.many("select_unmarked", values)
+
+        if ids and (rows := await self._database.read(find)):
+            mark = [{"key": key, "at": to_millis(at)} for (key,) in rows]
+            await self._database.write(lambda connection: connection.execute_many("mark_placed", mark))
+
+    async def expire(self, owner: Owner, oldest: datetime) -> int:
+        """Remove what was neither said nor shown since then."""
+
+        def asked(connection: Connection) -> dict[str, int | None]:
+            return {"owner": find_owner(connection, owner), "oldest": to_millis(oldest)}
+
+        if not await self._database.read(
+            lambda connection: connection.many("select_expired_memories", asked(connection))
+        ):
+            return 0
+
+        def write(connection: Connection) -> int:
+            connection.execute("soil_log")
+            return len(connection.many("delete_expired", asked(connection)))
+
+        return await self._database.write(write, wipe=True)

@@ -1,0 +1,183 @@
+"""Which memories may matter to a turn: by the rarest words of its question, and what always matters.
+
+However much a user said, so many postings are read and so many rows looked at. What was learned on a line of turns that
+was left is passed over unless the turn sees it, or a person asked for it to be kept; so is what only turns past their
+time said. What is passed over makes nothing untrue: a fact whose correction is out of sight holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from heapq import nlargest
+from math import log
+
+from contextinfinity.domain.ids import MemoryId, to_millis
+from contextinfinity.domain.memory import Candidate, Memory, Recall, Recalled
+from contextinfinity.domain.session import Lineage
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.memories import find_owner, to_memory, to_vector
+from contextinfinity.storage.ledger.rows import pack, unpack
+from contextinfinity.storage.ledger.sessions import lineage_of
+from contextinfinity.storage.memories import sees
+
+POSTINGS = 2_000
+"""Entries of all words together that are read, the rarest words first."""
+
+
+def recall(connection: Connection, asked: Recall) -> Recalled:
+    """Find what may matter to a turn."""
+    owner = find_owner(connection, asked.owner)
+    if owner is None:
+        return Recalled()
+    sight = _Sight(connection, asked, owner)
+    matches = _matches(connection, owner, asked)
+    best = nlargest(asked.most // 2, ((match, key) for key, match in matches.items()))
+    keys = json.dumps([key for _, key in best])
+    found = sight.look(connection.many("select_memories_by_key", sight.values | {"keys": keys}))
+    shelves = [
+        connection.many("select_standing", sight.values | {"thread": shelf, "limit": asked.most})
+        for shelf in (sight.values["thread"], b"")
+    ]
+    standing = sight.or_beneath(sight.look([row for rows in shelves for row in rows]))
+    standing.sort(key=lambda row: (-row[12], -row[14], -row[2]))
+    true = {row[2] for row in sight.nearest(_latest([*sight.true(found), *standing]))}
+    return Recalled(
+        found=tuple(sight.candidate(row, matches) for row in found if row[2] in true),
+        standing=tuple(sight.candidate(row, matches) for row in standing if row[2] in true),
+    )
+
+
+def current(connection: Connection, asked: Recall, ids: str) -> dict[MemoryId, Memory]:
+    """Tell what a turn may take for true in place of each memory: itself, or what was said since."""
+    owner = find_owner(connection, asked.owner)
+    if owner is None:
+        return {}
+    sight = _Sight(connection, asked, owner)
+    rows = sight.look(connection.many("select_memories", sight.values | {"ids": ids}))
+    above = sight.above(rows, to_the_end=True)
+    instead = ((row, sight.instead(row, above)) for row in rows)
+    return {unpack(row[3]): sight.candidate(other, {}).memory for row, other in instead if other is not None}
+
+
+def _matches(connection: Connection, owner: int, asked: Recall) -> dict[int, float]:
+    """Score the memories that have words of the question: the rarer a word, the more it counts."""
+    terms = json.dumps(sorted(set(asked.terms)))
+    counted = sorted(connection.many("count_memory_words", {"owner": owner, "terms": terms}), key=lambda row: row[1])
+    matches: dict[int, float] = defaultdict(float)
+    room = POSTINGS
+    for term, count in counted:
+        if count:
+            room -= count
+            if room < 0 and matches:
+                break
+            weight = log(1 + 20_000 / count)
+            for (key,) in connection.many("select_having", (owner, term)):
+                matches[key] += weight
+    return matches
+
+
+def _latest(rows: Sequence[Row]) -> list[Row]:
+    """Leave out what holds only since its correction is out of sight, where something later is said of the same."""
+    last: dict[tuple[bytes, str], tuple[bool, int]] = {}
+    for row in rows:
+        thing = (row[5], row[9])
+        last[thing] = max(last.get(thing, (False, 0)), (row[17] is None, row[14]))
+    return [row for row in rows if row[17] is None or not row[9] or (False, row[14]) >= last[row[5], row[9]]]
+
+
+class _Sight:
+    """What a turn sees of its user's memories. What it does not see makes nothing untrue for it."""
+
+    def __init__(self, connection: Connection, asked: Recall, owner: int) -> None:
+        self._connection, self._asked = connection, asked
+        self._sources: dict[int, list[Row]] = {}
+        self._lines: dict[bytes, Lineage] = {}
+        self.values: dict[str, object] = {
+            "owner": owner,
+            "thread": pack(asked.session_id),
+            "at": to_millis(asked.at),
+            "oldest": to_millis(asked.oldest),
+        }
+
+    def look(self, rows: list[Row]) -> list[Row]:
+        """Read which turns said them, the last first."""
+        new = [row[2] for row in rows if row[2] not in self._sources]
+        self._sources |= {key: [] for key in new}
+        for source in self._connection.many("select_sources", (json.dumps(new),)) if new else ():
+            self._sources[source[0]].append(source)
+        return rows
+
+    def sees(self, row: Row) -> bool:
+        """Return whether the turn may have a memory, leaving aside what was said since."""
+        said, origin, is_of_user = self._sources[row[2]], row[10], not row[5]
+        if not said or origin == "person":
+            return True
+        kept = [source for source in said if source[8] is None or source[8] > self.values["at"]]
+        if is_of_user and (self._asked.other_branches or origin != "drawn"):
+            return bool(kept)
+        return any(map(self._is_in_line, kept))
+
+    def _is_in_line(self, source: Row) -> bool:
+        asked = self._asked
+        line = pack(asked.branch_id) if source[4] == pack(asked.session_id) else source[7]
+        if source[5] == line:
+            return True
+        if line not in self._lines:
+            self._lines[line] = lineage_of(self._connection, unpack(line))
+        return sees(self._lines[line], unpack(source[5]), source[6])
+
+    def or_beneath(self, rows: list[Row]) -> list[Row]:
+        """Return those that the turn sees, and in place of each other one what it made untrue."""
+        seen: list[Row] = []
+        while rows:
+            seen += [row for row in rows if self.sees(row)]
+            hidden = [row[3].hex() for row in rows if not self.sees(row)]
+            values = self.values | {"ids": json.dumps(hidden)}
+            rows = self.look(self._connection.many("select_superseded", values)) if hidden else []
+        return seen
+
+    def true(self, rows: list[Row]) -> list[Row]:
+        """Keep what the turn sees, and sees nothing of that makes it untrue."""
+        seen = [row for row in rows if self.sees(row)]
+        above = self.above(seen)
+        return [row for row in seen if self.instead(row, above) is row]
+
+    def above(self, rows: Sequence[Row], *, to_the_end: bool = False) -> dict[bytes, Row]:
+        """Read what made them untrue, and what made that untrue; up to the first that is seen, or to the end."""
+        found: dict[bytes, Row] = {}
+        ids = {row[17] for row in rows if row[17] is not None}
+        while ids:
+            values = self.values | {"ids": json.dumps([each.hex() for each in ids])}
+            rows = self.look(self._connection.many("select_memories", values))
+            found |= {row[3]: row for row in rows}
+            ids = {row[17] for row in rows if row[17] is not None and (to_the_end or not self.sees(row))} - found.keys()
+        return found
+
+    def instead(self, row: Row, above: dict[bytes, Row]) -> Row | None:
+        """Find the last that the turn sees of what was said since; None where that was forgotten."""
+        best = row if self.sees(row) else None
+        while row[17] is not None:
+            if row[17] not in above:
+                return None
+            row = above[row[17]]
+            best = row if self.sees(row) else best
+        return best
+
+    def nearest(self, rows: list[Row]) -> list[Row]:
+        """Of what the thread and the user say of the same thing, keep the thread's, unless it was said before here."""
+        here = {row[9]: row[14] for row in rows if row[5] and row[9]}
+        later = {
+            row[9] for row in rows if not row[5] and row[14] > here.get(row[9], row[14]) and self._is_said_here(row)
+        }
+        return [row for row in rows if row[9] not in here or bool(row[5]) != (row[9] in later)]
+
+    def _is_said_here(self, row: Row) -> bool:
+        return any(source[4] == self.values["thread"] for source in self._sources[row[2]][:1])
+
+    def candidate(self, row: Row, matches: dict[int, float]) -> Candidate:
+        """Make a candidate of a row, as it holds for the turn."""
+        as_seen = (*row[:17], None, None, *row[19:])
+        memory = to_memory(as_seen, next(iter(self._sources[row[2]]), None))
+        return Candidate(memory=memory, match=matches.get(row[2], 0.0), vector=to_vector(row))

@@ -1,0 +1,220 @@
+"""Prefix hashes: written inside the transactions of turns, and looked up for resent conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, now, to_millis
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
+from contextinfinity.domain.turn import Exchange, NewTurn, Phase, Trail, Turn
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, looks, writes
+from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, unpack
+from contextinfinity.storage.ledger.sessions import lineage_of
+from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
+
+
+def find_end(
+    connection: Connection, owner: Owner, answered: int, *, session_id: SessionId | None = None
+) -> TrailEnd | None:
+    """Find the turn up to which exactly this was said."""
+    asked = {**_whose(owner, session_id), "number": answered, "limit": 1}
+    if (row := connection.one("select_free_after_answer", asked)) is not None:
+        return _to_end(row)
+    if (row := connection.one("select_after_answer", asked)) is None:
+        return None
+    followed = connection.many("select_continuations", (answered, MOST_CONTINUATIONS))
+    return replace(_to_end(row), continuations=len(followed))
+
+
+def find_exchanges(
+    connection: Connection, owner: Owner, alone: int, *, session_id: SessionId | None = None
+) -> tuple[TrailEnd, ...]:
+    """Find the turns that say just this exchange."""
+    asked = {**_whose(owner, session_id), "number": alone, "limit": MOST_CANDIDATES + 1}
+    rows = connection.many("select_free_after_exchange", asked)
+    rows += connection.many("select_after_exchange", asked)
+    by_turn = dict[TurnId, TrailEnd]()
+    for end in map(_to_end, rows):
+        by_turn.setdefault(end.turn_id, end)
+    return tuple(by_turn.values())[: MOST_CANDIDATES + 1]
+
+
+def check_place(connection: Connection, new: NewTurn) -> None:
+    """Refuse a message whose branch has gone on since its place was looked for, or has no turn that it retries."""
+    branch_id, trail = new.branch_id, new.trail
+    if trail is not None and trail.follows is not None:
+        place = {"branch_id": pack(branch_id), "first": trail.follows + 1, "last": 2**62}
+        if connection.one("select_before", place) is not None:
+            raise gone_on(branch_id, trail.follows)
+    if new.retry_of is not None:
+        row = connection.one("select_place", (pack(new.retry_of),))
+        if row is None or lineage_of(connection, branch_id).owner_of(row[1]) != unpack(row[0]):
+            raise not_on_branch(branch_id, new.retry_of)
+
+
+def note_asked(connection: Connection, turn: Turn, trail: Trail | None) -> None:
+    """Write the hashes that a message brought."""
+    if trail is not None:
+        values = {"turn_id": pack(turn.id), "session_id": pack(turn.session_id), "answered": None}
+        said = {"asked": trail.asked, "before": trail.before, "alone": trail.alone, "body": trail.body}
+        connection.execute("insert_trail", {**values, **said, "broken_at": 0 if trail.is_open else None})
+
+
+def note_answered(connection: Connection, turn: Turn, phase: Phase, answer: Message | None) -> None:
+    """Write the hashes of an answered turn: after those it brought, else after those of the turn before it."""
+    if phase is Phase.FAILED:
+        return
+    if answer is None:
+        _set_end(connection, turn, None)
+        return
+    owner, is_thread = _owner_of(connection, turn)
+    asked, before, by_itself = connection.one("select_asked_prefix", (pack(turn.id),)) or (None, None, None)
+    if asked is None:
+        before = _answered_before(connection, turn, owner)
+        asked = None if before is None else after(before, turn.user_message)
+    columns = _columns(turn, asked, alone(turn.user_message, owner) if by_itself is None else by_itself, answer)
+    connection.execute("answer_trail", {**columns, "before": before})
+    if is_thread:
+        _set_end(connection, turn, columns)
+
+
+def note_dead(connection: Connection, worker: WorkerId) -> None:
+    """Write that all connections of a dead worker broke."""
+    connection.execute("note_dead", {"worker": worker, "now": to_millis(now())})
+
+
+def placed_here(connection: Connection, branch_id: BranchId, trail: Trail | None) -> Trail | None:
+    """Drop the prefix hash of a message that lands behind other turns than its sender knew."""
+    if trail is None:
+        return None
+    turn, trail = _newest(connection, branch_id, 2**62), replace(trail, is_open=False)
+    is_known = trail.before is not None and (turn is None or turn[0] == trail.before)
+    return trail if is_known else replace(trail, asked=None, before=None)
+
+
+def note_recorded(connection: Connection, turns: Sequence[Turn], exchanges: Sequence[Exchange]) -> None:
+    """Write the hashes of recorded turns, of those that brought them, and the end of their branch."""
+    owner, is_thread = _owner_of(connection, turns[-1])
+    told = zip(turns, exchanges, strict=True)
+    rows = [_told(turn, one, owner) for turn, one in told if one.asked is not None and turn.answer is not None]
+    answered = [None, *((row or {}).get("answered") for row in rows)]
+    brought = zip(rows, answered, strict=False)
+    connection.execute_many(
+        "insert_trail", [{**(row or {}), "before": last, "body": None, "broken_at": None} for row, last in brought]
+    )
+    if is_thread:
+        _set_end(connection, turns[-1], _told(turns[-1], exchanges[-1], owner))
+
+
+def note_logged(connection: Connection, turn: Turn) -> None:
+    """Write that a branch leaves off with a turn from elsewhere that was answered later."""
+    owner, is_thread = _owner_of(connection, turn)
+    if is_thread:
+        _set_end(connection, turn, _told(turn, Exchange(message=turn.user_message), owner))
+
+
+def _told(turn: Turn, exchange: Exchange, owner: Owner) -> dict[str, object] | None:
+    """Return the trails of a turn from elsewhere; None: it was not answered."""
+    if turn.answer is None:
+        return None
+    by_itself = alone(turn.user_message, owner) if exchange.alone is None else exchange.alone
+    return _columns(turn, exchange.asked, by_itself, turn.answer)
+
+
+def _set_end(connection: Connection, turn: Turn, columns: dict[str, object] | None) -> None:
+    """Write that a branch leaves off with a turn, or with something that leads nowhere."""
+    place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
+    connection.execute(("drop_end" if columns is None else "set_end"), {**place, **(columns or {})})
+
+
+def _owner_of(connection: Connection, turn: Turn) -> tuple[Owner, bool]:
+    """Tell whose a turn is, and whether it is one of a thread."""
+    row = connection.one("select_whose", (pack(turn.session_id),))
+    user_id, org_id, kind = must(row, "session", turn.session_id)
+    return Owner(user_id=user_id, org_id=org_id), kind == "thread"
+
+
+def _columns(turn: Turn, asked: int | None, by_itself: int, answer: Message) -> dict[str, object]:
+    return {
+        "turn_id": pack(turn.id),
+        "session_id": pack(turn.session_id),
+        "asked": asked,
+        "answered": None if asked is None else after(asked, answer),
+        "alone": after(by_itself, answer),
+    }
+
+
+def _answered_before(connection: Connection, turn: Turn, owner: Owner) -> int | None:
+    """Return the prefix hash in front of a turn; None: it is not known, as behind imported turns."""
+    newest = _newest(connection, turn.branch_id, turn.turn_seq)
+    return beginning(owner) if newest is None else newest[0]
+
+
+def _newest(connection: Connection, branch_id: BranchId, before: int) -> Row | None:
+    """Read the prefix hash after the newest turn of a lineage before a place that did not fail: (hash or None,)."""
+    for branch, first, last in lineage_of(connection, branch_id).backwards(before):
+        place = {"branch_id": pack(branch), "first": first, "last": last}
+        if (row := connection.one("select_before", place)) is not None:
+            return row
+    return None
+
+
+def _whose(owner: Owner, session_id: SessionId | None) -> dict[str, object]:
+    return {"user_id": owner.user_id, "org_id": owner.org_id, "session_id": maybe_pack(session_id)}
+
+
+def _to_end(row: Row) -> TrailEnd:
+    session_id, branch_id, turn_id, turn_seq, free, fresh = row
+    return TrailEnd(
+        session_id=unpack(session_id),
+        branch_id=unpack(branch_id),
+        turn_id=unpack(turn_id),
+        turn_seq=turn_seq,
+        is_free=bool(free),
+        is_fresh=bool(fresh),
+    )
+
+
+def note_broken(connection: Connection, turn_id: TurnId) -> None:
+    """Record that the connection of a turn's request broke."""
+    broken = {"turn_id": pack(turn_id), "now": to_millis(now())}
+    connection.execute("note_broken", broken)
+
+
+def note_delivered(connection: Connection, turn_ids: Sequence[TurnId]) -> None:
+    """Record that requests were answered."""
+    rows = [(pack(turn_id),) for turn_id in turn_ids]
+    connection.execute_many("note_delivered", rows)
+
+
+def join_broken(connection: Connection, owner: Owner, body: int, *, since: datetime) -> TurnId | None:
+    """Return a turn whose connection broke, and clear the record of it."""
+    asked = {"user_id": owner.user_id, "org_id": owner.org_id, "body": body, "since": to_millis(since)}
+    row = connection.one("join_broken", asked)
+    return None if row is None else unpack(row[0])
+
+
+def find_walked(connection: Connection, owner: Owner, trail: Trail) -> Walked | None:
+    """Find the newest turn that a request made."""
+    asked = {"user_id": owner.user_id, "org_id": owner.org_id, "asked": trail.asked, "body": trail.body}
+    row = connection.one("select_walked", asked)
+    if row is None:
+        return None
+    return Walked(turn_id=unpack(row[0]), phase=Phase(row[1]))
+
+
+class LedgerTrails(Noun):
+    """``Trails`` of the contract, on a database."""
+
+    end = looks(find_end)
+    exchanges = looks(find_exchanges)
+    note_broken = writes(note_broken)
+    note_delivered = writes(note_delivered)
+    join_broken = writes(join_broken)
+    walked = looks(find_walked)

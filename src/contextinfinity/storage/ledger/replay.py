@@ -1,0 +1,69 @@
+"""Replaying spooled turns: the missing transitions of a turn are written in one transaction."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import now
+from contextinfinity.domain.turn import UNFINISHED, NewStep, Phase, Turn, TurnEnd
+from contextinfinity.errors import NotFound
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.binding import Noun, writes
+from contextinfinity.storage.ledger.jobs import enqueue
+from contextinfinity.storage.ledger.prefix_hashes import placed_here
+from contextinfinity.storage.ledger.recording import refuse_deleted
+from contextinfinity.storage.ledger.rows import message_columns, pack
+from contextinfinity.storage.ledger.turns import begin_turn, blocker, end_turn, find_turn, insert_turn, open_step
+from contextinfinity.storage.replay import Landing
+from contextinfinity.storage.rules import check_finalising, check_new_step, check_new_turn, check_turn_end
+
+
+def land_turn(connection: Connection, landing: Landing) -> Turn:
+    """Write what the ledger does not have of a turn."""
+    if landing.new is not None:
+        check_new_turn(landing.new)
+    for step in landing.steps:
+        check_new_step(step)
+    if landing.end is not None:
+        check_turn_end(landing.end)
+    turn = find_turn(connection, landing.turn_id) or _insert(connection, landing)
+    if turn.phase not in UNFINISHED:
+        return turn
+    if turn.phase is Phase.ACCEPTED and landing.has_to_begin:
+        if blocker(connection, turn) is not None:
+            return turn
+        turn = begin_turn(connection, turn)
+    for step in landing.steps:
+        if not _is_there(connection, turn, step):
+            turn = open_step(connection, turn, step)
+    return turn if landing.end is None else _end(connection, turn, landing.end, failed=landing.failed)
+
+
+def _insert(connection: Connection, landing: Landing) -> Turn:
+    refuse_deleted(connection, landing.turn_id)
+    if landing.new is None:
+        raise NotFound(f"There is no turn {landing.turn_id} whose end could land.")
+    trail = placed_here(connection, landing.new.branch_id, landing.new.trail)
+    new = replace(landing.new, id=landing.turn_id, trail=trail)
+    return insert_turn(connection, new, message_columns(new.message), landing.said_at or now())
+
+
+def _is_there(connection: Connection, turn: Turn, step: NewStep) -> bool:
+    place = {"id": pack(step.id), "turn_id": pack(turn.id), "step_index": step.step_index}
+    return connection.one("select_step_clash", place) is not None
+
+
+def _end(connection: Connection, turn: Turn, end: TurnEnd, *, failed: bool) -> Turn:
+    answer = None if end.answer is None else message_columns(end.answer)
+    if failed:
+        return end_turn(connection, turn, Phase.FAILED, end, answer)
+    check_finalising(turn.id, turn.phase, end)
+    turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
+    enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn.id))
+    return turn
+
+
+class LedgerLandings(Noun):
+    """``Landings`` of the contract, on a database."""
+
+    land = writes(land_turn)

@@ -1,0 +1,250 @@
+"""Sessions and branches: creating, listing, forking, rolling back."""
+
+from __future__ import annotations
+
+from contextinfinity.domain.ids import BranchId, Position, SessionId, StateId, new_id, now, to_millis
+from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
+from contextinfinity.domain.state import SCHEMA_VERSION
+from contextinfinity.errors import AccessDenied, AlreadyExists, NotFound
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.ledger.contents import keep_text
+from contextinfinity.storage.ledger.idempotency import made_before, note_request
+from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, to_branch, to_session, unpack
+from contextinfinity.storage.ledger.states import carry_pins, insert_state, newest_state, numbered_state
+from contextinfinity.storage.rules import LAST_PLACE, check_new_session, check_place, check_rollback, row_limit
+
+
+def list_sessions(
+    connection: Connection, owner: Owner, *, limit: int = 50, after: Position | None = None
+) -> tuple[Session, ...]:
+    """Read the owner's sessions, the one spoken in last first."""
+    moment, last = (LAST_PLACE, b"") if after is None else (to_millis(after.moment), pack(after.id))
+    whose = {"org_id": owner.org_id, "user_id": owner.user_id}
+    values = {**whose, "updated_at": moment, "id": last, "limit": row_limit(limit)}
+    return tuple(map(to_session, connection.many("select_sessions", values)))
+
+
+def rename_session(connection: Connection, session_id: SessionId, title: str | None) -> Session:
+    """Return it another title."""
+    connection.execute("rename_session", {"id": pack(session_id), "title": title, "now": to_millis(now())})
+    return _existing(connection, session_id)
+
+
+def activate_session(connection: Connection, session_id: SessionId, branch_id: BranchId) -> Session:
+    """Make another of its branches the active one."""
+    session = _existing(connection, session_id)
+    if existing_branch(connection, branch_id).session_id != session.id:
+        raise NotFound(f"Session {session_id} has no branch {branch_id}.")
+    _activate(connection, session_id, branch_id)
+    return _existing(connection, session_id)
+
+
+def get_branch(connection: Connection, branch_id: BranchId) -> Branch | None:
+    """Read one."""
+    row = connection.one("select_branch", (pack(branch_id),))
+    return None if row is None else to_branch(row)
+
+
+def list_branches(connection: Connection, session_id: SessionId) -> tuple[Branch, ...]:
+    """Read all of a session, the oldest first."""
+    return tuple(map(to_branch, connection.many("select_branches", (pack(session_id),))))
+
+
+def read_lineage(connection: Connection, branch_id: BranchId) -> Lineage:
+    """Tell whose turns it sees."""
+    existing_branch(connection, branch_id)
+    return lineage_of(connection, branch_id)
+
+
+def fork_branch(
+    connection: Connection,
+    branch_id: BranchId,
+    *,
+    at: int | None = None,
+    state: int | None = None,
+    label: str | None = None,
+) -> Branch:
+    """Start a new branch after a turn, or from a state."""
+    return _fork(connection, branch_id, at, state, label)
+
+
+def rollback_branch(
+    connection: Connection,
+    branch_id: BranchId,
+    *,
+    to: int | None = None,
+    state: int | None = None,
+    label: str | None = None,
+) -> Branch:
+    """Fork there and make the new branch the active one."""
+    check_rollback(to, state)
+    branch = _fork(connection, branch_id, to, state, label)
+    _activate(connection, branch.session_id, branch.id)
+    return branch
+
+
+def find_session(connection: Connection, session_id: SessionId) -> Session | None:
+    """Read a session by its id."""
+    row = connection.one("select_session", (pack(session_id),))
+    return None if row is None else to_session(row)
+
+
+def existing_branch(connection: Connection, branch_id: BranchId) -> Branch:
+    """Read a branch that has to be there."""
+    return to_branch(must(connection.one("select_branch", (pack(branch_id),)), "branch", branch_id))
+
+
+def lineage_of(connection: Connection, branch_id: BranchId) -> Lineage:
+    """Walk from a branch to its root. An unknown branch sees nothing."""
+    chain = connection.many("select_ancestry", (pack(branch_id),))
+    return Lineage.of([(unpack(branch), fork_seq) for branch, fork_seq in chain])
+
+
+def _existing(connection: Connection, session_id: SessionId) -> Session:
+    return to_session(must(connection.one("select_session", (pack(session_id),)), "session", session_id))
+
+
+def find_by_external_id(connection: Connection, owner: Owner, external_id: str) -> Session | None:
+    """Read the owner\'s session of that foreign id."""
+    row = connection.one("select_session_by_external_id", (owner.org_id, owner.user_id, external_id))
+    return None if row is None else to_session(row)
+
+
+def _activate(connection: Connection, session_id: SessionId, branch_id: BranchId) -> None:
+    values = {"id": pack(session_id), "branch_id": pack(branch_id), "now": to_millis(now())}
+    connection.execute("activate_branch", values)
+
+
+def create_session(connection: Connection, new: NewSession) -> Session:
+    """Make a session with one branch and its root state."""
+    check_new_session(new)
+    if (made := made_before(connection, new.once)) is not None:
+        return _existing(connection, unpack(made[0]))
+    if new.id is not None and (there := find_session(connection, new.id)) is not None:
+        if (there.owner, there.external_id, there.kind) == (new.owner, new.external_id, new.kind):
+            return there
+        raise AlreadyExists(f"There is a session {new.id} already, and it is another one.")
+    if new.id is not None and connection.one("select_deletion", (pack(new.id),)) is not None:
+        raise AlreadyExists(f"The session {new.id} is being deleted.", hint="Try again in a moment.")
+    buried = None if new.id is None else connection.one("select_buried", (pack(new.id),))
+    if buried is not None and Owner(org_id=buried[0], user_id=buried[1]) != new.owner:
+        raise AccessDenied(f"The session {new.id} was another user's.", hint="Take a new id.")
+    if new.external_id is not None and find_by_external_id(connection, new.owner, new.external_id) is not None:
+        raise AlreadyExists(f"This owner has a session with the external id {new.external_id!r} already.")
+    session_id, branch_id, state_id = new.id or new_id(), new.branch_id or new_id(), new_id()
+    moment = to_millis(now())
+    connection.execute(
+        "insert_session",
+        {
+            "id": pack(session_id),
+            "org_id": new.owner.org_id,
+            "user_id": new.owner.user_id,
+            "external_id": new.external_id,
+            "kind": new.kind,
+            "title": new.title,
+            "system": keep_text(connection, new.system),
+            "ttl_hours": new.ttl_hours,
+            "branch_id": pack(branch_id),
+            "now": moment,
+        },
+    )
+    note_request(connection, new.once, pack(session_id), None)
+    _insert_root(connection, session_id, branch_id, state_id)
+    _insert_branch(connection, branch_id, session_id, None, 0, (pack(state_id), 0), "main")
+    if new.id is not None:
+        connection.execute("go_on_counting", {"session_id": pack(session_id), "branch_id": pack(branch_id)})
+    return _existing(connection, session_id)
+
+
+def _insert_root(connection: Connection, session_id: SessionId, branch_id: BranchId, state_id: StateId) -> None:
+    insert_state(
+        connection,
+        {
+            "id": pack(state_id),
+            "session_id": pack(session_id),
+            "branch_id": pack(branch_id),
+            "state_seq": 0,
+            "parent_id": None,
+            "turn_seq": 0,
+            "covers_turn_seq": 0,
+            "reason": "root",
+            "summary": None,
+            "pins": None,
+            "token_count_est": 0,
+            "created_at": to_millis(now()),
+            "schema_version": SCHEMA_VERSION,
+        },
+    )
+
+
+def _insert_branch(
+    connection: Connection,
+    branch_id: BranchId,
+    session_id: SessionId,
+    parent_id: BranchId | None,
+    fork_seq: int,
+    state: tuple[bytes, int],
+    label: str | None,
+) -> None:
+    connection.execute(
+        "insert_branch",
+        {
+            "id": pack(branch_id),
+            "session_id": pack(session_id),
+            "parent_id": maybe_pack(parent_id),
+            "fork_seq": fork_seq,
+            "state": state[0],
+            "state_seq": state[1],
+            "label": label,
+            "now": to_millis(now()),
+        },
+    )
+
+
+def _fork(connection: Connection, branch_id: BranchId, at: int | None, state: int | None, label: str | None) -> Branch:
+    branch = existing_branch(connection, branch_id)
+    check_place(branch, at, state)
+    if state is not None:
+        base, at = numbered_state(connection, branch, state)
+    elif at is None:
+        base, at = (pack(branch.head_state), branch.head_seq), branch.last_turn_seq
+    else:
+        base = newest_state(connection, branch, at)
+    forked = new_id()
+    lineage = lineage_of(connection, branch_id)
+    _insert_branch(connection, forked, branch.session_id, lineage.owner_of(at), at, base, label)
+    _begin_end(connection, forked, lineage, at)
+    if state is None:
+        carry_pins(connection, branch_id, forked)
+    return existing_branch(connection, forked)
+
+
+def _begin_end(connection: Connection, forked: BranchId, lineage: Lineage, at: int) -> None:
+    """Note where a new branch leaves off (``trails``): turns that failed do not count."""
+    for branch, first, last in lineage.backwards(at + 1):
+        values = {"id": pack(forked), "branch_id": pack(branch), "first": first, "last": last}
+        if connection.one("select_unfailed", values) is not None:
+            connection.execute("begin_end", values)
+            return
+
+
+class LedgerSessions(Noun):
+    """``Sessions`` of the contract, on a database."""
+
+    create = writes(create_session)
+    get = looks(find_session)
+    list = reads(list_sessions)
+    rename = writes(rename_session)
+    activate = writes(activate_session)
+    find = looks(find_by_external_id)
+
+
+class LedgerBranches(Noun):
+    """``Branches`` of the contract, on a database."""
+
+    get = looks(get_branch)
+    list = reads(list_branches)
+    lineage = looks(read_lineage)
+    fork = writes(fork_branch)
+    rollback = writes(rollback_branch)

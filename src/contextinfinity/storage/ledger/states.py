@@ -1,0 +1,259 @@
+"""States: TX-B, pins, fold candidates, and finding the state at a place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
+from contextinfinity.domain.session import Branch
+from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason
+from contextinfinity.domain.turn import Phase
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.ledger.contents import keep_text
+from contextinfinity.storage.ledger.jobs import enqueue
+from contextinfinity.storage.ledger.rows import must, pack, to_state, unpack
+from contextinfinity.storage.rules import (
+    LAST_PLACE,
+    check_branch_of,
+    check_candidate,
+    check_covers,
+    check_draft,
+    check_fact,
+    check_head,
+    check_phase,
+    drafted_state,
+    no_state,
+    not_settled,
+    remove_pin,
+    row_limit,
+)
+
+
+def get_state(connection: Connection, state_id: StateId) -> State | None:
+    """Read one."""
+    row = connection.one("select_state", (pack(state_id),))
+    return None if row is None else to_state(row)
+
+
+def list_states(connection: Connection, branch_id: BranchId, *, limit: int = 50) -> tuple[State, ...]:
+    """Read the chain from the head back, the newest first."""
+    values = {"branch_id": pack(branch_id), "limit": row_limit(limit)}
+    if limit < 1:
+        return ()
+    return tuple(map(to_state, connection.many("select_chain", values)))
+
+
+def newest_of_reasons(
+    connection: Connection, branch_id: BranchId, reasons: Collection[StateReason], *, covers: int | None = None
+) -> State | None:
+    """Read the newest state of the chain made for one of these reasons."""
+    head = head_of(connection, branch_id)
+    if covers is not None and not 0 <= covers <= LAST_PLACE:
+        return None
+    return _newest(connection, branch_id, head.state_seq, reasons, covers)
+
+
+def commit_state(connection: Connection, draft: StateDraft, *, expected_head: StateId | None) -> State:
+    """TX-B: new state, state_after, phase, head and head_seq together."""
+    check_draft(draft)
+    return _commit(connection, draft, expected_head)
+
+
+def propose_fold(connection: Connection, candidate: FoldCandidate) -> FoldCandidate:
+    """Keep a fold that could be committed, one a branch."""
+    check_candidate(candidate)
+    body = wire.dumps(candidate).decode()
+    head = head_of(connection, candidate.branch_id)
+    check_covers(candidate.covers_turn_seq, head.turn_seq)
+    ids = {"branch_id": pack(candidate.branch_id), "session_id": pack(head.session_id)}
+    connection.execute("keep_candidate", {**ids, "body": body, "created_at": to_millis(candidate.created_at)})
+    return candidate
+
+
+def read_proposal(connection: Connection, branch_id: BranchId) -> FoldCandidate | None:
+    """Read the branch's candidate."""
+    row = connection.one("select_candidate", (pack(branch_id),))
+    return None if row is None else wire.loads(FoldCandidate, row[0])
+
+
+def pin_fact(connection: Connection, branch_id: BranchId, fact: str) -> State:
+    """Add a pinned fact: a state of its own, at once."""
+    check_fact(fact)
+    head = head_of(connection, branch_id)
+    if fact in head.pinned_facts:
+        return head
+    return _advance(connection, head, branch_id, reason="pin", pinned_facts=(*head.pinned_facts, fact))
+
+
+def unpin_fact(connection: Connection, branch_id: BranchId, number: int) -> State:
+    """Take the fact of that number away."""
+    head = head_of(connection, branch_id)
+    rest = remove_pin(head.pinned_facts, number)
+    return _advance(connection, head, branch_id, reason="unpin", pinned_facts=rest)
+
+
+def head_of(connection: Connection, branch_id: BranchId) -> State:
+    """Read the head of a branch that has to be there."""
+    return to_state(must(connection.one("select_head", (pack(branch_id),)), "branch", branch_id))
+
+
+def insert_state(connection: Connection, columns: dict[str, Any]) -> None:
+    """Write a state's row."""
+    connection.execute("insert_state", columns)
+
+
+def append_state(connection: Connection, state: State) -> None:
+    """Write a state and move its branch's head from its parent to it."""
+    pins = msgspec.json.encode(state.pinned_facts).decode() if state.pinned_facts else None
+    insert_state(
+        connection,
+        {
+            "id": pack(state.id),
+            "session_id": pack(state.session_id),
+            "branch_id": pack(state.branch_id),
+            "state_seq": state.state_seq,
+            "parent_id": pack(state.parent_id or ""),
+            "turn_seq": state.turn_seq,
+            "covers_turn_seq": state.covers_turn_seq,
+            "reason": state.reason,
+            "summary": keep_text(connection, state.summary or None),
+            "pins": keep_text(connection, pins),
+            "token_count_est": state.token_count_est,
+            "created_at": to_millis(state.created_at),
+            "schema_version": state.schema_version,
+        },
+    )
+    values = {"state": pack(state.id), "state_seq": state.state_seq, "branch_id": pack(state.branch_id)}
+    connection.execute("move_head", {**values, "expected": pack(state.parent_id or "")})
+
+
+def carry_pins(connection: Connection, origin: BranchId, forked: BranchId) -> None:
+    """Return a new branch the pins of the branch it was made from; commits a state only if its base has others."""
+    pins, head = head_of(connection, origin).pinned_facts, head_of(connection, forked)
+    if head.pinned_facts != pins:
+        _advance(connection, head, forked, reason="pin", pinned_facts=pins)
+
+
+def numbered_state(connection: Connection, branch: Branch, number: int) -> tuple[tuple[bytes, int], int]:
+    """Find the state of that number in a branch's chain: ((id, number), turn_seq)."""
+    branch_id = pack(branch.id)
+    while 0 <= number <= branch.head_seq:
+        base_id, base_turn, base_seq, base_branch = connection.one("select_base", (branch_id,))  # type: ignore[misc]
+        if number == base_seq:
+            return (base_id, base_seq), base_turn
+        if number > base_seq:
+            found = connection.one("select_state_by_seq", (branch_id, number))
+            state_id, turn_seq, _ = must(found, "state", str(number))
+            return (state_id, number), turn_seq
+        branch_id = base_branch
+    raise no_state(branch, number)
+
+
+def _newest(
+    connection: Connection, branch_id: BranchId, last: int, reasons: Collection[StateReason], covers: int | None
+) -> State | None:
+    """Look on each branch of the chain, from its end or where the one after it began."""
+    sql = "select_newest_fold" if FOLDS.issuperset(reasons) else "select_newest"
+    asked = {"reasons": msgspec.json.encode(list(reasons)).decode(), "covers": covers}
+    branch, before = pack(branch_id), b""
+    while branch != before:
+        found = connection.one(sql, {**asked, "branch_id": branch, "last": last})
+        if found is not None:
+            return to_state(connection.one("select_state", found))
+        before = branch
+        _, _, last, branch = connection.one("select_base", (branch,))  # type: ignore[misc]
+    return None
+
+
+def newest_state(connection: Connection, branch: Branch, at: int) -> tuple[bytes, int]:
+    """Find the newest state of a branch's chain that was committed for a turn up to ``at``: (id, number).
+
+    Costs a few look-ups on each branch of the chain, however long the branches are.
+    """
+    branch_id, last = pack(branch.id), branch.head_seq
+    while True:
+        base_id, base_turn, base_seq, base_branch = connection.one("select_base", (branch_id,))  # type: ignore[misc]
+        if base_turn <= at:
+            break
+        branch_id, last = base_branch, base_seq
+    later = connection.one("select_next_commit", {"branch_id": branch_id, "at": at, "last": last})
+    number = last if later is None else later[0] - 1
+    while number > base_seq:  # more than once only where turns after ``at`` were deleted: their states are there
+        found = must(connection.one("select_state_by_seq", (branch_id, number)), "state", str(number))
+        if found[1] <= at:
+            break
+        number -= 1
+    if number == base_seq:
+        return base_id, base_seq
+    state_id, _, _ = must(connection.one("select_state_by_seq", (branch_id, number)), "state", str(number))
+    return state_id, number
+
+
+def _commit(connection: Connection, draft: StateDraft, expected_head: StateId | None) -> State:
+    head = head_of(connection, draft.branch_id)
+    turn_seq = head.turn_seq
+    if draft.turn_id is not None:
+        phase, branch_id, turn_seq, state_after = must(
+            connection.one("select_commit", (pack(draft.turn_id),)), "turn", draft.turn_id
+        )
+        check_branch_of(draft.turn_id, unpack(branch_id), draft.branch_id)
+        if state_after is not None:
+            return to_state(connection.one("select_state", (state_after,)))
+        check_phase(draft.turn_id, Phase(phase), frozenset({Phase.RESPONSE_FINALIZED}))
+    check_head(draft.branch_id, head.id, expected_head)
+    state = drafted_state(draft, head, turn_seq)
+    if draft.turn_id is not None:
+        _commit_turn(connection, draft, state)
+    append_state(connection, state)
+    if draft.reason in FOLDS:
+        connection.execute("delete_candidate", (pack(draft.branch_id),))
+    return state
+
+
+def _commit_turn(connection: Connection, draft: StateDraft, state: State) -> None:
+    refuse_unsettled(connection, draft.branch_id, before=state.turn_seq)
+    turn_id = pack(draft.turn_id or "")
+    values = {"state": pack(state.id), "turn_id": turn_id, "now": to_millis(state.created_at)}
+    connection.execute("commit_turn", values)
+    enqueue(connection, "index_turn", pack(draft.branch_id), turn_id)
+    enqueue(connection, "remember_turn", pack(draft.branch_id), turn_id)
+
+
+def refuse_unsettled(connection: Connection, branch_id: BranchId, *, before: int) -> None:
+    """Refuse to commit past a turn that is neither committed nor failed."""
+    row = connection.one("select_unsettled", {"branch_id": pack(branch_id), "before": before})
+    if row is not None:
+        raise not_settled(row[0], row[1])
+
+
+def _advance(connection: Connection, head: State, branch_id: BranchId, **changes: Any) -> State:
+    state = msgspec.structs.replace(
+        head,
+        id=new_id(),
+        branch_id=branch_id,
+        state_seq=head.state_seq + 1,
+        parent_id=head.id,
+        created_at=now(),
+        **changes,
+    )
+    append_state(connection, state)
+    return state
+
+
+class LedgerStates(Noun):
+    """``States`` of the contract, on a database."""
+
+    get = reads(get_state)
+    head = looks(head_of)
+    list = reads(list_states)
+    newest = reads(newest_of_reasons)
+    commit = writes(commit_state)
+    propose = writes(propose_fold)
+    proposal = reads(read_proposal)
+    pin = writes(pin_fact)
+    unpin = writes(unpin_fact)

@@ -1,0 +1,368 @@
+"""Turns: TX-0, TX-P, TX-A, and reading them back."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, new_id, now, to_millis
+from contextinfinity.domain.message import Message, TranscriptItem
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.turn import (
+    OPEN_PHASES,
+    UNFINISHED,
+    NewStep,
+    NewTurn,
+    Phase,
+    Step,
+    StepEnd,
+    Turn,
+    TurnEnd,
+)
+from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
+from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.ledger.binding import Noun, looks, writes
+from contextinfinity.storage.ledger.contents import MessageColumns, insert_message, insert_plan, metadata_column
+from contextinfinity.storage.ledger.idempotency import made_before, note_request
+from contextinfinity.storage.ledger.jobs import enqueue, refuse_dead
+from contextinfinity.storage.ledger.prefix_hashes import check_place, note_answered, note_asked
+from contextinfinity.storage.ledger.recording import log, record
+from contextinfinity.storage.ledger.rows import (
+    inputs_column,
+    items_column,
+    maybe_pack,
+    message_columns,
+    must,
+    pack,
+    to_rounds,
+    to_step,
+    to_turn,
+    to_usage,
+    unpack,
+)
+from contextinfinity.storage.ledger.sessions import lineage_of
+from contextinfinity.storage.rules import (
+    check_finalising,
+    check_new_step,
+    check_new_turn,
+    check_owner,
+    check_phase,
+    check_turn_end,
+    end_place,
+    row_limit,
+)
+
+STEPS = 22
+"""The column of a turn's row that holds the number of its steps."""
+
+FEW = 8
+"""Up to so many turns are read on the event loop."""
+LONG_AGO = -(2**62)
+
+
+def begin_step(connection: Connection, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
+    """TX-P: make a step and its plan durable before the provider is called."""
+    check_new_step(step)
+    return open_step(connection, _fenced(connection, turn_id, owner, OPEN_PHASES), step)
+
+
+def cancel_turn(connection: Connection, turn_id: TurnId) -> Turn:
+    """Ask the turn's owner, wherever it is, to stop."""
+    connection.execute("ask_to_stop", (pack(turn_id),))
+    return existing_turn(connection, turn_id)
+
+
+def get_turn(connection: Connection, turn_id: TurnId) -> Turn | None:
+    """Read one."""
+    return _living(connection, find_turn(connection, turn_id))
+
+
+def list_steps(connection: Connection, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
+    """Read a turn's provider calls in order, from that step_index on."""
+    place = {"turn_id": pack(turn_id), "first": first}
+    return tuple(to_step(turn_id, row) for row in connection.many("select_steps", place))
+
+
+def read_plan(connection: Connection, turn_id: TurnId) -> Plan | None:
+    """Read the account of the turn's last request."""
+    row = connection.one("select_plan", (pack(turn_id),))
+    return None if row is None else wire.loads(Plan, row[0])
+
+
+def find_turn(connection: Connection, turn_id: TurnId) -> Turn | None:
+    """Read a turn, if it is there."""
+    row = connection.one("select_turn", (pack(turn_id),))
+    return None if row is None else _to_turn(connection, row)
+
+
+def existing_turn(connection: Connection, turn_id: TurnId) -> Turn:
+    """Read a turn, or say that there is none."""
+    return _to_turn(connection, must(connection.one("select_turn", (pack(turn_id),)), "turn", turn_id))
+
+
+def owned_turn(connection: Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
+    """Read a turn for its owner only."""
+    turn = existing_turn(connection, turn_id)
+    check_owner(turn_id, turn.owner, owner)
+    return turn
+
+
+def _to_turn(connection: Connection, row: Row) -> Turn:
+    """Read a turn, with what went before its answer where it took several steps."""
+    turn = to_turn(row)
+    return replace(turn, rounds=_rounds(connection, turn.id)) if row[STEPS] > 1 else turn
+
+
+def _rounds(connection: Connection, turn_id: TurnId) -> tuple[TranscriptItem, ...]:
+    return to_rounds(connection.many("select_rounds", (pack(turn_id),)))
+
+
+def accept_turn(connection: Connection, new: NewTurn, message: MessageColumns) -> Turn:
+    """TX-0: append a turn with its message, or return the one that this request made before."""
+    if (made := made_before(connection, new.once)) is not None and made[1] is not None:
+        return existing_turn(connection, unpack(made[1]))
+    if new.id is not None and (there := find_turn(connection, new.id)) is not None:
+        if (there.branch_id, there.user_message) == (new.branch_id, new.message):
+            return there
+        raise AlreadyExists(f"There is a turn {new.id} already, and it says something else.")
+    refuse_dead(connection, new.owner)
+    check_place(connection, new)
+    if new.queue_limit is not None:
+        _refuse_long_queue(connection, new.branch_id, new.queue_limit)
+    turn = insert_turn(connection, new, message, now())
+    if new.begin and blocker(connection, turn) is None:
+        return begin_turn(connection, turn)
+    return turn
+
+
+def insert_turn(connection: Connection, new: NewTurn, message: MessageColumns, moment: datetime) -> Turn:
+    """Append a turn to its branch, as it was said at that moment."""
+    place = {"branch_id": pack(new.branch_id), "count": 1}
+    taken = must(connection.one("take_turn_seq", place), "branch", new.branch_id)
+    turn_seq, session_id, head_state = taken
+    turn = Turn(
+        id=new.id or new_id(),
+        session_id=unpack(session_id),
+        branch_id=new.branch_id,
+        turn_seq=turn_seq,
+        phase=Phase.ACCEPTED,
+        state_before=unpack(head_state),
+        user_message=new.message,
+        owner=new.owner,
+        retry_of=new.retry_of,
+        metadata=new.metadata,
+        created_at=moment,
+        updated_at=moment,
+    )
+    values = {"id": pack(turn.id), "session_id": session_id, "turn_seq": turn_seq, "now": to_millis(moment)}
+    connection.execute(
+        "insert_turn",
+        values
+        | {
+            "branch_id": pack(new.branch_id),
+            "state_before": head_state,
+            "user_message": insert_message(connection, session_id, new.message, message),
+            "owner": new.owner,
+            "retry_of": maybe_pack(new.retry_of),
+            "metadata": metadata_column(new.metadata),
+        },
+    )
+    connection.execute("touch_session", {"id": session_id, "now": to_millis(moment)})
+    note_request(connection, new.once, session_id, pack(turn.id))
+    note_asked(connection, turn, new.trail)
+    return turn
+
+
+def _refuse_long_queue(connection: Connection, branch_id: BranchId, limit: int) -> None:
+    waiting = connection.one("count_waiting", (pack(branch_id),))[0]  # type: ignore[index]
+    if waiting >= limit:
+        running = connection.one("select_running", (pack(branch_id),))
+        raise QueueFull(
+            f"{waiting} messages wait on branch {branch_id} already.",
+            running=None if running is None else unpack(running[0]),
+        )
+
+
+def _fenced(connection: Connection, turn_id: TurnId, owner: WorkerId, allowed: frozenset[Phase]) -> Turn:
+    """Read a turn for its owner, in a phase that allows what is to be done."""
+    turn = owned_turn(connection, turn_id, owner)
+    check_phase(turn_id, turn.phase, allowed)
+    return turn
+
+
+def prepare_turn(connection: Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
+    """Accepted → ContextPrepared."""
+    turn = _fenced(connection, turn_id, owner, frozenset({Phase.ACCEPTED}))
+    if (other := blocker(connection, turn)) is not None:
+        raise BranchBusy(f"Turn {turn.turn_seq} waits: turn {other[0]} of the same branch is {other[1]}.")
+    return begin_turn(connection, turn)
+
+
+def blocker(connection: Connection, turn: Turn) -> Row | None:
+    """Find a turn of the branch that has to be final before this one is begun: (turn_seq, phase)."""
+    place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq}
+    return connection.one("select_blocker", place)
+
+
+def begin_turn(connection: Connection, turn: Turn) -> Turn:
+    """Accepted → ContextPrepared."""
+    moment = now()
+    values = {"id": pack(turn.id), "phase": Phase.CONTEXT_PREPARED.value, "now": to_millis(moment)}
+    connection.execute("move_phase", values)
+    return replace(turn, phase=Phase.CONTEXT_PREPARED, updated_at=moment)
+
+
+def open_step(connection: Connection, turn: Turn, step: NewStep) -> Turn:
+    """Write a provider call that is about to be made, and the end of the one it goes on from."""
+    turn_id = turn.id
+    place = {"id": pack(step.id), "turn_id": pack(turn_id), "step_index": step.step_index}
+    if connection.one("select_step_clash", place) is not None:
+        raise AlreadyExists(f"Turn {turn_id} has a step {step.step_index} already, or the step's id is taken.")
+    if step.closes is not None:
+        _end_step(connection, turn, step.closes, None)
+    moment, session_id = now(), pack(turn.session_id)
+    values = {"session_id": session_id, "provider": step.provider, "model_id": step.model_id, "now": to_millis(moment)}
+    connection.execute("insert_step", place | values | {"inputs": inputs_column(step.inputs)})
+    insert_plan(connection, turn_id, session_id, step.step_index, step.plan)
+    connection.execute("begin_responding", {"turn_id": pack(turn_id), **values})
+    return replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=moment)
+
+
+def _end_step(connection: Connection, turn: Turn, end: StepEnd, answer: Message | None) -> None:
+    found = connection.one("select_step_outcome", (pack(end.step_id), pack(turn.id)))
+    if must(found, "step", end.step_id)[0] is not None:
+        raise WrongPhase(f"Step {end.step_id} has ended already.")
+    connection.execute(
+        "end_step",
+        {
+            "id": pack(end.step_id),
+            "items": items_column(end.items, answer),
+            "outcome": wire.dumps(end.outcome).decode(),
+            "displayed": end.displayed_bytes,
+            "durable": end.durable_bytes,
+            "now": to_millis(now()),
+            **msgspec.structs.asdict(end.usage),
+        },
+    )
+    if end.response is not None:
+        body = zlib.compress(end.response, 6)
+        connection.execute("insert_response", (pack(end.step_id), pack(turn.session_id), body))
+
+
+def end_turn(connection: Connection, turn: Turn, phase: Phase, end: TurnEnd, answer: MessageColumns | None) -> Turn:
+    """Write how a turn ended, and its last step with it."""
+    session_id = pack(turn.session_id)
+    if end.step is not None:
+        _end_step(connection, turn, end.step, end.answer)
+    if end.plan is not None:
+        insert_plan(connection, turn.id, session_id, -1, end.plan)
+    key = None
+    if end.answer is not None and answer is not None:
+        key = insert_message(connection, session_id, end.answer, answer)
+    moment = now()
+    values = {"id": pack(turn.id), "phase": phase.value, "outcome": end.outcome, "answer": key}
+    values["error"] = None if end.error is None else wire.dumps(end.error).decode()
+    notes = end.notes(turn)
+    values |= {name: metadata_column(note or None) for name, note in notes.items()}
+    ended = connection.one("end_turn", {**values, "now": to_millis(moment)})
+    steps, *usage = must(ended, "turn", turn.id)
+    note_answered(connection, turn, phase, end.answer)
+    return replace(
+        turn,
+        phase=phase,
+        outcome=end.outcome,
+        answer=end.answer,
+        error=end.error,
+        rounds=_rounds(connection, turn.id) if steps > 1 else (),
+        usage=to_usage(*usage),
+        updated_at=moment,
+        **notes,
+    )
+
+
+def read_history(connection: Connection, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...]:
+    """Read the newest turns of the lineage, oldest first."""
+    turns: list[Turn] = []
+    limit, since = row_limit(limit), _since(connection, pack(branch_id))
+    for branch, first, last in lineage_of(connection, branch_id).backwards(end_place(before)):
+        if len(turns) >= limit:
+            break
+        values = {"branch_id": pack(branch), "first": first, "last": last, "since": since, "limit": limit - len(turns)}
+        turns.extend(_to_turn(connection, row) for row in connection.many("select_stretch", values))
+    return tuple(reversed(turns))
+
+
+def _since(connection: Connection, branch_id: bytes) -> int:
+    """Return the moment from which on turns of a branch are not past their session's time to live."""
+    row = connection.one("select_ttl", (branch_id,))
+    return LONG_AGO if row is None else to_millis(now()) - row[0] + 1
+
+
+def _living(connection: Connection, turn: Turn | None) -> Turn | None:
+    """Return a turn unless it is past its time to live."""
+    if turn is None or to_millis(turn.created_at) < _since(connection, pack(turn.branch_id)):
+        return None
+    return turn
+
+
+def _answer_columns(end: TurnEnd) -> MessageColumns | None:
+    """Check how a turn ends and hash its answer: outside of the transaction, which others wait for."""
+    check_turn_end(end)
+    return None if end.answer is None else message_columns(end.answer)
+
+
+def finalise_turn(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
+) -> Turn:
+    """TX-A: answer, last step and phase, and the job that commits the turn."""
+    turn = owned_turn(connection, turn_id, owner)
+    check_finalising(turn_id, turn.phase, end)
+    turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
+    enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
+    return turn
+
+
+def fail_turn(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
+) -> Turn:
+    """End a turn before its answer was final: Failed."""
+    turn = _fenced(connection, turn_id, owner, UNFINISHED)
+    return end_turn(connection, turn, Phase.FAILED, end, answer)
+
+
+class LedgerTurns(Noun):
+    """``Turns`` of the contract, on a database."""
+
+    prepare = writes(prepare_turn)
+    open_step = writes(begin_step)
+    cancel = writes(cancel_turn)
+    record = writes(record)
+    log = writes(log)
+    get = looks(get_turn)
+    steps = looks(list_steps)
+    plan = looks(read_plan)
+
+    async def accept(self, new: NewTurn) -> Turn:
+        """TX-0: the turn, its message and its place in the branch become durable together."""
+        check_new_turn(new)
+        message = message_columns(new.message)
+        return await self._database.write(lambda connection: accept_turn(connection, new, message))
+
+    async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """TX-A: answer, last step and phase, and the job that commits the turn."""
+        answer = _answer_columns(end)
+        return await self._database.write(lambda connection: finalise_turn(connection, turn_id, owner, end, answer))
+
+    async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
+        """End a turn before its answer was final."""
+        answer = _answer_columns(end)
+        return await self._database.write(lambda connection: fail_turn(connection, turn_id, owner, end, answer))
+
+    async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
+        """Read the newest turns of the lineage, oldest first."""
+        ask = self._database.look if limit <= FEW else self._database.read
+        return await ask(lambda connection: read_history(connection, branch_id, limit, before))

@@ -1,0 +1,104 @@
+"""Workers: registered in the ledger, alive as long as the backend knows that their process lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Protocol
+
+from contextinfinity.domain.ids import WorkerId, from_millis, new_id, now, to_millis
+from contextinfinity.domain.work import TakenOver, Worker
+from contextinfinity.errors import WorkerLost
+from contextinfinity.storage.database import Connection, Database
+from contextinfinity.storage.ledger.binding import Noun, reads
+from contextinfinity.storage.ledger.prefix_hashes import note_dead
+from contextinfinity.storage.ledger.rows import unpack
+
+MOST_DEATHS = 5
+"""A job that was running when its worker died that often is taken for the cause."""
+
+
+class Liveness(Protocol):
+    """How a backend knows that a worker's process lives."""
+
+    def hold(self, worker: WorkerId) -> None:
+        """Note this process's worker as alive, until it is released or the process ends."""
+        ...
+
+    def release(self, worker: WorkerId) -> None:
+        """Note that a worker has left."""
+        ...
+
+    def is_free(self, worker: WorkerId) -> bool:
+        """Return whether a worker is dead."""
+        ...
+
+
+def list_workers(connection: Connection) -> tuple[Worker, ...]:
+    """Read who is registered, the oldest first."""
+    rows = connection.many("select_workers")
+    return tuple(
+        Worker(id=name, host=host, pid=pid, started_at=from_millis(started), beats=beats)
+        for name, host, pid, started, beats in rows
+    )
+
+
+def known_workers(connection: Connection) -> set[WorkerId]:
+    """Return the workers that are registered, and those that own a turn or a job."""
+    return {row[0] for name in ("select_workers", "select_owners") for row in connection.many(name)}
+
+
+def take_over(connection: Connection, dead: WorkerId, by: WorkerId) -> TakenOver:
+    """Declare a worker dead: its unfinished turns become the taker's, its running jobs are queued again."""
+    values = {"dead": dead, "now": to_millis(now()), "most": MOST_DEATHS}
+    connection.execute("bury_worker", values)
+    note_dead(connection, dead)
+    turns = connection.many("take_turns", {"dead": dead, "by": by})
+    jobs = connection.many("put_back_jobs", values)
+    turns.sort(key=lambda row: row[1])
+    return TakenOver(turns=tuple(unpack(turn_id) for turn_id, _ in turns), jobs=len(jobs))
+
+
+class LedgerWorkers(Noun):
+    """``Workers`` of the contract, on a database."""
+
+    def __init__(self, database: Database, locks: Liveness) -> None:
+        self._database = database
+        self._locks = locks
+
+    async def enter(self) -> Worker:
+        """Register this process as a worker: first its lock, so that nobody ever sees it registered and free."""
+        worker = Worker(id=new_id(), host=socket.gethostname(), pid=os.getpid(), started_at=now())
+        self._locks.hold(worker.id)
+        values = {"id": worker.id, "host": worker.host, "pid": worker.pid, "now": to_millis(worker.started_at)}
+
+        def write(connection: Connection) -> None:
+            connection.execute("forget_dead", values)
+            connection.execute("insert_worker", values)
+
+        await self._database.write(write)
+        return worker
+
+    async def beat(self, worker: WorkerId) -> None:
+        """Count a heartbeat."""
+        if await self._database.write(lambda connection: connection.one("beat", (worker,))) is None:
+            self._locks.release(worker)
+            raise WorkerLost(f"Worker {worker} was declared dead.")
+
+    async def leave(self, worker: WorkerId) -> None:
+        """Remove a worker that ends."""
+        await self._database.write(lambda connection: connection.many("delete_worker", (worker,)))
+        self._locks.release(worker)
+
+    list = reads(list_workers)
+
+    async def dead(self) -> tuple[WorkerId, ...]:
+        """Name the workers known to be dead."""
+        known = await self._database.read(known_workers)
+        return tuple(sorted(name for name in known if self._locks.is_free(name)))
+
+    async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
+        """Declare a worker dead."""
+        taken = await self._database.write(lambda connection: take_over(connection, dead, by))
+        self._locks.release(dead)
+        return taken

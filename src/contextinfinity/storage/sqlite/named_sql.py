@@ -1,0 +1,52 @@
+"""SQLite's dialect of the named statements, and the connection that runs them.
+
+The texts are read once a process. apsw keeps the prepared statement of a text, so a call costs one lookup by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apsw
+
+from contextinfinity.storage import sql_files
+from contextinfinity.storage.database import Row, Search, Values
+from contextinfinity.storage.sqlite import search as sqlite_search
+
+QUERIES = sql_files.load_folder(__package__, "sql")
+"""Every statement of ``sql/*.sql`` by its name."""
+
+
+class SqliteConnection:
+    """A ``Connection`` on an apsw connection, which the engine's own modules reach as ``raw``."""
+
+    __slots__ = ("_execute", "changes", "raw")
+
+    search: Search = sqlite_search
+
+    def __init__(self, raw: apsw.Connection) -> None:
+        self.raw = raw
+        self._execute: Any = raw.execute
+        self.changes = raw.changes
+
+    def one(self, name: str, values: Values = ()) -> Row | None:
+        """Run a statement to its end; return its first row, or None."""
+        rows = self._execute(QUERIES[name], values).fetchall()
+        return rows[0] if rows else None
+
+    def many(self, name: str, values: Values = ()) -> list[Row]:
+        """Return all rows."""
+        return self._execute(QUERIES[name], values).fetchall()  # type: ignore[no-any-return]
+
+    def each(self, name: str, values: Values = ()) -> Iterator[Row]:
+        """Iterate over the rows without reading them all first."""
+        return self._execute(QUERIES[name], values)  # type: ignore[no-any-return]
+
+    def execute(self, name: str, values: Values = ()) -> None:
+        """Run a statement that returns no rows."""
+        self._execute(QUERIES[name], values)
+
+    def execute_many(self, name: str, rows: Iterable[Values]) -> None:
+        """Run a statement once for each of the value sets."""
+        self.raw.executemany(QUERIES[name], rows)

@@ -1,0 +1,33 @@
+-- Messages from elsewhere.
+
+-- name: select_by_external_id
+-- What the message of that id says.
+SELECT hash FROM origin WHERE mark = ? AND session_id = ? AND external_id = ?
+
+-- name: select_by_place
+-- What the message says of those words and that place.
+SELECT hash FROM origin WHERE session_id = ? AND place = ? AND hash = ?
+
+-- name: select_last_place
+-- The place a message came from, the last if it holds several records; NULL if it was said here.
+SELECT max(place) FROM origin WHERE message_key = ?
+
+-- name: select_message_keys
+-- The messages of some turns of a branch, in order.
+SELECT user_message, answer FROM turn WHERE branch_id = :branch_id AND turn_seq BETWEEN :first AND :last
+ORDER BY turn_seq
+
+-- name: insert_origin
+-- Where a message came from.
+INSERT INTO origin (message_key, place, session_id, answers, external_id, mark, hash, said_at, details)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: select_origins
+-- Where the messages of a turn came from, question first.
+SELECT o.answers, o.place, o.hash, o.external_id, o.said_at, o.details
+FROM turn AS t JOIN origin AS o ON o.message_key IN (t.user_message, t.answer)
+WHERE t.id = ? ORDER BY o.answers, o.place
+
+-- name: select_beginning
+-- The origins of a session with the lowest places.
+SELECT answers, place, hash, external_id, said_at, details FROM origin WHERE session_id = ? ORDER BY place LIMIT ?

@@ -1,0 +1,101 @@
+-- Words: writing them, and finding by them.
+
+-- name: select_session_owner
+-- Whose a session is.
+SELECT org_id, user_id FROM session WHERE id = ?
+
+-- name: insert_words
+-- The words of a row.
+INSERT INTO keyword (rowid, words) VALUES (?, ?)
+
+-- name: replace_words
+-- The words of a row, in the place of those that were there.
+INSERT OR REPLACE INTO keyword (rowid, words) VALUES (?, ?)
+
+-- name: delete_words
+-- A row has no words any more.
+DELETE FROM keyword WHERE rowid = ?
+
+-- name: select_row
+-- Whether a row has words.
+SELECT 1 FROM keyword_docsize WHERE id = ?
+
+-- name: count_scope
+-- What a session or an owner has said grows.
+INSERT INTO word_scope (token, messages, places, first, last) VALUES (:token, :messages, :places, :first, :last)
+ON CONFLICT (token) DO UPDATE SET messages = messages + :messages, places = places + :places,
+  first = min(first, :first), last = max(last, :last)
+
+-- name: count_words
+-- The index grows.
+UPDATE word_state SET messages = messages + :said, indexed = indexed + :messages, places = places + :places,
+  version = coalesce(version, :version) WHERE one = 1
+
+-- name: count_sample
+-- A message that is counted says a word.
+INSERT INTO word_sample (word, places) VALUES (?, 1) ON CONFLICT (word) DO UPDATE SET places = places + 1
+
+-- name: clear_sample
+-- How common words are is counted anew.
+DELETE FROM word_sample
+
+-- name: select_scope
+-- How much a session or an owner has said, and between which keys.
+SELECT messages, places, first, last FROM word_scope WHERE token = ?
+
+-- name: select_places
+-- How many places there are.
+SELECT places FROM word_state WHERE one = 1
+
+-- name: select_samples
+-- How many of the messages that are counted say each of the words.
+SELECT word, places FROM word_sample WHERE word IN (SELECT value FROM json_each(?))
+
+-- name: find_rows
+-- The newest rows of a phrase between two of them, as one text: a row of SQL for each would take four times as long.
+SELECT group_concat(rowid) FROM (
+  SELECT rowid FROM keyword WHERE keyword MATCH :phrase AND rowid BETWEEN :first AND :last
+  ORDER BY rowid DESC LIMIT :most)
+
+-- name: find_all_rows
+-- All of them; in their own order, which is the quickest.
+SELECT group_concat(rowid) FROM keyword WHERE keyword MATCH :phrase AND rowid BETWEEN :first AND :last
+
+-- name: select_asked
+-- The turns that some messages ask, and whose they are; not those past their time to live.
+SELECT k.value, t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, s.org_id, s.user_id
+FROM json_each(?) AS k CROSS JOIN turn AS t ON t.user_message = k.value CROSS JOIN session AS s ON s.id = t.session_id
+WHERE (s.ttl_hours IS NULL OR t.created_at + s.ttl_hours * 3600000 > unixepoch('subsec') * 1000)
+  AND s.id NOT IN (SELECT session_id FROM deletion)
+
+-- name: select_answered
+-- The turns that some messages answer, and whose they are.
+SELECT k.value, t.id, t.session_id, t.branch_id, t.turn_seq, t.created_at, s.org_id, s.user_id
+FROM json_each(?) AS k CROSS JOIN turn AS t ON t.answer = k.value CROSS JOIN session AS s ON s.id = t.session_id
+WHERE (s.ttl_hours IS NULL OR t.created_at + s.ttl_hours * 3600000 > unixepoch('subsec') * 1000)
+  AND s.id NOT IN (SELECT session_id FROM deletion)
+
+-- name: select_said_at
+-- When a message was said elsewhere.
+SELECT min(said_at) FROM origin WHERE message_key = ?
+
+-- name: select_types
+-- The types of the chunks of a side of a turn.
+SELECT DISTINCT chunk_type FROM chunk WHERE turn_id = ? AND side = ?
+
+-- name: count_indexed
+-- Of messages, how many have words in the index, and on how many places.
+SELECT coalesce(sum(d.id % 4 = 0), 0), count(d.id) FROM json_each(:messages) AS k
+  CROSS JOIN json_each('[0,2]') AS kind CROSS JOIN keyword_docsize AS d ON d.id = 4 * k.value + kind.value
+
+-- name: shrink_scope
+-- What an owner has said is less.
+UPDATE word_scope SET messages = messages - :messages, places = places - :places WHERE token = :token
+
+-- name: unsay_sample
+-- A message that was counted says a word no longer.
+UPDATE word_sample SET places = places - 1 WHERE word = ?
+
+-- name: delete_sample
+-- Nobody says that word.
+DELETE FROM word_sample WHERE word = ? AND places <= 0

@@ -1,0 +1,93 @@
+"""Which vectors a search looks at.
+
+Within a session, and wherever there are not very many: all of them. Over everybody, or an owner who has a good part of
+everything: those that a generation names, and one by one what is newer than it.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from contextinfinity.domain.search import NearHit, Scope
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.vectors import HEAD
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.sqlite.database import SqliteDatabase
+from contextinfinity.storage.sqlite.generations import SHARE, Generation, Generations
+from contextinfinity.storage.sqlite.matrices import Bodies, Matrices, Source, Whose, merged, scanned, streamed
+from contextinfinity.storage.sqlite.nearest import Asked, walk
+from contextinfinity.storage.sqlite.vector_writes import PACK, Space
+
+_MOST_OWNERS = 1024  # of whom it is remembered whether they have much
+_GROWTH = 0.1  # of a namespace, after which it is counted again
+
+
+class VectorSearch:
+    """Searches of one process in one ledger, with what they keep in memory."""
+
+    def __init__(self, database: SqliteDatabase, folder: Path | None, least: int) -> None:
+        self.generations = None if folder is None else Generations(database, folder, least)
+        self._matrices = Matrices()
+        self._wide: dict[tuple[int, Owner], tuple[int, bool]] = {}
+
+    def near(self, connection: Connection, vector: bytes, space: Space, scope: Scope, most: int) -> tuple[NearHit, ...]:
+        """Find the nearest, the nearest first."""
+        asked = Asked(connection, scope)
+        if asked.is_empty:
+            return ()
+        query = np.frombuffer(vector, np.int8, offset=HEAD)
+        whose = Whose(space.key, space.dim, session_id=asked.session_id)
+        if asked.session_id is None:
+            generation = None if self.generations is None else self.generations.of(space)
+            if generation is not None and self._is_wide(connection, space, scope.owner):
+                source, whose = self._beyond(connection, query, whose, generation)
+                return self._shown(connection, asked, source, whose, most)
+            whose = whose._replace(owner=scope.owner)
+        return self._shown(connection, asked, self._exact(connection, query, whose, space), whose, most)
+
+    def _exact(self, connection: Connection, query: Bodies, whose: Whose, space: Space) -> Source:
+        if whose.session_id is None and whose.owner is None and space.placed * space.dim > self._matrices.memory:
+            return streamed(connection, whose, query)
+        return scanned(self._matrices.rows(connection, whose), query)
+
+    def _beyond(
+        self, connection: Connection, query: Bodies, whose: Whose, generation: Generation
+    ) -> tuple[Source, Whose]:
+        """Make one list of a generation and what is newer."""
+        newer = whose._replace(above=generation.last)
+        rest = scanned(self._matrices.rows(connection, newer), query)
+        return merged(lambda most: generation.near(query, most), rest), newer
+
+    def _shown(
+        self, connection: Connection, asked: Asked, source: Source, whose: Whose, most: int
+    ) -> tuple[NearHit, ...]:
+        hits, gone = walk(connection, asked, source, most)
+        if gone > len(hits):
+            self._matrices.forget(whose)  # most of it is gone: it is read again
+        return tuple(hits)
+
+    def _is_wide(self, connection: Connection, space: Space, owner: Owner | None) -> bool:
+        """Return whether an owner has so much of a namespace that going down a list of all of it finds enough."""
+        if owner is None:
+            return True
+        placed, wide = self._wide.get((space.key, owner), (0, False))
+        if abs(space.placed - placed) > _GROWTH * placed:
+            wide = _has(connection, space, owner, math.ceil(SHARE * space.placed))
+            if len(self._wide) >= _MOST_OWNERS:
+                self._wide.clear()
+            self._wide[space.key, owner] = (space.placed, wide)
+        return wide
+
+
+def _has(connection: Connection, space: Space, owner: Owner, many: int) -> bool:
+    """Return whether an owner has so many vectors; counts no further."""
+    values = {"namespace": space.key, "org_id": owner.org_id, "user_id": owner.user_id}
+    packs = connection.one("count_packs_of_owner", {**values, "limit": math.ceil(many / PACK)})
+    found = PACK * int(packs[0])  # type: ignore[index]
+    if found < many:
+        loose = connection.one("count_loose_of_owner", {**values, "limit": many - found})
+        found += int(loose[0])  # type: ignore[index]
+    return found >= many

@@ -1,0 +1,193 @@
+"""Writing vectors: namespaces, loose vectors, packs.
+
+The newest vectors of a session are rows of their own; the 256th makes one pack of them, in the transaction that brings
+it. Everything here runs inside the caller's transaction. A vector's key is never used twice, so a cache of vectors is
+extended from its highest key on; before a cached vector is shown, it is looked up by its key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from contextinfinity.domain.chunk import Embedding
+from contextinfinity.domain.search import Namespace
+from contextinfinity.domain.vectors import HEAD
+from contextinfinity.storage.database import Connection
+from contextinfinity.storage.ledger.rows import must
+from contextinfinity.storage.rules import check_namespace, check_vector
+
+PACK = 256
+"""Vectors in a pack: some 68 KB, which SQLite reads in one go."""
+
+_LOOKED_OVER = 1024  # chunks that one write looks over to see how far a namespace is filled
+
+Placed: TypeAlias = tuple[int, Embedding]
+"""The number of a chunk and its vector."""
+
+_Body: TypeAlias = tuple[int, bytes]
+
+
+class Space(NamedTuple):
+    """A namespace as its row says."""
+
+    key: int
+    name: str
+    dim: int
+    state: str
+    placed: int
+    filled: int
+    generation: str | None
+
+    def shown(self) -> Namespace:
+        """Return it as others know it."""
+        return Namespace(name=self.name, dim=self.dim, state=self.state, placed=self.placed)  # type: ignore[arg-type]
+
+
+def spaces(connection: Connection) -> list[Space]:
+    """Read all, the current one first."""
+    return [Space(*row) for row in connection.many("select_namespaces")]
+
+
+def find_space(connection: Connection, name: str) -> Space | None:
+    """Read one."""
+    row = connection.one("select_namespace", (name,))
+    return None if row is None else Space(*row)
+
+
+def must_space(connection: Connection, name: str) -> Space:
+    """Read one that has to be there."""
+    return must(find_space(connection, name), "namespace", name)  # type: ignore[no-any-return]
+
+
+def open_space(connection: Connection, name: str, dim: int) -> Space:
+    """Make sure there is one; the first is current, an old one is filled again."""
+    known = find_space(connection, name)
+    check_namespace(name, dim, None if known is None else known.dim)
+    if known is None:
+        connection.execute("insert_namespace", (name, dim))
+    elif known.state == "old":
+        connection.execute("refill_namespace", (known.key,))
+    else:
+        return known
+    return must_space(connection, name)
+
+
+def put_embeddings(connection: Connection, session_id: bytes, placed: Iterable[Placed]) -> None:
+    """Add vectors of chunks, each to the namespace of its model, which is made if need be."""
+    by_model: dict[str, list[_Body]] = {}
+    for chunk_key, embedding in placed:
+        space = find_space(connection, embedding.model)
+        check_namespace(embedding.model, embedding.dim, None if space is None else space.dim)
+        check_vector(embedding.model, embedding.dim, embedding.values)
+        if space is None:
+            open_space(connection, embedding.model, embedding.dim)
+        by_model.setdefault(embedding.model, []).append((chunk_key, embedding.values))
+    for model, vectors in by_model.items():
+        put_vectors(connection, session_id, model, vectors)
+
+
+def put_vectors(connection: Connection, session_id: bytes, namespace: str, vectors: Sequence[_Body]) -> None:
+    """Add vectors of chunks of one session, by the chunks' numbers; a chunk that has one there keeps it."""
+    space = must_space(connection, namespace)
+    new: list[_Body] = []
+    for chunk_key, body in vectors:
+        check_vector(namespace, space.dim, body)
+        row = connection.one("insert_vector", (space.key, chunk_key))
+        if row is not None:
+            new.append((row[0], body))
+    if new:
+        _keep(connection, space.key, session_id, new)
+        connection.execute("count_placed", {"key": space.key, "change": len(new)})
+        _note_filled(connection, space)
+
+
+def _keep(connection: Connection, space: int, session_id: bytes, new: list[_Body]) -> None:
+    """Put new ones beside the loose ones, or with them into packs."""
+    loose: int = connection.one("count_loose", (space, session_id))[0]  # type: ignore[index]
+    if loose + len(new) >= PACK:
+        new = sorted(connection.many("delete_loose", (space, session_id))) + new
+        while len(new) >= PACK:
+            full, new = new[:PACK], new[PACK:]
+            keys, bodies = json.dumps([key for key, _ in full], separators=(",", ":")), b"".join(b for _, b in full)
+            connection.execute("insert_pack", (space, session_id, full[-1][0], keys, bodies))
+    connection.execute_many("insert_loose", ((key, space, session_id, body) for key, body in new))
+
+
+def _note_filled(connection: Connection, space: Space) -> None:
+    """Move the mark past all chunks that have a vector; what lies far ahead is left to later writes."""
+    values = {"namespace": space.key, "filled": space.filled, "limit": _LOOKED_OVER}
+    filled = space.filled
+    for key, has_one in connection.each("select_placed", values):
+        if not has_one:
+            break
+        filled = key
+    if filled != space.filled:
+        connection.execute("set_filled", {"key": space.key, "filled": filled})
+
+
+def drop_vectors(connection: Connection, chunk_keys: Iterable[int]) -> None:
+    """Remove all vectors of chunks, from the packs too: before the chunks go."""
+    packed: dict[tuple[int, bytes, int], list[int]] = {}
+    for chunk_key in chunk_keys:
+        for key, space, dim, session_id in connection.many("select_vectors_of_chunk", (chunk_key,)):
+            if connection.one("delete_loose_vector", (key,)) is None:
+                packed.setdefault((space, session_id, HEAD + dim), []).append(key)
+            connection.execute("delete_vector", (key,))
+            connection.execute("count_placed", {"key": space, "change": -1})
+            connection.execute("lower_filled", {"key": space, "chunk": chunk_key})
+    for (space, session_id, size), keys in packed.items():
+        _blank(connection, (space, session_id), sorted(keys), size)
+
+
+def _blank(connection: Connection, place: tuple[int, bytes], gone: list[int], size: int) -> None:
+    """Take vectors of a session out of their packs, each pack once: the others stay where they are."""
+    while gone:
+        row = connection.one("select_pack_of", (*place, gone[0]))
+        if row is None:
+            return  # the ledger is damaged there; what is to go is not in it
+        keys, bodies = json.loads(row[1]), bytearray(row[2])
+        last = max(*keys, gone[0])
+        here, gone = {key for key in gone if key <= last}, [key for key in gone if key > last]
+        for slot, key in enumerate(keys):
+            if key in here:
+                keys[slot] = 0
+                bodies[slot * size : (slot + 1) * size] = bytes(size)
+        if any(keys):
+            values = {"key": row[0], "keys": json.dumps(keys, separators=(",", ":")), "bodies": bytes(bodies)}
+            connection.execute("update_pack", values)
+        else:
+            connection.execute("delete_pack", (row[0],))
+
+
+def switch_to(connection: Connection, namespace: str) -> bool:
+    """Make a namespace the current one, unless a chunk has no vector there."""
+    space = must_space(connection, namespace)
+    if connection.one("select_unplaced", {"namespace": space.key, "filled": space.filled, "limit": 1}):
+        return False
+    connection.execute("retire_namespaces", (space.key,))
+    connection.execute("make_current", (space.key,))
+    return True
+
+
+def drop_old(connection: Connection, limit: int) -> int:
+    """Remove vectors of old namespaces, at least so many if there are as many, a pack at a time."""
+    gone = 0
+    while gone < limit and (old := connection.one("select_old")) is not None:
+        keys = _take_old(connection, old[0], limit - gone)
+        connection.execute_many("delete_vector", ((key,) for key in keys))
+        connection.execute("count_placed", {"key": old[0], "change": -len(keys)})
+        gone += len(keys)
+        if not keys:
+            connection.execute("delete_namespace", (old[0],))
+            if not connection.changes():
+                break  # the ledger is damaged: more was counted than is there
+    return gone
+
+
+def _take_old(connection: Connection, space: int, limit: int) -> list[int]:
+    row = connection.one("delete_old_pack", (space,))
+    if row is not None:
+        return [key for key in json.loads(row[0]) if key]
+    return [key for (key,) in connection.many("delete_old_loose", (space, limit))]

@@ -1,0 +1,420 @@
+"""The nouns of the store while the ledger may be away.
+
+A verb that is not written here is the ledger's own and fails as it fails there, except for those that a proxy names:
+``reads`` and ``writes`` raise ``LedgerAway`` at once while the ledger is away, ``optional`` ones return None then, and
+``replayed`` ones run after a replay, if that is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.arrival import Arrival, Arrived
+from contextinfinity.domain.deletion import Removed
+from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, new_id
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Branch, NewSession, Owner, Session
+from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn
+from contextinfinity.domain.wire import text_hash
+from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
+from contextinfinity.errors import LedgerAway, LedgerError, NotFound
+from contextinfinity.storage.contract import Branches, Contents, Jobs, Sessions, States, Turns, Workers
+from contextinfinity.storage.deletions import BATCH, Deletions
+from contextinfinity.storage.imports import Arrivals
+from contextinfinity.storage.prefix_hashes import Trails
+from contextinfinity.storage.standby.held_branch import HeldBranch
+from contextinfinity.storage.standby.held_branches import HeldBranches
+from contextinfinity.storage.standby.recent import newest
+from contextinfinity.storage.standby.spool import SUFFIX, is_left, names
+
+T = TypeVar("T")
+Noun = TypeVar("Noun")
+
+
+class Proxy(Generic[Noun]):
+    """A noun of the ledger, some of whose verbs work without it."""
+
+    reads: ClassVar[frozenset[str]] = frozenset()
+    writes: ClassVar[frozenset[str]] = frozenset()
+    optional: ClassVar[frozenset[str]] = frozenset()
+    replayed: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, held: HeldBranches, ledger: Noun) -> None:
+        self._held = held
+        self._ledger = ledger
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._ledger, name)
+        policies = (
+            (self.reads, self._read),
+            (self.writes, self._write),
+            (self.optional, self._read_or_none),
+            (self.replayed, self._read_replayed),
+        )
+        for names_of, through in policies:
+            if name in names_of:
+                return lambda *given, **named: through(lambda: verb(*given, **named))
+        return verb
+
+    async def _read(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return await self._held.reads.through(ask)
+
+    async def _write(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return await self._held.writes.through(ask)
+
+    async def _read_or_none(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+        with suppress(LedgerAway):
+            return await self._read(ask)
+        return None
+
+    async def _read_replayed(self, ask: Callable[[], Awaitable[T]]) -> T:
+        with suppress(LedgerError):
+            await self._held.replay.run()
+        return await ask()
+
+    async def _find(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
+        """Read something; if the ledger does not have it, read again after the spools of all processes are in it."""
+        if (found := await self._read(ask)) is not None:
+            return found
+        try:
+            await self._held.replay.run()
+        except LedgerError as error:
+            raise LedgerAway(f"{what} is not in the ledger; another process may be holding it.") from error
+        return await self._read(ask)
+
+    async def _know_head(self, branch_id: BranchId) -> None:
+        """Read the head of a branch once: without it the branch could not continue when nothing can be read."""
+        if not self._held.recent.knows_head(branch_id):
+            with suppress(LedgerError, NotFound):
+                state = await self._read(lambda: self._held.ledger.states.head(branch_id))
+                self._held.recent.see_state(branch_id, state)
+
+
+class SessionsProxy(Proxy[Sessions]):
+    """``Sessions``: known ones are found, new ones are spooled."""
+
+    async def create(self, new: NewSession) -> Session:
+        """Create a session, in the spool while the ledger is away."""
+        session_id = new_id() if new.id is None else new.id
+        new = replace(new, id=session_id)
+        async with self._held.alone_on(session_id):
+            if self._held.holds(session_id):
+                return await self._held.make_session(new)
+            try:
+                session = await self._write(lambda: self._ledger.create(new))
+            except LedgerAway as away:
+                self._held.report("create_session", away, session_id, new.owner.user_id)
+                there = None
+                with suppress(LedgerAway):  # as far as sessions can be read or were seen
+                    there = await self.get(session_id)
+                return await self._held.make_session(new, there)
+        self._held.recent.see_session(session)
+        await self._know_head(session.active_branch)
+        return session
+
+    async def get(self, session_id: SessionId) -> Session | None:
+        """Read one; a session that got another id when it was written to the ledger is found by both."""
+        if (held := self._held.session(session_id)) is not None:
+            return held
+        moved, recent = self._held.replay.moved.get(session_id, session_id), self._held.recent
+
+        async def ask() -> Session | None:
+            return await self._ledger.get(session_id) or (
+                None if moved == session_id else await self._ledger.get(moved)
+            )
+
+        try:
+            found = await self._find(f"Thread {session_id}", ask)
+        except LedgerAway as away:
+            self._held.report("get_session", away, session_id)
+            if (seen := recent.session(session_id) or recent.session(moved)) is None:
+                raise
+            return seen
+        if found is None:
+            recent.forget(session_id)
+        else:
+            recent.see_session(found)
+        return found
+
+    async def find(self, owner: Owner, external_id: str) -> Session | None:
+        """Read the owner's session of that name; one that was never seen counts as new while nothing can be read."""
+        if (held := self._held.session_named(owner, external_id)) is not None:
+            return held
+        try:
+            found = await self._find(f"Thread {external_id}", lambda: self._ledger.find(owner, external_id))
+        except LedgerAway as away:
+            found = self._held.recent.named(owner, external_id)
+            self._held.report("find_session", away, external_id if found is None else found.id, owner.user_id)
+        if found is not None:
+            self._held.recent.see_session(found)
+        return found
+
+
+class BranchesProxy(Proxy[Branches]):
+    """``Branches``: those that continue here are known."""
+
+    async def get(self, branch_id: BranchId) -> Branch | None:
+        """Read one."""
+        held = self._held.branch(branch_id)
+        return await self._read(lambda: self._ledger.get(branch_id)) if held is None else held.branch()
+
+
+class StatesProxy(Proxy[States]):
+    """``States``: a branch continues from the head that was seen last."""
+
+    async def head(self, branch_id: BranchId) -> State:
+        """Read the branch's head."""
+        if (held := self._held.branch(branch_id)) is not None:
+            return held.state
+        try:
+            state = await self._read(lambda: self._ledger.head(branch_id))
+        except LedgerAway:
+            if (seen := self._held.recent.recall(branch_id)) is None or seen.state is None:
+                raise
+            return seen.state
+        self._held.recent.see_state(branch_id, state)
+        return state
+
+
+class TurnsProxy(Proxy[Turns]):
+    """``Turns``: what is said and answered is spooled while the ledger is away."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("prepare", "open_step", "finalise", "fail", "cancel"):
+            return partial(self._on_turn, name)
+        return super().__getattr__(name)
+
+    async def accept(self, new: NewTurn) -> Turn:
+        """TX-0. With an id, a commit whose end was not heard of is found again."""
+        named = new if new.id is not None else replace(new, id=new_id())
+        return await self._held.on_branch(
+            "accept", new.branch_id, lambda: self._seen(self._ledger.accept(named)), lambda held: held.accept(named)
+        )
+
+    async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
+        """Append turns that were finished elsewhere."""
+        named = [each if each.id is not None else replace(each, id=new_id()) for each in exchanges]
+
+        async def direct() -> tuple[Turn, ...]:
+            turns = await self._ledger.record(branch_id, named)
+            self._held.recent.see_turns(branch_id, turns)
+            await self._know_head(branch_id)
+            return turns
+
+        return await self._held.on_branch("record", branch_id, direct, lambda held: held.record(named))
+
+    async def _on_turn(self, verb: str, turn_id: TurnId, *given: Any) -> Turn:
+        step = given[1] if verb == "open_step" else None
+
+        def direct() -> Awaitable[Turn]:
+            return self._seen(getattr(self._ledger, verb)(turn_id, *given), step)
+
+        def here(held: HeldBranch) -> Awaitable[Turn]:
+            done: Awaitable[Turn] = getattr(held, verb)(turn_id, *given)
+            return done
+
+        return await self._held.on_branch(verb, None, direct, here, turn_id)
+
+    async def _seen(self, asked: Awaitable[Turn], step: NewStep | None = None) -> Turn:
+        turn = await asked
+        self._held.see(turn, step)
+        return turn
+
+    async def get(self, turn_id: TurnId) -> Turn | None:
+        """Read one."""
+        if (held := self._held.branch_of(turn_id)) is not None:
+            return held.turns[turn_id]
+        try:
+            return await self._find(f"Turn {turn_id}", lambda: self._ledger.get(turn_id))
+        except LedgerAway:
+            if (running := self._held.recent.running.get(turn_id)) is None or not self._held.reads.is_open:
+                raise
+            return running[0]
+
+    async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
+        """Read the newest turns of the lineage, as far as they are known here while the ledger cannot be read."""
+        if (held := self._held.branch(branch_id)) is not None:
+            return newest(held.turns.values(), held.session, limit, before)
+        try:
+            turns = await self._read(lambda: self._ledger.history(branch_id, limit=limit, before=before))
+        except LedgerAway:
+            if (seen := self._held.recent.recall(branch_id)) is None or not seen.last_seq:
+                raise
+            return newest(seen.turns, seen.session, limit, before)
+        self._held.recent.see_turns(branch_id, turns)
+        await self._know_head(branch_id)
+        return turns
+
+    async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
+        """Read a turn's provider calls."""
+        if (held := self._showing(turn_id)) is not None:
+            return held.steps(turn_id, first)
+        return await self._read(lambda: self._ledger.steps(turn_id, first=first))
+
+    async def plan(self, turn_id: TurnId) -> Plan | None:
+        """Read the account of a turn's last request."""
+        if (held := self._showing(turn_id)) is not None:
+            return held.plan(turn_id)
+        return await self._read(lambda: self._ledger.plan(turn_id))
+
+    def _showing(self, turn_id: TurnId) -> HeldBranch | None:
+        held = self._held.branch_of(turn_id)
+        return held if held is not None and (turn_id in held.own or self._held.reads.is_open) else None
+
+
+class ContentsProxy(Proxy[Contents]):
+    """``Contents``: texts are spooled, images are not; what cannot be read now is None."""
+
+    optional = frozenset({"text", "blob"})
+
+    async def keep_text(self, body: str) -> str:
+        """Keep a text and return its hash."""
+        try:
+            return await self._write(lambda: self._ledger.keep_text(body))
+        except LedgerAway:
+            await self._held.keep([body])
+            return text_hash(body).hex()
+
+
+class JobsProxy(Proxy[Jobs]):
+    """``Jobs``: nobody waits for a ledger that is away."""
+
+    reads = frozenset({"list"})
+    writes = frozenset({"claim", "complete", "release", "retry", "give_up"})
+
+    async def enqueue(
+        self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()
+    ) -> Job:
+        """Ask for a job; ``LedgerAway`` for a branch that continues here: it is asked for again after the next turn."""
+        self._held.refuse_held(branch_id)
+        return await self._write(lambda: self._ledger.enqueue(job_type, branch_id, turn_id, after=after))
+
+
+class WorkersProxy(Proxy[Workers]):
+    """``Workers``: a dead worker is taken over after its spool was replayed.
+
+    A worker that is alive and was not heard of, because the ledger was away, keeps its turns while its spool is locked.
+    """
+
+    writes = frozenset({"beat"})
+
+    async def enter(self) -> Worker:
+        """Register this process as a worker."""
+        worker = await self._ledger.enter()
+        self._held.workers.append(worker.id)
+        return worker
+
+    async def leave(self, worker: WorkerId) -> None:
+        """Unregister it, unless something is left in its spool: then the next process has to find it."""
+        if self._held.is_over:
+            await self._write(lambda: self._ledger.leave(worker))
+
+    async def dead(self) -> tuple[WorkerId, ...]:
+        """Name the workers known to be dead, and those of whom only a spool is left; none while nothing can be read."""
+        try:
+            return tuple(sorted({*await self._read(self._ledger.dead), *self._left()}))
+        except LedgerAway:
+            return ()
+
+    async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
+        """Declare a worker dead once its spool is in the ledger; nothing is taken from it before."""
+        if dead not in self._held.workers and not await self._held.replay.retire(dead):
+            return TakenOver(turns=(), jobs=0)
+        return await self._ledger.take_over(dead, by=by)
+
+    async def land_left(self) -> None:
+        """Replay the spools of processes that have ended; their workers are left to engines, which finish turns."""
+        for name in self._left():
+            await self._held.replay.retire(name)
+
+    def _left(self) -> list[str]:
+        folder = self._held.replay.folder
+        others = (name for name in names(folder) if name not in self._held.workers)
+        return [name for name in others if is_left(folder / f"{name}{SUFFIX}")]
+
+
+class ImportsProxy(Proxy[Arrivals]):
+    """``Arrivals``: imports are never spooled; they follow what is spooled of their conversation."""
+
+    async def add(self, branch_id: BranchId, arrivals: Sequence[Arrival]) -> Arrived:
+        """Add messages to a branch; ``LedgerAway`` while the ledger does not have all of the branch."""
+        if self._held.branch(branch_id) is not None:
+            await self._held.land()
+        self._held.refuse_held(branch_id)
+        return await self._ledger.add(branch_id, arrivals)
+
+
+class TrailsProxy(Proxy[Trails]):
+    """``Trails``: a request is matched after the spools of all processes were replayed.
+
+    Matching a conversation begins with ``end``, and a request under a key with ``walked``.
+    """
+
+    replayed = frozenset({"end", "walked"})
+
+
+class DeletionsProxy(Proxy[Deletions]):
+    """``Deletions``: never spooled, and only after the ledger has all of the session."""
+
+    reads = frozenset({"due"})
+    writes = frozenset({"sweep"})
+
+    async def is_due(self, session_id: SessionId) -> bool:
+        """Tell whether something has to be deleted; where nothing ever expires, without the ledger."""
+        return await self._unless_kept(
+            session_id, lambda: self._read(lambda: self._ledger.is_due(session_id)), nothing=False
+        )
+
+    async def begin(self, session_id: SessionId) -> None:
+        """Write the intent to delete a session, once all that any process has spooled of it is in the ledger."""
+        await self._land(session_id)
+        await self._held.replay.run()
+        await self._write(lambda: self._ledger.begin(session_id))
+        self._held.recent.forget(session_id)
+
+    async def expire(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
+        """Delete turns that are past their time to live; where nothing ever is, without the ledger."""
+
+        async def expire() -> Removed:
+            await self._land(session_id)
+            return await self._write(lambda: self._ledger.expire(session_id, limit=limit))
+
+        removed = await self._unless_kept(session_id, expire, nothing=Removed())
+        if removed.sessions:
+            self._held.recent.forget(session_id)
+        elif removed.turns:
+            self._held.recent.forget_turns(session_id)
+        return removed
+
+    async def delete(self, session_id: SessionId, *, limit: int = BATCH) -> Removed:
+        """Delete a session with everything in it."""
+        await self._land(session_id)
+        removed = await self._write(lambda: self._ledger.delete(session_id, limit=limit))
+        self._held.recent.forget(session_id)
+        return removed
+
+    async def _unless_kept(self, session_id: SessionId, ask: Callable[[], Awaitable[T]], *, nothing: T) -> T:
+        """Ask the ledger, unless the session has no time to live and is held or the ledger cannot be asked."""
+        held, seen = self._held.session(session_id), self._held.recent.session(session_id)
+        if held is not None and held.ttl_hours is None:
+            return nothing
+        try:
+            return await ask()
+        except LedgerAway:
+            if seen is None or seen.ttl_hours is not None:
+                raise
+            return nothing
+
+    async def _land(self, session_id: SessionId) -> None:
+        """Bring what is spooled of a session into the ledger: what landed behind a deletion would be lost."""
+        if self._held.holds(session_id):
+            await self._held.land()
+        if self._held.holds(session_id):
+            raise LedgerAway(f"The ledger does not have all of session {session_id} yet.")
