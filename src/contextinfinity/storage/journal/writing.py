@@ -282,14 +282,21 @@ class Journal:
 
 
 def _open_for_appending(path: Path) -> tuple[int, int]:
-    """Open or make a file for one writer; give its descriptor and the number of its last whole entry."""
+    """Open or create a file for one writer; returns its descriptor and the number of its last whole entry.
+
+    A file that another process removes before it is locked here is created again.
+    """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            return descriptor, _take_over(descriptor, path)
-        except BaseException:
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                seq = _take_over(descriptor, path)
+                if os.fstat(descriptor).st_nlink:
+                    return descriptor, seq
+            except BaseException:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
-            raise
     except BlockingIOError as error:
         raise LedgerBusy(f"The journal {path} is being written already.") from error
     except OSError as error:
