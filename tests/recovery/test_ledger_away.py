@@ -18,7 +18,7 @@ from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
-from contextinfinity.errors import LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
+from contextinfinity.errors import AlreadyExists, LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
 from contextinfinity.storage.landings import Landing
@@ -151,6 +151,16 @@ async def test_a_thread_whose_creation_came_through_unheard_keeps_its_ids(tmp_pa
     there = await store.turns.get(held.id)
     assert there is not None
     assert (there.session_id, there.branch_id) == (session.id, session.active_branch)
+    await store.close()
+
+
+async def test_a_thread_that_is_created_again_while_the_ledger_is_away_is_the_one_that_is_there(tmp_path: Path) -> None:
+    store = Standby(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
+    session = await store.sessions.create(NewSession(id=new_id()))
+    with locked(tmp_path):
+        assert await store.sessions.create(NewSession(id=session.id)) == session
+        with pytest.raises(AlreadyExists):
+            await store.sessions.create(NewSession(id=session.id, owner=Owner(user_id="ada")))
     await store.close()
 
 
