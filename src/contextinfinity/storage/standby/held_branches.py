@@ -214,7 +214,8 @@ class HeldBranches:
         await self._spool.append(entries)
         for record in records:
             self._spooled.add(record)
-        self._ids.update(self._spooled.sessions, self._spooled.turns)
+            if not isinstance(record, str):
+                self._ids.add(record.id or "" if isinstance(record, NewSession) else id_of(record))
 
     def report(self, verb: str, away: LedgerAway, session_id: SessionId | None, user_id: str = "") -> None:
         """Log which write failed and for whom, without anything that people said."""
@@ -273,7 +274,7 @@ class HeldBranches:
 
     async def _release(self, held: HeldBranch) -> None:
         """Use the ledger for a branch again, once it has all of it; ``BranchBusy`` or ``OutOfOrder`` if not yet."""
-        items = [item for item in self._spooled.in_order() if id_of(item) in held.own]
+        items = Spooled(turns={turn_id: self._spooled.turns[turn_id] for turn_id in held.own}).in_order()
         turns = [await self.replay.write(item) for item in items]
         if not all(map(self.replay.is_landed, items)):
             raise BranchBusy(f"Branch {held.id} has spooled turns that wait for a running one.")
