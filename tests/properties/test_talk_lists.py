@@ -6,6 +6,7 @@ and no conversation ever sees a word of another one, although all of them use th
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from contextinfinity.domain.message import Message, say
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.trail import number_of
+from contextinfinity.domain.trail import number_of, plain_text
 from contextinfinity.domain.turn import Phase, Problem, Turn
 from contextinfinity.engine.continuing import SUMMARY, Talk
 from contextinfinity.engine.engine import Engine
@@ -54,6 +55,7 @@ moves = st.one_of(
     st.tuples(st.just("cut"), places),
     st.tuples(st.just("trim"), places),
     st.tuples(st.just("sum up"), places),
+    st.tuples(st.just("remind"), places, st.integers(0, 2)),
     st.tuples(st.just("anew"), st.just(0)),
     st.tuples(st.just("at once"), st.lists(texts, min_size=2, max_size=4)),
     st.tuples(st.just("as it came"), texts),
@@ -116,7 +118,7 @@ class World:
             if one.phase is not Phase.FAILED or one.id == turn.id
         ]
         said = Counter(side.rendered_text for one in line for side in (one.user_message, one.answer) if side)
-        whole = "\n".join(said)
+        whole = "\n".join([*said, *(json.dumps(one.metadata, ensure_ascii=False) for one in line)])
         summaries = [one.metadata.get(SUMMARY) for one in line if isinstance(one.metadata, dict)]
         for message in messages:
             assert message.rendered_text in whole or message.rendered_text in summaries, "a sent message is missing"
@@ -125,6 +127,16 @@ class World:
 def answer_to(text: str) -> str:
     """Give the answer to a question: the same to everybody."""
     return f"{WORDS[len(text) % 3]}, indeed"
+
+
+def with_reminder(text: str, mark: str) -> str:
+    """Add a reminder block as agents do; the mark in it is this client's."""
+    return f"{text}<system-reminder>{mark}</system-reminder>"
+
+
+def said_in(messages: list[Message]) -> Sides:
+    """Give what was said, normalised as messages are matched."""
+    return [(role, plain_text(say("user", text))) for role, text in joined(messages)]
 
 
 def joined(messages: list[Message]) -> Sides:
@@ -224,6 +236,9 @@ class Client:
                 del self.messages[place]
             case "double":
                 self.messages.insert(place, self.messages[place])
+            case "remind":
+                role, text = self.messages[place].role, plain_text(self.messages[place])
+                self.messages[place] = say(role, (text, f"{text} ", with_reminder(text, self.mark))[how[1]])
             case "swap":
                 other = how[1] % len(self.messages)
                 self.messages[place], self.messages[other] = self.messages[other], self.messages[place]
@@ -267,8 +282,9 @@ async def check(world: World) -> None:
         before: list[Message] = []
         for turn in line:
             for sent in world.sent.get(turn.id, ()):
-                said = joined([*before, turn.user_message])
-                assert said == sent or is_end_of(said, sent), f"{sent} was sent, and is stored as {said}"
+                said = said_in([*before, turn.user_message])
+                plain = said_in([say("assistant" if role == "assistant" else "user", text) for role, text in sent])
+                assert said == plain or is_end_of(said, plain), f"{sent} was sent, and is stored as {said}"
             before += counted(turn)
         told = [place for place, turn in enumerate(line) if turn.id in world.sent]
         assert told[-1:] == [len(line) - 1] or not line, "something was recorded that leads to no message"

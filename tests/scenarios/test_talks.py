@@ -395,10 +395,9 @@ async def test_results_find_their_calls_also_where_the_client_names_them_anew(tm
         results = [ToolResultBlock(tool_use_id=f"n{n}", content=(TextBlock(text=f"rain {n}"),)) for n in (1, 0)]
         told = await client.send(*results, "And tomorrow?", terms=terms)
         assert (told.turn_seq, told.branch_id) == (2, asked.branch_id)
-        given = [
-            block.tool_use_id for block in desk.prompts[-1].messages[-1].blocks if isinstance(block, ToolResultBlock)
-        ]
-        assert given == ["c1", "c0"]
+        assert desk.prompts[-1].messages == tuple(client.messages[:-1]), "calls and results as the client names them"
+        kept = [block.tool_use_id for block in told.user_message.blocks if isinstance(block, ToolResultBlock)]
+        assert kept == ["c1", "c0"], "kept under the names of the stored calls"
         client.messages = [*client.messages[:-1], say("assistant", "As I would say it.")]
         await client.send("Go on", terms=terms)
         held = [block for message in desk.prompts[-1].messages for block in message.blocks]

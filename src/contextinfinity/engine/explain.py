@@ -32,7 +32,7 @@ from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.prefix import shared
 from contextinfinity.prompt.redact import Span, apply
 from contextinfinity.prompt.render import render_rounds
-from contextinfinity.prompt.sections import Artifact, Sections, shown_turns
+from contextinfinity.prompt.sections import Artifact, Sections, message_of, shown_turns
 from contextinfinity.providers.again import written_again
 
 
@@ -110,7 +110,7 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
         layout=plan.layout,
         front=whole,
         turn_seq=turn.turn_seq,
-        message=turn.user_message,
+        message=message_of(turn),
         turns=shown_turns(await _gathered(parts, turn, plan, removed), turn, plan.layout),
         artifacts=await _artifacts(parts, turn, plan, removed),
         contextualised=plan.contextualised,

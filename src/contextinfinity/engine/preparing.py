@@ -19,7 +19,7 @@ from contextinfinity.prompt.assemble import Frame
 from contextinfinity.prompt.fronts import choose_front
 from contextinfinity.prompt.layout import tools_json
 from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.sections import Artifact, Sections, shown_turns
+from contextinfinity.prompt.sections import Artifact, Sections, message_of, shown_turns
 
 LONGEST_REWRITING = 300
 """A question made explicit that is longer, in characters, makes nothing clearer."""
@@ -65,7 +65,7 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     sections = Sections(
         front=front,
         turn_seq=turn.turn_seq,
-        message=turn.user_message,
+        message=message_of(turn),
         covers=recalled.state.covers_turn_seq,
         turns=shown_turns(recalled.earlier, turn),
         artifacts=the_best(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),

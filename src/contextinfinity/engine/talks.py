@@ -20,8 +20,10 @@ from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
 from contextinfinity.engine.once import once_of
 from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.pictures import keep_pictures
+from contextinfinity.engine.sent_messages import SentMessages
 from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder
 from contextinfinity.prompt.measure import Measure
+from contextinfinity.prompt.sections import as_sent_field
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ class Talks:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._continuing = Continuing(engine.store)
+        self._sent = SentMessages(engine.store)
         self._delivered: list[TurnId] = []
         self._noting: asyncio.Task[None] | None = None
 
@@ -143,19 +146,24 @@ class Talks:
             alone=said.alone,
             follows=place.follows,
         )
-        metadata = message.metadata
+        metadata = {**(message.metadata or {})}
         if place.summary is not None:
-            metadata = {**(metadata or {}), SUMMARY: place.summary.rendered_text}
+            metadata[SUMMARY] = place.summary.rendered_text
+        if said.history and not place.missing:
+            place_of = (place.branch_id, place.follows)
+            metadata |= as_sent_field(await self._sent.differing(*place_of, said.history, said.message, words))
         new = replace(
             message,
             branch_id=place.branch_id,
             message=words,
-            metadata=metadata,
+            metadata=metadata or None,
             trail=trail,
             retry_of=place.retry_of,
         )
         turn = await self._engine.take_on(new, asked)
         self._continuing.hold(turn, trail)
+        if not place.missing:
+            self._sent.note(turn.id, said.history, said.message)
         await self._go_on_there(turn)
         return turn
 

@@ -5,14 +5,15 @@ Only ``rounds`` grows from step to step of a turn; all else stays the same in al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import ChunkId, TurnId
-from contextinfinity.domain.message import Message
+from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import LAYOUT_VERSION, Front
 from contextinfinity.domain.turn import Turn
 from contextinfinity.prompt.render import render_turn
@@ -62,9 +63,44 @@ class Sections(Struct, frozen=True, kw_only=True):
     layout: int = LAYOUT_VERSION
 
 
+AS_SENT = "as_sent"
+"""The metadata field of a turn that keeps messages of its request which differ from what the prompt would show of the
+stored ones: by the id of the earlier turn the messages that stand in its place, by ``THIS`` the message to answer."""
+THIS = "this"
+
+
 def shown_turns(turns: Sequence[Turn], then: Turn | None, layout: int = LAYOUT_VERSION) -> tuple[Shown, ...]:
-    """Render turns, oldest first; ``then`` is the one after them: how a turn reads depends on it."""
+    """Render turns, oldest first; ``then`` is the one after them: how a turn reads depends on it.
+
+    Where a later request sent a turn in other bytes, those are shown (``AS_SENT``).
+    """
+    sent = _as_sent([*turns, *(() if then is None else (then,))])
     return tuple(
-        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, after, layout))
+        Shown(
+            turn_seq=turn.turn_seq,
+            messages=sent[turn.id] if turn.id in sent else render_turn(turn, after, layout),
+        )
         for turn, after in zip(turns, [*turns[1:], then], strict=False)
     )
+
+
+def message_of(turn: Turn) -> Message:
+    """Return the message of a turn that is being answered, as it was sent."""
+    return next(iter(_as_sent([turn]).get(THIS, ())), turn.user_message)
+
+
+def as_sent_field(sent: Mapping[str, Sequence[Message]]) -> dict[str, Json]:
+    """Write the metadata that ``shown_turns`` and ``message_of`` read."""
+    return {AS_SENT: msgspec.json.decode(msgspec.json.encode(sent))} if sent else {}
+
+
+def _as_sent(turns: Iterable[Turn]) -> dict[str, tuple[Message, ...]]:
+    """Collect the messages that were sent in other bytes; the newest request decides."""
+    found: dict[str, Json] = {}
+    for turn in turns:
+        if isinstance(turn.metadata, dict) and isinstance(sent := turn.metadata.get(AS_SENT), dict):
+            found.update(sent)
+    try:
+        return msgspec.convert(found, dict[str, tuple[Message, ...]]) if found else {}
+    except msgspec.ValidationError:  # an import may bring any metadata
+        return {}

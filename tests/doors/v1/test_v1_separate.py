@@ -60,6 +60,48 @@ def test_a_conversation_that_ends_like_another_one_is_kept_apart_and_whole(desk:
     assert desk.kept(thread) == [message["content"] for message in foreign if message["role"] == "user"]
 
 
+def remind(text: str, secret: str) -> str:
+    """Add a reminder block as agents do."""
+    return f"{text}\n<system-reminder>{secret}</system-reminder>"
+
+
+@pytest.mark.req("API-12", "API-13")
+def test_every_client_is_answered_from_its_own_bytes_and_never_from_a_stored_variant(
+    desk: Desk, client: OpenAI
+) -> None:
+    """Messages are matched after a normalisation; what the model sees is what this client sent."""
+    user = somebody()
+    desk.say("Noted. ", "Fine.", "Sure.", "Good.", "Bye.")
+    first: list[Any] = [{"role": "user", "content": remind("Hello.", "heron")}]
+    _, thread, _ = ask(client, first, user)
+    first += [{"role": "assistant", "content": "Noted. "}, {"role": "user", "content": "Go on."}]
+    ask(client, first, user)
+    other: list[Any] = [
+        {"role": "user", "content": remind(" Hello.", "stork")},
+        {"role": "assistant", "content": "Noted."},
+        {"role": "user", "content": "Something else."},
+    ]
+    _, same, turn = ask(client, other, user)
+    assert same == thread
+    assert texts(desk) == [message["content"] for message in other]
+    context = desk.server.http.get(f"/threads/{thread}/turns/{turn}/context", params=desk.server.whose(thread)).json()
+    assert context["matches"]
+    assert "stork" in json.dumps(context["body"])
+    other += [{"role": "assistant", "content": "Sure."}, {"role": "user", "content": "And now?"}]
+    ask(client, other, user)
+    assert texts(desk) == [message["content"] for message in other]
+    other[0]["content"] = "Hello."
+    other += [{"role": "assistant", "content": "Good."}, {"role": "user", "content": "Bye."}]
+    ask(client, other, user)
+    assert texts(desk) == [message["content"] for message in other]
+
+
+def texts(desk: Desk) -> list[str]:
+    """List the texts of the messages that the model was shown last."""
+    contents = [item["content"] for item in desk.asked["input"] if item["role"] in ("user", "assistant")]
+    return [one if isinstance(one, str) else "".join(part["text"] for part in one) for one in contents]
+
+
 @pytest.mark.req("API-13")
 def test_a_few_shot_prompt_does_not_gather_all_its_questions_in_one_thread(desk: Desk, client: OpenAI) -> None:
     user = somebody()

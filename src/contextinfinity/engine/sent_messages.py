@@ -1,0 +1,122 @@
+"""Messages of a resent conversation that differ in bytes from the stored ones they were matched with.
+
+Messages are compared after a normalisation (``domain.trail``), so a client's own messages may differ from the stored
+ones: in reminder blocks, white space, ids. The model is shown the client's. A turn keeps the messages of its request
+that the prompt would otherwise show differently; requests that follow it inherit them, so that only changes are kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import groupby
+
+import msgspec
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import BranchId, TurnId
+from contextinfinity.domain.message import Message
+from contextinfinity.domain.trail import says_the_same
+from contextinfinity.domain.turn import Phase, Turn
+from contextinfinity.engine.trimmed_history import rows_of, side_of
+from contextinfinity.prompt.sections import THIS, shown_turns
+from contextinfinity.storage.contract import Store
+
+PAGE = 100
+MOST_KNOWN = 10_000
+"""Requests of which is remembered what they sent."""
+
+
+class SentMessages:
+    """Finds which messages of a request the prompt would not show as they were sent."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: OrderedDict[TurnId, bytes] = OrderedDict()
+        """By a turn that this process accepted: the exact hash of all messages of its request."""
+
+    async def differing(
+        self, branch_id: BranchId, follows: int | None, history: Sequence[Message], message: Message, kept: Message
+    ) -> dict[str, tuple[Message, ...]]:
+        """Compare what was sent with the branch up to the turn that it follows; ``kept``: the message as it is stored.
+
+        Turns are read backwards, only as far as needed: what an earlier request sent and this one repeats is shown as
+        it was sent.
+        """
+        rows = rows_of(history)
+        before = _hash([side_of(row) for row in rows[:-1]])
+        turns, place = list[Turn](), None if follows is None else follows + 1
+        while len(_stored_rows(turns)) <= len(rows):
+            limit = PAGE if turns else 1
+            page = await self._store.turns.history(branch_id, limit=limit, before=place)
+            if not page:
+                break
+            turns[:0] = page
+            place = page[0].turn_seq
+            if len(turns) == 1 and self._known.get(turns[0].id) == before:
+                rows = rows[-2:]
+                break
+        found = differing_turns(turns, rows, kept)
+        return found if message == kept else {**found, THIS: (message,)}
+
+    def note(self, turn_id: TurnId, history: Sequence[Message], message: Message) -> None:
+        """Remember what the request of a turn sent."""
+        self._known[turn_id] = _hash([side_of(row) for row in rows_of([*history, message])])
+        if len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+
+
+def differing_turns(
+    turns: Sequence[Turn], rows: Sequence[list[Message]], message: Message
+) -> dict[str, tuple[Message, ...]]:
+    """Return the turns that the prompt would show differently from the rows that were sent, with what was sent.
+
+    The last row is the end of the last turn. Turns in front of the first row are left as they are; a failed turn
+    behind it, which was not sent, is not shown.
+    """
+    groups = _stored_rows(turns)
+    wanted: dict[TurnId, list[Message]] = {}
+    count = min(len(groups), len(rows))
+    for group, row in zip(groups[len(groups) - count :], rows[len(rows) - count :], strict=True):
+        stored = side_of([side for _, side in group])
+        sent = next((part for part in (row, row[1:]) if part and says_the_same(side_of(part), stored)), None)
+        if sent is None:  # a client's own summary of what it dropped
+            continue
+        if not wanted and group[0][1].role == "assistant" and (first := group[0][0]).answer is not None:
+            wanted[first.id] = [first.user_message]
+        for turn, _ in group:
+            wanted.setdefault(turn.id, [])
+        owner = group[0][0] if stored.role == "assistant" else group[-1][0]
+        wanted[owner.id].append(side_of(sent))
+    if not wanted:
+        return {}
+    first_sent = next(number for number, turn in enumerate(turns) if turn.id in wanted)
+    behind = replace(turns[-1], id="", user_message=message, answer=None, retry_of=None, metadata=None)
+    shown = shown_turns(turns, behind)
+    return {
+        turn.id: tuple(wanted.get(turn.id, ()))
+        for turn, now in zip(turns[first_sent:], shown[first_sent:], strict=True)
+        if now.messages != tuple(wanted.get(turn.id, ()))
+    }
+
+
+def _stored_rows(turns: Sequence[Turn]) -> list[list[tuple[Turn, Message]]]:
+    """Group the messages of turns that did not fail by the side that says them; each with its turn."""
+    said = [
+        (turn, side)
+        for turn in turns
+        if turn.phase is not Phase.FAILED
+        for side in (turn.user_message, turn.answer)
+        if side is not None and side.blocks
+    ]
+    return [list(group) for _, group in groupby(said, key=lambda one: one[1].role == "assistant")]
+
+
+def _hash(messages: Sequence[Message]) -> bytes:
+    """Hash messages exactly, without a normalisation."""
+    hashed = blake2b(digest_size=16)
+    for message in messages:
+        written = msgspec.json.encode(message)
+        hashed.update(len(written).to_bytes(8, "big") + written)
+    return hashed.digest()
