@@ -109,6 +109,17 @@ def test_an_application_speaks_for_its_users_and_each_has_their_own(guarded: Gua
     assert kept["user_id"].startswith("user-")
 
 
+@pytest.mark.req("API-14")
+def test_no_end_user_can_name_themselves_as_the_name_that_stands_for_another(guarded: Guarded) -> None:
+    alice = f"alice/{somebody()}"
+    hers = guarded.ask(guarded.app, "The code is heron.", user=alice)[1]
+    kept = guarded.desk.server.whose(hers)["user_id"]
+    with pytest.raises(openai.NotFoundError):
+        guarded.ask(guarded.app, "Which code?", user=kept, headers={"X-Thread-Id": hers})
+    named = guarded.ask(guarded.app, "Hello", user=kept)[1]
+    assert guarded.desk.server.whose(named)["user_id"] != kept
+
+
 def test_what_an_end_user_told_is_known_in_their_next_conversation_and_in_nobody_elses(guarded: Guarded) -> None:
     carl, dora = somebody(), somebody()
     headers = {"Authorization": f"Bearer {guarded.app}"}

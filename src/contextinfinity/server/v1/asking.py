@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from hashlib import sha256
 
 from fastapi import Request
@@ -11,7 +13,7 @@ from contextinfinity.client.drop_in import Asked, DropIn, Talk, Terms, number_of
 from contextinfinity.dialects.contract import Incoming
 from contextinfinity.domain.ids import is_id
 from contextinfinity.errors import InvalidInput
-from contextinfinity.server.callers import LONGEST_NAME, NEW, Acting, Caller, acting, check_name, check_thread_name
+from contextinfinity.server.callers import NEW, Acting, Caller, acting, check_name, check_thread_name
 
 THREAD = "x-thread-id"
 ENDLESS = "x-endless-context"
@@ -19,6 +21,8 @@ ENDLESS = "x-endless-context"
 KEY = "idempotency-key"
 RETRIED = "x-stainless-retry-count"
 """Where SDKs say how often they have sent a request before."""
+
+_HASHED = re.compile("user-[0-9a-f]{32}")
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -93,12 +97,15 @@ def _whose(request: Request, caller: Caller, end_user: str, user_id: str | None)
 
 
 def _name(end_user: str) -> str:
-    """Give an end user a name we can keep: their own, or a short one that stands for it."""
-    try:
-        check_name("user", end_user)
-    except InvalidInput:
-        return f"user-{sha256(end_user.encode(errors='replace')).hexdigest()[: min(32, LONGEST_NAME)]}"
-    return end_user
+    """Return the user id of an end user: their own name, or a hash of a name that no user id can have.
+
+    A name that looks like such a hash is hashed as well, so that two end users never share a user id.
+    """
+    if not _HASHED.fullmatch(end_user):
+        with suppress(InvalidInput):
+            check_name("user", end_user)
+            return end_user
+    return f"user-{sha256(end_user.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 def _fingerprint(request: Request, caller: Caller, said: bytes) -> int:
