@@ -462,12 +462,6 @@ def test_documents_in_documents_come_to_an_end() -> None:
     )
 
 
-def test_a_zero_byte_in_what_a_tool_said_is_kept() -> None:
-    assert read_user({"type": "tool_result", "tool_use_id": "1", "content": "a\x00b"}) == (
-        ToolResultBlock(tool_use_id="1", content=(TextBlock(text="a\x00b"),)),
-    )
-
-
 def test_a_long_conversation_is_read_at_once() -> None:
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "It is fine. " * 20}
     turn = [
@@ -490,3 +484,24 @@ def seconds_to_read(body: bytes) -> float:
 def test_a_hundred_thousand_messages_are_read() -> None:
     body = json.dumps(asked(messages=[{"role": "user", "content": "Hello"}] * 100_000)).encode()
     assert len(DIALECT.read(body).messages) == 100_000
+
+
+@pytest.mark.req("API-3")
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"messages": [{"role": "user", "content": "a\0b"}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a\0b"}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "a\0b"}]}]},
+        {"system": "a\0b"},
+        {"metadata": {"user_id": "a\0b"}},
+        {"metadata": {"a\0b": 1}},
+    ],
+)
+def test_a_nul_character_is_refused_wherever_it_is(parameters: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="NUL character"):
+        read(**parameters)
+
+
+def test_the_six_characters_of_an_escaped_nul_are_text() -> None:
+    assert read(system="a\\u0000b").system == "a\\u0000b"

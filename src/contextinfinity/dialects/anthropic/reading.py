@@ -30,7 +30,7 @@ from contextinfinity.dialects.anthropic.tools import Offered, choice_of, offered
 from contextinfinity.dialects.contract import Incoming
 from contextinfinity.domain.message import Json, Message, TextBlock
 from contextinfinity.domain.prompt import Wishes
-from contextinfinity.domain.unicode import unreadable
+from contextinfinity.domain.unicode import has_nul, unreadable
 from contextinfinity.errors import InvalidInput
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -75,6 +75,8 @@ def _decoded(body: bytes) -> dict[str, Json]:
         raise InvalidInput(f"The body is not valid JSON: {unreadable(body, error)}.") from None
     if not isinstance(asked, dict):
         raise InvalidInput("The body has to be a JSON object.")
+    if b"\\u0000" in body and has_nul(asked):
+        raise InvalidInput("The body holds a NUL character, which is no text.", hint="Leave it out.")
     return asked
 
 
