@@ -44,11 +44,12 @@ def test_a_ledger_that_is_well_ends_with_0(home: Path) -> None:
 
 @pytest.mark.req("LEDGER-6", "CLI-1")
 def test_a_fresh_machine_is_told_that_there_is_no_ledger_yet(tmp_path: Path) -> None:
-    done = doctor("--data-dir", tmp_path / "new")
+    done = doctor("--data-dir", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "there is none yet" in done.stdout
-    assert "All is well." in done.stdout
-    assert not (tmp_path / "new").exists()
+    assert "All is well" not in done.stdout
+    assert f"There is no ledger in {tmp_path}: nothing was checked." in done.stdout
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.req("LEDGER-6", "CLI-1")

@@ -6,11 +6,12 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.options import Config, DataDir, Json, Means, Server, told_in_words
+from contextinfinity.cli.options import Config, DataDir, Json, Means, Server, check_folder, told_in_words
 from contextinfinity.errors import InvalidInput
 from contextinfinity.text.plurals import counted
 
@@ -38,6 +39,8 @@ def doctor(
     from contextinfinity.upkeep.integrity import examine, settings_in_force
     from contextinfinity.upkeep.repair import examine_and_repair
 
+    with told_in_words():
+        check_folder(data_dir)
     settings, already = settings_in_force(config, data_dir)
     with _progress_bar() as progress:
         look = examine_and_repair if repair else examine
@@ -104,6 +107,10 @@ def _print_for_people(report: Report) -> None:
 def _print_findings(console: Console, report: Report) -> None:
     from contextinfinity.cli.printing import print_table
 
+    if not report.findings and not report.schema:
+        folder = Path(report.ledger).parent
+        console.print(f"There is no ledger in {folder}: nothing was checked.", soft_wrap=True)
+        return
     if not report.findings:
         console.print("All is well.")
         return

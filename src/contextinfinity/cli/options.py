@@ -192,12 +192,18 @@ def settings_for(config: Path | None, data_dir: Path | None, *, creates: bool = 
     """Read the settings a command runs with; one that ``creates`` nothing needs the folder that --data-dir names."""
     from contextinfinity.settings import load_settings
 
-    if data_dir is not None and not creates and not data_dir.expanduser().is_dir():
+    if not creates:
+        check_folder(data_dir)
+    return load_settings(config=config, data_dir=data_dir)
+
+
+def check_folder(data_dir: Path | None) -> None:
+    """Raise ``NotFound`` if --data-dir names a folder that does not exist."""
+    if data_dir is not None and not data_dir.expanduser().is_dir():
         raise NotFound(
             f"There is no folder {data_dir}, which --data-dir names.",
             hint="Check its name, or create it by asking something: `cix ask` with the same --data-dir.",
         )
-    return load_settings(config=config, data_dir=data_dir)
 
 
 def start_over(config: Path | None, data_dir: Path | None) -> None:
