@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -393,3 +394,20 @@ def test_a_page_of_the_server_itself_and_of_an_allowed_origin_may_change_things(
         headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
         assert allowing.http.post("/threads", json={}, headers=headers).status_code == status
     allowing.stop()
+
+
+@pytest.mark.req("SAFE-5")
+@pytest.mark.parametrize("path", ["/threads/new/messages", "/v1/chat/completions", "/v1/messages"])
+def test_revoking_a_token_ends_its_requests_that_wait_for_a_whole_answer(guarded: Guarded, path: str) -> None:
+    user = f"gus-{path.replace('/', '-')}"
+    made = guarded.cix.json("token", "create", "--user", user)
+    said: dict[str, Any] = {"messages": [{"role": "user", "content": "go on"}], "max_tokens": 9}
+    body = {"model": "hangs", **(said if "v1" in path else {"content": "go on"})}
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        waiting = pool.submit(guarded.call, made["token"], "POST", path, body)
+        while not guarded.call(made["token"], "GET", "/threads").json()["threads"]:
+            pass
+        guarded.cix.json("token", "revoke", made["id"])
+        answer = waiting.result(timeout=5)  # the model hangs for ever
+    assert answer.status_code == 401
+    assert f"Token {made['id']} of {user} was revoked" in answer.text

@@ -149,7 +149,7 @@ async def _answered(
         metadata=None if body.role is None else {"role": body.role},
     )
     note_start(request, await anext(events))
-    turn = await last(door, events)
+    turn = await last(door, events, act.check)
     return _told(body, turn, place, await _behind(act, turn, body.query, place.earlier))
 
 

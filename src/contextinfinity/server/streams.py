@@ -36,8 +36,8 @@ COME_BACK = b"retry: 1000\n"
 """How long, in milliseconds, a browser waits before it comes back to a stream that was cut."""
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
-CHECK_SECONDS = 1.0
-"""How often an open stream checks its token."""
+CHECK_SECONDS = 0.5
+"""How often the token of a request that is being answered is checked."""
 HANDFUL = 32
 """The most events that are read ahead of a slow reader."""
 
@@ -77,14 +77,18 @@ async def frames(
         yield frame(Stamped(event=told))
 
 
-async def last(door: Door, events: AsyncIterator[Stamped]) -> FinishedTurn:
-    """Wait for the end of a turn; ``Ending`` when the server ends before it."""
+async def last(door: Door, events: AsyncIterator[Stamped], check: Check | None = None) -> FinishedTurn:
+    """Wait for the end of a turn; raise ``Ending`` when the server ends before it, or what ``check`` raises."""
     end, ending = asyncio.ensure_future(_end_of(events)), asyncio.ensure_future(door.ending.wait())
+    checking = [] if check is None else [asyncio.ensure_future(_checked(check))]
     try:
-        await asyncio.wait((end, ending), return_when="FIRST_COMPLETED")
+        await asyncio.wait((end, ending, *checking), return_when="FIRST_COMPLETED")
+        for task in checking:
+            if task.done():
+                task.result()  # raises
         turn = end.result() if end.done() else None
     finally:
-        await _let_go(end, ending)
+        await _let_go(end, ending, *checking)
     if turn is None:
         raise Ending("The server is ending, and the answer is not there yet.")
     return turn
@@ -118,8 +122,8 @@ async def handfuls(
     """Give events in the handfuls they come in, and an empty one now and then while none come.
 
     What comes at once is sent at once: a task and a packet for each word would cost more than answering it. It ends
-    with the events, or when ``end`` is set; none: when the server lets go of what runs. ``check`` is called every
-    second, and what it raises is raised here.
+    with the events, or when ``end`` is set; none: when the server lets go of what runs. ``check`` is called twice
+    a second, and what it raises is raised here.
     """
     held: list[E] = []
     news, room = asyncio.Event(), asyncio.Event()
@@ -157,7 +161,7 @@ async def handfuls(
 
 
 async def _checked(check: Check) -> None:
-    """Call ``check`` every second until it raises; a ledger that is away says nothing about a token."""
+    """Call ``check`` twice a second until it raises; a ledger that is away says nothing about a token."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         with suppress(LedgerError):

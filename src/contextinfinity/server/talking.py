@@ -79,7 +79,7 @@ async def say(request: Request, thread_id: ThreadOrNew, act: Said, key: Key = No
     door = door_of(request)
     events = _sent(door, thread_id, act, key, words=False)
     note_start(request, await anext(events))
-    return answer(await last(door, events))
+    return answer(await last(door, events, act.check))
 
 
 @routes.post("/threads/{thread_id}/messages/stream", responses=gives_events(*TALKING), openapi_extra=takes(NewMessage))

@@ -90,7 +90,8 @@ async def answer(request: Request, dialect: Dialect, incoming: Incoming, questio
             close()
             raise
     turn, _ = await question.drop_in.begin(question.talk, question.asked)
-    await _while_connected(request, question, turn, last(door, question.drop_in.watch(turn.id, words=False)))
+    events = question.drop_in.watch(turn.id, words=False)
+    await _while_connected(request, question, turn, last(door, events, question.acting.check))
     spoken = spoken_of(await question.drop_in.answered(turn.id), incoming.model)
     headers = await _headers(incoming, question, turn)
     written, noted = msgspec.json.encode(dialect.whole(spoken)), BackgroundTask(_note_sent, question, turn)
