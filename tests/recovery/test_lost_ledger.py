@@ -152,6 +152,22 @@ async def test_a_ledger_that_is_removed_while_it_is_open_acknowledges_nothing_as
         assert [asked for _, asked, _ in await said(engine, THREAD)] == ["before", "held"]
 
 
+@pytest.mark.req("LEDGER-11")
+async def test_a_ledger_that_is_overwritten_in_place_while_it_is_open_acknowledges_nothing_as_durable(
+    tmp_path: Path,
+) -> None:
+    other = await made(tmp_path / "other")
+    async with engine_on(tmp_path) as engine:
+        await engine.ask(THREAD, "before")
+        inode = (tmp_path / "ledger.db").stat().st_ino
+        shutil.copyfile(other, tmp_path / "ledger.db")
+        assert (tmp_path / "ledger.db").stat().st_ino == inode
+        held = await engine.ask(THREAD, "held")
+        assert (held.durability, held.outcome) == ("local", "completed")
+        assert "is not the one that was there before" in engine.health().reason
+    assert (tmp_path / "ledger.db").read_bytes() == other.read_bytes(), "nothing of ours went into the other ledger"
+
+
 @pytest.mark.req("LEDGER-11", "TURN-13")
 async def test_what_was_said_after_a_ledger_was_lost_goes_into_the_backup_that_replaces_it(tmp_path: Path) -> None:
     ledger = await made(tmp_path)

@@ -30,7 +30,7 @@ from contextinfinity.storage.sqlite.connection import (
     set_up,
     translated,
 )
-from contextinfinity.storage.sqlite.identity import Place, refuse_lost, refuse_other, remember, remembered
+from contextinfinity.storage.sqlite.identity import Content, Place, refuse_lost, refuse_other, remember, remembered
 from contextinfinity.storage.sqlite.migrate import migrate, migrations, version_of
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.readers import Readers
@@ -69,7 +69,13 @@ class SqliteDatabase:
         else:
             connection = self._open(known, vfs, patience)
             self._place = Place(path)
-            self._writer = Writer(connection, name, self.writing_waits, self.check_place)
+            content = Content(connection, path)
+
+            def check() -> None:
+                self.check_place()
+                content.check()
+
+            self._writer = Writer(connection, name, self.writing_waits, check)
 
         def for_reading(is_patient: bool) -> apsw.Connection:
             waits = (patience, self.reading_waits) if is_patient else (0.0, None)

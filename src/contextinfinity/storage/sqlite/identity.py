@@ -19,6 +19,8 @@ from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerLost, LedgerReadOnly, LedgerUnlocked
 from contextinfinity.storage.folders import make_private, sync_folder
 
+FRONT_BYTES = 65_536
+"""Bytes at the front of a ledger's file within which its identity is: ``schema_version`` is its first table."""
 FILES = ("", "-wal", "-shm", "-spool")
 """What belongs to a ledger and bears its name."""
 
@@ -157,6 +159,53 @@ class Place:
                 "library in this process, such as Python's sqlite3 module, that opened the ledger and closed it again: "
                 "that drops the locks of the whole process."
             )
+
+
+class Content:
+    """What an open ledger's file holds: checks that it was not overwritten in its place (``cp other.db ledger.db``).
+
+    Only checkpoints write to the file, so it is read only when it has changed: its first pages, past the log and past
+    SQLite's cache, which must contain the time that is the ledger's identity. To be used where its connection is.
+    """
+
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = str(path)
+        self._identity = int(identity_of(connection)).to_bytes(6, "big")  # as SQLite writes it into its row
+        if not self._holds_identity():  # a new ledger is in its log alone
+            with suppress(apsw.Error):
+                connection.wal_checkpoint()
+        self._is_known = self._holds_identity() is True
+        self._changed_at = _changed_at(self._path)
+
+    def check(self) -> None:
+        """Raise ``LedgerLost`` when the file holds another ledger."""
+        changed_at = _changed_at(self._path)
+        if changed_at == self._changed_at:
+            return
+        is_ours = self._holds_identity()
+        if is_ours:
+            self._is_known, self._changed_at = True, changed_at
+        elif is_ours is False and self._is_known:
+            raise LedgerLost(
+                f"The ledger {self._path} is not the one that was there before: it was overwritten while it was open.",
+                hint="End this process, restore a backup and start again. What is said meanwhile is kept in the spool.",
+            )
+
+    def _holds_identity(self) -> bool | None:
+        """Read the front of the file; None: it cannot be read now."""
+        with suppress(apsw.Error):
+            return self._identity in self._connection.read("main", 0, 0, FRONT_BYTES)[1]
+        return None
+
+
+def _changed_at(name: str) -> tuple[int, int]:
+    """Tell when a file was last changed, and its size then."""
+    try:
+        found = os.stat(name)  # noqa: PTH116 - at every commit: a Path would cost more than the call
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)
 
 
 def _file(name: str, least: int) -> tuple[int, int] | None:
