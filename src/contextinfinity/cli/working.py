@@ -68,7 +68,7 @@ def _maker(means: Means, *, creates: bool) -> Callable[[], Client]:
         return lambda: client if means.named_user is None else client.acting_for(means.owner)
     settings = settings_for(means.config, means.data_dir, creates=creates).settings
     if creates or holds_ledger(settings):
-        return partial(open_client, settings)
+        return partial(open_client, settings, ends_soon=not creates)
     remark(f"There is no ledger in {settings.data_dir} yet. `cix ask` creates one; --data-dir names another folder.")
     return partial(open_client, settings, in_memory=True)
 

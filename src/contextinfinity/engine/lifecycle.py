@@ -27,7 +27,7 @@ from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.texts import Texts
 from contextinfinity.engine.turn import answer, wait_for_any
-from contextinfinity.errors import LedgerError, LedgerReadOnly, WorkerLost
+from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly, WorkerLost
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies, Journals
 from contextinfinity.storage.journal import JournalFolder
@@ -64,31 +64,38 @@ class Lifecycle:
         self._accepting: set[asyncio.Task[Turn]] = set()
         self._closed = False
         self._upkeep: set[asyncio.Task[None]] = set()
-        self._unwritable: LedgerReadOnly | None = None
-        """Why this engine only reads: its ledger is on a medium that cannot be written."""
+        self._unwritable: LedgerReadOnly | LedgerFull | None = None
+        """Why this engine only reads: its ledger could not be written when it was last tried."""
+        self._beginning = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._let_go)
             try:
-                await self.cleaner.finish()  # while nobody reads here, so that the log can be emptied
-                await undo.enter_async_context(self.presence)
-            except LedgerReadOnly as error:
+                await self._begin_work()
+            except (LedgerReadOnly, LedgerFull) as error:
                 log.warning("nothing can be written, only read: %s", error.message)
                 self._unwritable = error
                 self._take_up_work(new_id())
-            else:
-                self._take_up_work(self.presence.worker.id)
-                self.afterwards.start()
-                await recover(self._parts, await self.presence.find_dead())
-                self._upkeep = {
-                    asyncio.create_task(self._keep_house(), name="housekeeping"),
-                    asyncio.create_task(self._keep_index(), name="indexing"),
-                    asyncio.create_task(self._keep_clean(), name="cleaning"),
-                    asyncio.create_task(preload(self._count), name="preloading"),
-                }
             undo.pop_all()
         return self
+
+    async def _begin_work(self) -> None:
+        """Register this process as a worker, finish what dead ones left, and start the background work."""
+        await self.cleaner.finish()  # while nobody reads here, so that the log can be emptied
+        async with AsyncExitStack() as undo:
+            await undo.enter_async_context(self.presence)
+            self._take_up_work(self.presence.worker.id)
+            await recover(self._parts, await self.presence.find_dead())
+            undo.pop_all()
+        self._unwritable = None
+        self.afterwards.start()
+        self._upkeep = {
+            asyncio.create_task(self._keep_house(), name="housekeeping"),
+            asyncio.create_task(self._keep_index(), name="indexing"),
+            asyncio.create_task(self._keep_clean(), name="cleaning"),
+            asyncio.create_task(preload(self._count), name="preloading"),
+        }
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -117,10 +124,11 @@ class Lifecycle:
         """Make a message durable (TX-0) and begin to answer it.
 
         A caller may leave while this is written: once it is durable it is answered, whoever is still there.
-        ``LedgerReadOnly`` where nothing can be written.
+        ``LedgerReadOnly`` or ``LedgerFull`` where nothing can be written.
         """
-        if self._unwritable is not None:
-            raise self._unwritable
+        async with self._beginning:
+            if self._unwritable is not None:  # the disk may have room by now
+                await self._begin_work()
         accepting = asyncio.create_task(self._accept(new, asked), name="accept")
         self._accepting.add(accepting)
         accepting.add_done_callback(self._accepted)

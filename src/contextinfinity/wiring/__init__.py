@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from contextinfinity.errors import LedgerReadOnly, SettingsError
+from contextinfinity.errors import LedgerFull, LedgerReadOnly, SettingsError
 from contextinfinity.wiring.embedding import retrieval_of
 
 if TYPE_CHECKING:
@@ -91,11 +91,15 @@ def setup_of(settings: Settings, models: Models) -> Setup:
     )
 
 
-def open_client(settings: Settings, *, in_memory: bool = False) -> LocalClient:
-    """Return a client with an engine of its own, to be used with ``async with``; ``in_memory``: on an empty ledger."""
+def open_client(settings: Settings, *, in_memory: bool = False, ends_soon: bool = False) -> LocalClient:
+    """Return a client with an engine of its own, to be used with ``async with``.
+
+    ``in_memory``: on an empty ledger. ``ends_soon``: see ``open_store``.
+    """
     from contextinfinity.client.local import LocalClient
 
-    return LocalClient(_engine(settings, store_in_memory()) if in_memory else open_engine(settings))
+    store = store_in_memory() if in_memory else open_standby(settings, ends_soon=ends_soon)
+    return LocalClient(_engine(settings, store))
 
 
 def holds_ledger(settings: Settings) -> bool:
@@ -108,8 +112,12 @@ def holds_ledger(settings: Settings) -> bool:
     return remembered(path, settings.data_dir) is not None
 
 
-def open_store(settings: Settings) -> Store:
-    """Open the ledger that the settings name, to be closed by the caller; one that cannot be written is read only."""
+def open_store(settings: Settings, *, ends_soon: bool = False) -> Store:
+    """Open the ledger that the settings name, to be closed by the caller; one that cannot be written is read only.
+
+    A disk may be too full even for the files that SQLite needs beside a ledger. For a caller that ``ends_soon`` it is
+    read without them: as a file that nobody writes, which holds for as long as the disk is full.
+    """
     path = settings.ledger_path
     if path is None:
         raise SettingsError(
@@ -120,9 +128,10 @@ def open_store(settings: Settings) -> Store:
 
     try:
         return SqliteStore(path, data_dir=settings.data_dir)
-    except LedgerReadOnly:
+    except (LedgerReadOnly, LedgerFull) as error:
         can_be_written = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-        if can_be_written or not path.is_file():
+        is_full = ends_soon and isinstance(error, LedgerFull)
+        if (can_be_written and not is_full) or not path.is_file():
             raise
         return SqliteStore(path, read_only=True, data_dir=settings.data_dir)
 
@@ -138,13 +147,13 @@ def begin_new(settings: Settings) -> list[Path]:
     return [] if path is None else identity.begin_new(path, settings.data_dir)
 
 
-def open_standby(settings: Settings) -> Standby:
+def open_standby(settings: Settings, *, ends_soon: bool = False) -> Standby:
     """Open the ledger that the settings name, with a spool that holds what is said while it is away."""
     from contextinfinity.storage.standby.held_branches import Bounds
     from contextinfinity.storage.standby.store import Standby
     from contextinfinity.upkeep.files import spool_folder
 
-    ledger = open_store(settings)
+    ledger = open_store(settings, ends_soon=ends_soon)
     return Standby(ledger, spool_folder(settings), Bounds(most_bytes=settings.storage.spool_mb << 20))
 
 

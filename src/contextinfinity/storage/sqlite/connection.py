@@ -63,6 +63,8 @@ TRANSLATED = (apsw.Error, *UNREADABLE)
 
 def translate(error: BaseException, path: str) -> LedgerError:
     """Say in our words what SQLite said in its own, or what its rows did not say."""
+    if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
+        return LedgerFull(f"The ledger {path} cannot be opened: the disk is full.")
     for theirs, ours, words in _CAUSES:
         if isinstance(error, theirs):
             return ours(f"The ledger {path} {words} ({error or type(error).__name__}).")
@@ -71,6 +73,8 @@ def translate(error: BaseException, path: str) -> LedgerError:
     return LedgerFailed(f"The ledger {path} refused: {error!r}.")
 
 
+LEAST_INDEX = 32_768
+"""Bytes of the index of a log; a smaller file is one that SQLite could not make on a full disk."""
 LEAST_PAGE = 512
 """Every page has some multiple of so many bytes."""
 
@@ -146,17 +150,29 @@ def open_as_it_is(
 def connect_unwritable(path: Path, *, patience: float = BUSY_SECONDS, waits: Waits | None = None) -> apsw.Connection:
     """Open a connection to a ledger on a medium that cannot be written; ``LedgerReadOnly`` when that is impossible.
 
-    Without a log nobody writes, so the file is read as one that does not change. With a log, SQLite can read it only
-    if the index of the log (``-shm``) is there, too.
+    Without a log nobody writes, so the file is read as one that does not change. With a log and its index (``-shm``)
+    SQLite reads both. Where the index is missing, it cannot be created there: SQLite keeps it in memory, which takes an
+    exclusive lock and so a VFS without locks.
     """
-    has_log = any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm"))
-    name = f"file:{quote(str(path))}?mode=ro{'' if has_log else '&immutable=1'}"
+    has_index = _size(f"{path}-shm") >= LEAST_INDEX
+    has_log_alone = not has_index and _size(f"{path}-wal") > 0
+    name = f"file:{quote(str(path))}?mode=ro{'' if has_index or has_log_alone else '&immutable=1'}"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    connection = apsw.Connection(name, flags=flags, statementcachesize=256)
+    vfs = "unix-none" if has_log_alone else None
+    connection = apsw.Connection(name, flags=flags, vfs=vfs, statementcachesize=256)
+    if has_log_alone:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.set_busy_handler((waits or Waits()).handler(patience))
     connection.execute("PRAGMA temp_store = MEMORY; PRAGMA query_only = 1").fetchall()
     return connection
+
+
+def _size(name: str) -> int:
+    try:
+        return Path(name).stat().st_size
+    except OSError:
+        return 0
 
 
 def set_up(connection: apsw.Connection, *, read_only: bool = False) -> None:
