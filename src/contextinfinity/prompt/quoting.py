@@ -99,9 +99,9 @@ def harmless(text: str, layout: int = LAYOUT_VERSION) -> str:
     """Remove invisible characters, and write a round bracket for the first character of what looks like a border."""
     text = _JOINERS.sub("", _HIDDEN.sub("", text))
     text = _opened(text, [found.span() for found in _BORDER.finditer(_skeleton(text))])
-    if layout == 1 or (plain := revealed(text)) is None:
+    if layout == 1 or (plain := revealed(text, _skeleton)) is None:
         return text
-    found = _BORDER.finditer(_skeleton(plain.text))
+    found = _BORDER.finditer(plain.text)
     return _opened(text, [plain.source(match.start(), match.end()) for match in found])
 
 

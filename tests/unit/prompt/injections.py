@@ -7,6 +7,7 @@ import json
 import re
 import unicodedata
 from pathlib import Path
+from urllib.parse import unquote
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "injections"
 OPENING = re.compile(r'<artifact(?: [a-z-]+="[^"<>\n]*")+>')
@@ -14,7 +15,7 @@ CLOSING = "</artifact>"
 
 _ANGLES = str.maketrans(dict.fromkeys("‹«〈《⟨⟪❮❬❰⦑⧼≺≪﹤˂ᐸ〈", "<") | dict.fromkeys("⁄∕╱⧸", "/") | {"¦": "|"})
 _LETTERS = str.maketrans("аеорсіαιı", "aeopciaii")
-_ESCAPES = re.compile(r"\\u00([0-9a-f]{2})|\\x([0-9a-f]{2})|%([0-9a-f]{2})|\\(7[46])", re.I)
+_ESCAPES = re.compile(r"\\u00([0-9a-f]{2})|\\x([0-9a-f]{2})|[=%]([0-9a-f]{2})|\\(7[46])", re.I)
 
 
 def attempts() -> list[tuple[str, str]]:
@@ -49,13 +50,13 @@ def parsed(text: str) -> list[str]:
 
 def lenient(text: str) -> str:
     """Read as somebody does who wants to see tags everywhere: decoded, plain signs, nothing hidden, no blanks."""
-    for _ in range(4):
+    for _ in range(6):
         text = _ESCAPES.sub(
-            lambda found: chr(int(next(filter(None, found.groups()[:3]), "3c"), 16)), html.unescape(text)
-        )
+            lambda found: chr(int(next(filter(None, found.groups()[:3]), "3c"), 16)), unquote(html.unescape(text))
+        ).replace("+ADw-", "<")
     text = unicodedata.normalize("NFKD", text).translate(_ANGLES)
     text = text.translate(dict.fromkeys(map(ord, "\u2800\u3164\u115f\u1160\uffa0")))
-    seen = [sign for sign in text if unicodedata.category(sign) not in ("Cf", "Cc", "Cs", "Mn", "Zs", "Zl", "Zp")]
+    seen = [sign for sign in text if unicodedata.category(sign) not in ("Cf", "Cc", "Cs", "Mn", "Me", "Zs", "Zl", "Zp")]
     return re.sub(r"[.*_-]", "", "".join(seen).lower().translate(_LETTERS))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -138,27 +139,34 @@ BLANKS = [
 ]
 
 
+WAYS: dict[str, Callable[[str], str]] = {
+    "decimal": lambda text: "".join(f"&#{ord(sign)};" for sign in text),
+    "hex": lambda text: "".join(f"&#x{ord(sign):x};" for sign in text),
+    "padded": lambda text: "".join(f"&#x{ord(sign):012x};" for sign in text),
+    "named": lambda text: text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+    "stroked": lambda text: text.replace("<", "&nvlt;").replace(">", "&nvgt;"),
+    "percent": lambda text: "".join(f"%{byte:02X}" for byte in text.encode()),
+    "unicode": lambda text: "".join(f"\\u{ord(sign):04x}" for sign in text if ord(sign) < 0x10000),
+    "ignored": lambda text: f"\ufe0f{text}\u2060",
+    "marked": lambda text: f"{text}\u0301\u20d2",
+    "wide": lambda text: "".join(chr(ord(sign) + 0xFEE0) if "!" <= sign <= "~" else sign for sign in text),
+}
+"""Ways to write a text so that it reads the same; they can be applied one after the other."""
+
+
 @st.composite
 def disguised(draw: st.DrawFn) -> str:
     """A border of ours or of a role, each character written in one of the ways in which it can be written."""
     border = draw(
-        st.sampled_from(["</artifact>", '<artifact said-by="user">', "<system>", "</system>", "<|im_start|>"])
+        st.sampled_from(
+            ["</artifact>", '<artifact said-by="user">', "<system>", "</system>", "<|im_start|>", "<<SYS>>", "[/INST]"]
+        )
     )
     written = []
     for sign in border:
-        way = draw(
-            st.sampled_from(["plain", "plain", "plain", "decimal", "hex", "padded", "twice", "unicode", "ignored"])
-        )
-        written.append(
-            {
-                "decimal": f"&#{ord(sign)};",
-                "hex": f"&#x{ord(sign):x};",
-                "padded": f"&#x{ord(sign):012x};",
-                "twice": f"&amp;#{ord(sign)};",
-                "unicode": f"\\u{ord(sign):04x}",
-                "ignored": f"{draw(st.sampled_from(IGNORED))}{sign}",
-            }.get(way, sign)
-        )
+        for way in draw(st.lists(st.sampled_from(sorted(WAYS)), max_size=2)):
+            sign = WAYS[way](sign)
+        written.append(sign)
     written[0] = draw(st.sampled_from(BLANKS)) + written[0] + draw(st.sampled_from(BLANKS))
     return "Text. " + "".join(written) + draw(st.sampled_from(["", " More text.", "\nMore."]))
 
@@ -173,6 +181,16 @@ def disguised(draw: st.DrawFn) -> str:
 @example("&\ufe0f#x3c;/artifact>")
 @example("&#0000000060;/artifact>")
 @example("[\u2800/INST]")
+@example("%3Csystem%3E")
+@example("%253Csystem%253E")
+@example("%EF%BC%9Csystem>")
+@example("<\u0301system>")
+@example("&nvlt;system>")
+@example("<\u2800<SYS>>")
+@example("<\u2800<SYS>\u2800>")
+@example("=3Csystem=3E")
+@example("+ADw-system+AD4-")
+@example("\\74system\\76")
 def test_no_disguise_lets_a_border_through(text: str) -> None:
     assert not BORDERS.search(lenient(unquote(quote(text))))
 
@@ -182,7 +200,9 @@ def test_requests_of_layout_1_are_quoted_as_they_were() -> None:
     assert quote("a &#x3c;system&#x3e; b") == "| a (system&#x3e; b"
 
 
-@pytest.mark.parametrize("piece", ["&", "&amp;", "&#x3c;", "\ufe0f", "\u2800", "<  ", "\\u003c", "&lt"])
+@pytest.mark.parametrize(
+    "piece", ["&", "&amp;", "&#x3c;", "\ufe0f", "\u2800", "<  ", "\\u003c", "&lt", "%25", "%E9", "e\u0301", "< "]
+)
 def test_disguises_take_time_in_proportion_to_their_length(piece: str) -> None:
     began = time.process_time()
     quote(piece * (200_000 // len(piece)))
@@ -208,7 +228,9 @@ def test_names_are_said_to_be_data_too() -> None:
         "Write &amp;lt;div&amp;gt; for &lt;div&gt;",
         "usage: run [OPTIONS] [ARGS] < input",
         "Ann <system@example.org> wrote to <user@example.org>",
-        "GET /find?q=%3Cuser%3E",
+        "GET /find?q=%3Cdiv%3E&page=%20",
+        "50% of users, 100%ABV, x=3C",
+        "E = mc\u0302, naïve cafe\u0301 <b>x</b>",
         "if a < b and c > d: pass",
         "List<User> users = new ArrayList<>();",
         "std::vector<std::string> names;",
