@@ -139,7 +139,7 @@ def test_what_is_wrong_is_said_in_words_and_nothing_is_made(
     [
         (["-"], "What is this?\n", "What is this?"),
         ([], "What\nis this?\n", "What\nis this?"),
-        (["Sum it up."], "one\n  two\n", "Sum it up.\n\none\n  two"),
+        (["Sum it up."], "one\n  two\n", "Sum it up.\n\nstdin:\none\n  two"),
         (["Sum it up."], "", "Sum it up."),
         (["Sum it up."], " \n", "Sum it up."),
     ],

@@ -63,13 +63,16 @@ def ask(
 
 
 def _with_standard_input(question: str | None) -> str:
-    """Return the question with what is piped in below it; without one, or for ``-``, what is piped in."""
+    """Return the question with what is piped in below it; without one, or for ``-``, what is piped in.
+
+    What is added to a question is marked as material, as a file is: it does not speak for the user.
+    """
     alone = question in (None, STANDARD_INPUT)
     if not alone and not (question or "").strip():
         raise InvalidInput("The question is empty.", hint=HOW_TO_ASK)
     is_keyboard = sys.stdin is None or sys.stdin.isatty()
     piped = "" if is_keyboard and question != STANDARD_INPUT else _standard_input()
-    asked = piped if alone else f"{question}\n\n{piped}" if piped.strip() else question or ""
+    asked = piped if alone else f"{question}\n\nstdin:\n{piped}" if piped.strip() else question or ""
     if not asked.strip():
         raise InvalidInput("There is no question.", hint=HOW_TO_ASK)
     return asked

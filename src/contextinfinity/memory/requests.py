@@ -91,6 +91,7 @@ _ORDER = re.compile(
     r"|(?:以后|从现在|每次|总是|永远|务必|必须|不要|别|你))",
     re.I,
 )
+_LABELLED = re.compile(r"\s*[:：]\s+|\s[-–—]\s")
 _FIRST_PERSON = frozenset(["i", "im", "ive", "my", "me", "mine", "live", "work", "call", "name", "user"])
 
 
@@ -99,10 +100,15 @@ def is_order(text: str) -> bool:
     return _ORDER.match(text) is not None
 
 
+def _orders(words: str) -> bool:
+    """Tell whether words are an order, also behind a label ("my rule: always …")."""
+    return any(map(is_order, _LABELLED.split(words)))
+
+
 def request_in(text: str) -> Told | None:
     """Return what a sentence asks to be remembered, as a note in the user's words; None for orders."""
     match = _REMEMBER.match(text)
-    if match is None or '"' in match["x"] or len(terms(match["x"])) < 1 or is_order(match["x"]):
+    if match is None or '"' in match["x"] or len(terms(match["x"])) < 1 or _orders(match["x"]):
         return None
     words = match["x"]
     content = sentence(f"The user said: {of_the_user(words)}")

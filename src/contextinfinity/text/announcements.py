@@ -162,8 +162,28 @@ _ANYWHERE = re.compile(
     re.I,
 )
 
+_AT_HAND = r"(?:below|attached|enclosed|pasted|follows?|as follows|in the attachment|unten|anbei|adjunto|ci-joint)"
+_PRESENTS = re.compile(
+    rf"^\W*(?:[\w'’-]+ ){{0,6}}?{_TEXT} (?:(?:from|of|by) [^.!?:,]{{1,30}} )?(?:(?:is|are) )?(?:\w+ )?{_AT_HAND}"
+    r"(?: (?:for you|here|now|again|please|fyi))?\W*$"
+    rf"|\b{_TEXT} (?:contains?|holds?|includes?|has|have|enthält|contiene|contient) (?:the following|this|these"
+    r"|what follows|folgendes|lo siguiente|ce qui suit)\b"
+    rf"|^\W*(?:attached|enclosed|pasted|anbei|adjunto|ci-joint)\b.{{0,60}}?\b{_TEXT}\b"
+    rf"|^\W*(?:please )?(?:see|find|read)\b.{{0,60}}?\b{_TEXT}\b.{{0,20}}?\b{_AT_HAND}\W*$",
+    re.I,
+)
+"""A sentence that says nothing but that a text is there: "Error output below.", "Attached is a page of the book."."""
+_LABEL = re.compile(
+    r"^\W*(?:the |my |our |user |standard )?(?:inputs?|stdin|data|contents?|excerpts?|eingabe|entrada"
+    r"|entrée|输入|原文)\W*$",
+    re.I,
+)
+"""The name of a part of a form, alone before a colon."""
+_SOURCE = re.compile(r"^\W*(?:from|quoting|quoted from|per|source|out of|aus|laut|zitat aus|según|de|d'après)\b", re.I)
+
 FICTION = re.compile(
-    r"^\W*(?:chapter|kapitel|capítulo|chapitre|act|scene|akt|szene) (?:\d|[ivx]+\b|one\b)|^\W*第.{1,3}[章回幕]"
+    r"^\W*(?:prologue|epilogue|preface|foreword|abstract|synopsis|prolog|epilog|vorwort|prólogo|prefacio|avant-propos)"
+    r"\W*$|^\W*(?:chapter|kapitel|capítulo|chapitre|act|scene|akt|szene) (?:\d|[ivx]+\b|one\b)|^\W*第.{1,3}[章回幕]"
     r"|\brole-?play|\brollenspiel|\bjuego de rol|角色扮演|\bonce upon a time\b|\bes war einmal\b|\bérase una vez\b"
     r"|从前有"
     r"|\b(?:let's|lets) (?:pretend|imagine|play (?:an?|that|pretend)\b)|\bin (?:the )?first person\b|\bin der"
@@ -189,7 +209,7 @@ REPORTED = re.compile(
     rf"|clearly |only )?"
     r"(?:says?|said|states?|stated|reads?|claims?|insists?|warns?|tells (?:me|you|us)|sagt|schreibt|behauptet|dice"
     r"|pone|dit)"
-    rf"(?: that| dass| que)?\b|\b(?:according to|laut|según|selon|gemäß) (?:the |this |dem |der |el |la |le"
+    rf"(?: that| dass| que)?\b|\b(?:according to|(?:as )?per|laut|según|selon|gemäß) (?:the |this |dem |der |el |la |le"
     rf" )?(?:[\w'-]+ ){{0,2}}?"
     rf"{_DOCUMENT}\b|(?:根据|按照)[^，。]{{0,12}}(?:文件|合同|说明书|手册|文章|规定|通知)",
     re.I,
@@ -200,6 +220,8 @@ REPORTED = re.compile(
 def announces_before_colon(words: str) -> Announces | None:
     """Say what the words before a colon announce; None if the user goes on in their own words."""
     words = words[-LOOKED_AT:]
+    if _LABEL.match(words):
+        return "document"
     if _TRANSLATES.search(words) or (_ANYWHERE.search(words) and _HEAD.search(words)):
         return "task"
     if _SELF_SAYS.search(words):
@@ -207,6 +229,16 @@ def announces_before_colon(words: str) -> Announces | None:
     if _SPEECH.search(words):
         return "document" if _OF_DOCUMENT.search(words) else "person"
     return "document" if _HEAD.search(words) and not _TOPIC.search(words) else None
+
+
+def names_source(words: str) -> bool:
+    """Tell whether the words before a dash only say where a text is from ("From the manual - …")."""
+    return _SOURCE.match(words) is not None and _HEAD.search(words[-LOOKED_AT:]) is not None
+
+
+def presents(sentence: str) -> bool:
+    """Tell whether a sentence only says that a text is there."""
+    return _PRESENTS.search(sentence[:LOOKED_AT]) is not None
 
 
 def brings_along(line: str) -> bool:

@@ -4,10 +4,11 @@ Input is a message; output is the same text with the material replaced by blanks
 material itself. Material never speaks for the user: it may name things, but it decides nothing and says nothing about
 them. Every consumer that reads a message for decisions, constraints, memories or topic changes reads it through here.
 
-Material is recognised by its marks (fences, quoted lines, tags, quotation marks, log lines, mail headers), or by a
-sentence that announces it ("translate this: …", "the file says: …", "Chapter 1."), in English, German, Spanish, French
-and Chinese. Unmarked material that is announced ends with the message, except for questions at the very end. In doubt,
-text is material. Time is linear in the length; of a very long message only the beginning and the end are looked at.
+Material is recognised by its marks (fences, quoted lines, tags, quotation marks, rules, headings, log lines, mail
+headers), or by a sentence that announces it ("translate this: …", "the file says: …", "Attached is a page.", "Chapter
+1."), in English, German, Spanish, French and Chinese. Unmarked material that is announced ends with the message, except
+for questions at the very end. In doubt, text is material. Time is linear in the length; of a very long message only the
+beginning and the end are looked at.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from contextinfinity.text.announcements import (
     announces_before_colon,
     brings_along,
     hands_over,
+    names_source,
     points_back,
+    presents,
 )
 
 READ = 10_000
@@ -38,6 +41,8 @@ _TAG = re.compile(
     re.I | re.M,
 )
 """Tags around material: one that begins a line, and one that ends a line."""
+_LAYOUT = re.compile(r"\s{0,3}(?:([-=*_~])(?:[ \t]*\1)+[ \t]*$|#{1,6}[ \t]+\S)")
+"""A rule, or a heading of Markdown: what follows is a document, whose own rules end nothing."""
 _QUOTE_MARKS = (">", "＞")
 _WITHIN = r"(?:[^{0}\n]|\n(?![ \t]*\n)){{1,2000}}+"
 _QUOTATION = re.compile(
@@ -96,6 +101,7 @@ _PERSON = re.compile(
 )
 _UNIT_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|[。！？]++[”’」』）]?|\n|$")
 _COLON = re.compile(r"[:：](?=\s|$|[^\x00-\x7f]|[\"'“„«])")
+_DASH = re.compile(r"\s[-–—]\s")
 _ASKS = re.compile(r"[?？]\W*$|^\W*(?:thoughts|ideas|opinions?|help|please help|any ideas)\W*$", re.I)
 _SENTENCE = 1_000
 """Characters of a sentence that are looked at."""
@@ -201,6 +207,8 @@ def _by_line(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
             marked.append((start, place))
         elif line.lstrip()[:1] in _QUOTE_MARKS:
             marked.append((start, place))
+        elif _LAYOUT.match(line):
+            other.append((start, len(text)))
         elif _MACHINE_LINE.match(line):
             other.append((start, place))
         elif header := _HEADER.match(line):
@@ -271,11 +279,16 @@ def _material_after(unit: _Unit) -> tuple[int, Announces] | None:
     """Return where the material that a sentence announces begins, and how it is announced."""
     if FICTION.search(unit.text):
         return unit.start, "task"
+    dash = _DASH.search(unit.text)
+    if dash is not None and names_source(unit.text[: dash.start()]):
+        return unit.start + dash.end(), "document"
     for colon in islice(_COLON.finditer(unit.text), _COLONS):
         if how := announces_before_colon(unit.text[: colon.start()]):
             return unit.start + colon.end(), how
     if hands_over(unit.text, closes_line=unit.closes_line):
         return unit.end, "task"
+    if presents(unit.text):
+        return unit.end, "document"
     if unit.closes_line and brings_along(unit.text):
         return unit.end, "document"
     reported = REPORTED.search(unit.text)
