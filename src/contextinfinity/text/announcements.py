@@ -168,18 +168,39 @@ _PRESENTS = re.compile(
     r"(?: (?:for you|here|now|again|please|fyi))?\W*$"
     rf"|\b{_TEXT} (?:contains?|holds?|includes?|has|have|enthält|contiene|contient) (?:the following|this|these"
     r"|what follows|folgendes|lo siguiente|ce qui suit)\b"
+    r"|\b(?:as follows|the following|wie folgt|folgendes|lo siguiente|como sigue)\W*$"
     rf"|^\W*(?:attached|enclosed|pasted|anbei|adjunto|ci-joint)\b.{{0,60}}?\b{_TEXT}\b"
     rf"|^\W*(?:please )?(?:see|find|read)\b.{{0,60}}?\b{_TEXT}\b.{{0,20}}?\b{_AT_HAND}\W*$",
     re.I,
 )
 """A sentence that says nothing but that a text is there: "Error output below.", "Attached is a page of the book."."""
 _LABEL = re.compile(
-    r"^\W*(?:the |my |our |user |standard )?(?:inputs?|stdin|data|contents?|excerpts?|eingabe|entrada"
-    r"|entrée|输入|原文)\W*$",
+    r"^\W*(?:the |my |our |user |standard )?(?:inputs?|stdin|data|contents?|excerpts?|source|(?:pasted|copied)(?: from"
+    r" [^:]{1,30})?|eingabe|entrada|entrée|输入|原文)\W*$",
     re.I,
 )
 """The name of a part of a form, alone before a colon."""
 _SOURCE = re.compile(r"^\W*(?:from|quoting|quoted from|per|source|out of|aus|laut|zitat aus|según|de|d'après)\b", re.I)
+
+_TITLE = re.compile(
+    rf"^\W*(?:[\w'’.-]+ ){{0,3}}?(?:{_TEXT}|excerpts?|copy|contents?|paste|memos?|pages?|prologue|epilogue|preface"
+    r"|foreword|abstract|synopsis|prolog|epilog|vorwort|prólogo|prefacio|auszug|extracto)"
+    r"(?: (?:from|of|by|to|in|von|aus|an|de) [^!?:,]{1,40}?)?\W*$",
+    re.I,
+)
+_PREDICATE = re.compile(
+    r"\b(?:i|i'm|we|you|it|he|she|they|this|that|my|our|is|are|was|were|be|has|have|had|do|does|did|can|could|will|would"
+    r"|should|must|may|please|let|let's|no|not|yes|ok|okay|thanks|thank|good|great|nice|sorry|and|or|but|so|there|there's|here|here's|about"
+    r"|regarding|new|next|one|ich|wir|ist|sind|bitte|kein\w*|yo|es|son|je|nous|est"
+    rf"|{_REWORK}|{_HANDLE}|use|write|update|open|close|see|delete|add|send|merge|run|love|get|find|create|build|test"
+    r"|show|give|tell|keep|print|ship|move|remove|need|want|use|used|start|stop|try|ask|put|save|load|commit|push)\b",
+    re.I,
+)
+"""Words of a statement or an order: what has none of them is a title."""
+_BRACKETED = re.compile(
+    r"^\W{0,3}[\[(](?:from|page|pages|p\.|source|excerpt|quote|aus|seite|página)\b[^\])\n]{0,60}[\])]", re.I
+)
+_FORWARDED = re.compile(r"^\W*(?:fwd?|fw|wg|rv)\W*$", re.I)
 
 FICTION = re.compile(
     r"^\W*(?:prologue|epilogue|preface|foreword|abstract|synopsis|prolog|epilog|vorwort|prólogo|prefacio|avant-propos)"
@@ -211,7 +232,10 @@ REPORTED = re.compile(
     r"|pone|dit)"
     rf"(?: that| dass| que)?\b|\b(?:according to|(?:as )?per|laut|según|selon|gemäß) (?:the |this |dem |der |el |la |le"
     rf" )?(?:[\w'-]+ ){{0,2}}?"
-    rf"{_DOCUMENT}\b|(?:根据|按照)[^，。]{{0,12}}(?:文件|合同|说明书|手册|文章|规定|通知)",
+    rf"{_DOCUMENT}\b|\b(?:as|under) (?:the|this) (?:[\w'-]+ ){{0,2}}?{_DOCUMENT}"
+    r"(?: (?:puts|has|says|states|requires)(?: it)?)?,"
+    rf"|\b{_DOCUMENT},? it (?:says|states|reads)\b"
+    rf"|(?:根据|按照)[^，。]{{0,12}}(?:文件|合同|说明书|手册|文章|规定|通知)",
     re.I,
 )
 """A document's statement without a colon: "the README says you must …"."""
@@ -220,7 +244,7 @@ REPORTED = re.compile(
 def announces_before_colon(words: str) -> Announces | None:
     """Say what the words before a colon announce; None if the user goes on in their own words."""
     words = words[-LOOKED_AT:]
-    if _LABEL.match(words):
+    if _LABEL.match(words) or _FORWARDED.match(words) or is_title(words):
         return "document"
     if _TRANSLATES.search(words) or (_ANYWHERE.search(words) and _HEAD.search(words)):
         return "task"
@@ -231,14 +255,27 @@ def announces_before_colon(words: str) -> Announces | None:
     return "document" if _HEAD.search(words) and not _TOPIC.search(words) else None
 
 
+def is_title(words: str) -> bool:
+    """Tell whether words only name a text ("Copy of the memo."): they state nothing and order nothing."""
+    return _TITLE.match(words[:LOOKED_AT]) is not None and _PREDICATE.search(words[:LOOKED_AT]) is None
+
+
+def after_bracket(sentence: str) -> int | None:
+    """Return where the text begins that a bracket says the source of ("(from the book) …")."""
+    found = _BRACKETED.match(sentence[:LOOKED_AT])
+    return None if found is None else found.end()
+
+
 def names_source(words: str) -> bool:
     """Tell whether the words before a dash only say where a text is from ("From the manual - …")."""
+    if is_title(words):
+        return True
     return _SOURCE.match(words) is not None and _HEAD.search(words[-LOOKED_AT:]) is not None
 
 
 def presents(sentence: str) -> bool:
-    """Tell whether a sentence only says that a text is there."""
-    return _PRESENTS.search(sentence[:LOOKED_AT]) is not None
+    """Tell whether a sentence only says that a text is there, or is its title."""
+    return _PRESENTS.search(sentence[:LOOKED_AT]) is not None or is_title(sentence)
 
 
 def brings_along(line: str) -> bool:

@@ -24,6 +24,7 @@ from contextinfinity.text.announcements import (
     FICTION,
     REPORTED,
     Announces,
+    after_bracket,
     announces_before_colon,
     brings_along,
     hands_over,
@@ -41,7 +42,7 @@ _TAG = re.compile(
     re.I | re.M,
 )
 """Tags around material: one that begins a line, and one that ends a line."""
-_LAYOUT = re.compile(r"\s{0,3}(?:([-=*_~])(?:[ \t]*\1)+[ \t]*$|#{1,6}[ \t]+\S)")
+_LAYOUT = re.compile(r"\s{0,3}(?:([-=*_~])(?:[ \t]*\1)+(?:[^\n]{0,60}\1{3,})?[ \t]*$|#{1,6}[ \t]+\S)")
 """A rule, or a heading of Markdown: what follows is a document, whose own rules end nothing."""
 _QUOTE_MARKS = (">", "＞")
 _WITHIN = r"(?:[^{0}\n]|\n(?![ \t]*\n)){{1,2000}}+"
@@ -279,6 +280,8 @@ def _material_after(unit: _Unit) -> tuple[int, Announces] | None:
     """Return where the material that a sentence announces begins, and how it is announced."""
     if FICTION.search(unit.text):
         return unit.start, "task"
+    if (place := after_bracket(unit.text)) is not None:
+        return unit.start + place, "document"
     dash = _DASH.search(unit.text)
     if dash is not None and names_source(unit.text[: dash.start()]):
         return unit.start + dash.end(), "document"
