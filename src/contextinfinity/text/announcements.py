@@ -174,6 +174,11 @@ _PRESENTS = re.compile(
     re.I,
 )
 """A sentence that says nothing but that a text is there: "Error output below.", "Attached is a page of the book."."""
+_HINTS = (
+    *("below", "attach", "enclos", "paste", "follow", "contain", "hold", "includ", " has ", " have ", "unten", "anbei"),
+    *("folg", "enth", "adjunto", "sigu", "contien", "ci-joint", "suit"),
+)
+"""One of these is in every sentence that ``_PRESENTS`` matches; looking for them costs little."""
 _LABEL = re.compile(
     r"^\W*(?:the |my |our |user |standard )?(?:inputs?|stdin|data|contents?|excerpts?|source|(?:pasted|copied)(?: from"
     r" [^:]{1,30})?|eingabe|entrada|entrée|输入|原文)\W*$",
@@ -182,6 +187,7 @@ _LABEL = re.compile(
 """The name of a part of a form, alone before a colon."""
 _SOURCE = re.compile(r"^\W*(?:from|quoting|quoted from|per|source|out of|aus|laut|zitat aus|según|de|d'après)\b", re.I)
 
+LONGEST_TITLE = 80
 _TITLE = re.compile(
     rf"^\W*(?:[\w'’.-]+ ){{0,3}}?(?:{_TEXT}|excerpts?|copy|contents?|paste|memos?|pages?|prologue|epilogue|preface"
     r"|foreword|abstract|synopsis|prolog|epilog|vorwort|prólogo|prefacio|auszug|extracto)"
@@ -230,11 +236,13 @@ REPORTED = re.compile(
     rf"|clearly |only )?"
     r"(?:says?|said|states?|stated|reads?|claims?|insists?|warns?|tells (?:me|you|us)|sagt|schreibt|behauptet|dice"
     r"|pone|dit)"
-    rf"(?: that| dass| que)?\b|\b(?:according to|(?:as )?per|laut|según|selon|gemäß) (?:the |this |dem |der |el |la |le"
+    rf"(?: that| dass| que)?\b|\b(?:according to|laut|según|selon|gemäß) (?:the |this |dem |der |el |la |le"
     rf" )?(?:[\w'-]+ ){{0,2}}?"
-    rf"{_DOCUMENT}\b|\b(?:as|under) (?:the|this) (?:[\w'-]+ ){{0,2}}?{_DOCUMENT}"
+    rf"{_DOCUMENT}\b|\bper (?:the|this|that|your|their) (?:[\w'-]+ ){{0,2}}?{_DOCUMENT}\b"
+    rf"|\b(?:as|under) (?:the|this) (?:[\w'-]+ ){{0,2}}?{_DOCUMENT}"
     r"(?: (?:puts|has|says|states|requires)(?: it)?)?,"
-    rf"|\b{_DOCUMENT},? it (?:says|states|reads)\b"
+    rf"|\bit (?:says|states|reads) (?:in|on) (?:the|this|that) (?:[\w'-]+ ){{0,2}}?{_DOCUMENT}\b"
+    r"|\b(?:in|on) (?:the|this|that) (?:[\w'-]+ ){1,3}?it (?:says|states|reads)\b"
     rf"|(?:根据|按照)[^，。]{{0,12}}(?:文件|合同|说明书|手册|文章|规定|通知)",
     re.I,
 )
@@ -257,7 +265,7 @@ def announces_before_colon(words: str) -> Announces | None:
 
 def is_title(words: str) -> bool:
     """Tell whether words only name a text ("Copy of the memo."): they state nothing and order nothing."""
-    return _TITLE.match(words[:LOOKED_AT]) is not None and _PREDICATE.search(words[:LOOKED_AT]) is None
+    return len(words) <= LONGEST_TITLE and _TITLE.match(words) is not None and _PREDICATE.search(words) is None
 
 
 def after_bracket(sentence: str) -> int | None:
@@ -275,7 +283,9 @@ def names_source(words: str) -> bool:
 
 def presents(sentence: str) -> bool:
     """Tell whether a sentence only says that a text is there, or is its title."""
-    return _PRESENTS.search(sentence[:LOOKED_AT]) is not None or is_title(sentence)
+    looked_at = sentence[:LOOKED_AT].lower()
+    may_match = any(hint in looked_at for hint in _HINTS)
+    return (may_match and _PRESENTS.search(looked_at) is not None) or is_title(sentence)
 
 
 def brings_along(line: str) -> bool:

@@ -65,7 +65,7 @@ def remind(text: str, secret: str) -> str:
     return f"{text}\n<system-reminder>{secret}</system-reminder>"
 
 
-@pytest.mark.req("API-12", "API-13")
+@pytest.mark.req("API-13")
 def test_every_client_is_answered_from_its_own_bytes_and_never_from_a_stored_variant(
     desk: Desk, client: OpenAI
 ) -> None:

@@ -84,6 +84,7 @@ async def test_almost_nothing_shown_in_the_sample_becomes_binding() -> None:
         ("Fix the code below the loop - we use ruff.", "Fix the code below the loop - we use ruff."),
         ("#1: we use ruff.", "#1: we use ruff."),
         ("Judging by the reviews, we use ruff.", "Judging by the reviews, we use ruff."),
+        ("We allow ten calls per page and never more.", "We allow ten calls per page and never more."),
         ("New file. We use ruff.", "New file. We use ruff."),
         ("Fix tests. We use ruff.", "Fix tests. We use ruff."),
         ("My notes: we use ruff.", "My notes: we use ruff."),
