@@ -120,7 +120,9 @@ async def test_two_users_who_begin_a_session_under_one_id_in_two_processes_both_
                 session = await desk.engine.session(shared, Owner(user_id=user))
                 turns = await desk.engine.store.turns.history(session.active_branch)
                 assert [turn.user_message.rendered_text for turn in turns] == [f"{user} 0", f"{user} 1"]
-                assert session.owner.user_id == user
+                assert (session.owner.user_id, session.id == shared) == (user, user == "ann"), (
+                    "who was first has the id"
+                )
         told = await one.chat("bob 2", shared, user="bob")
         assert told["metadata"]["turn_number"] == 3, "the id leads its user to their own conversation"
     assert list((tmp_path / "ledger.db-spool").iterdir()) == []

@@ -29,8 +29,8 @@ from contextinfinity import ConversationMemory
 
 memory = ConversationMemory(sys.argv[1])
 for number in range(3):
-    for session_id in sys.argv[2:]:
-        turn = memory.store_turn(session_id, "ada", f"away {number}", "r")
+    for session_id in sys.argv[3:]:
+        turn = memory.store_turn(session_id, sys.argv[2], f"away {number}", "r")
         print(turn.id, turn.durability, flush=True)
 sys.stdin.read()
 """
@@ -84,9 +84,9 @@ def asked(turns: list[Turn]) -> list[tuple[int, str]]:
     return [(turn.turn_number, turn.query_text) for turn in turns]
 
 
-def killed_while_away(folder: Path, *sessions: str) -> list[str]:
+def killed_while_away(folder: Path, *sessions: str, user_id: str = "ada") -> list[str]:
     """Have another process store turns while the ledger is away, and kill it; give the ids it was told."""
-    command = [sys.executable, "-c", STORES, str(folder), *sessions]
+    command = [sys.executable, "-c", STORES, str(folder), user_id, *sessions]
     with (
         locked(folder),
         subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running,
@@ -223,6 +223,21 @@ def test_what_a_killed_process_stored_while_the_ledger_was_away_is_there_once(tm
             assert not memory.is_degraded
         assert not spool.exists()
         spool.write_bytes(records)  # as if it had been killed between its landing and the end of the file
+
+
+@pytest.mark.req("CHATMEM-6", "TURN-13")
+def test_users_who_began_one_session_in_two_killed_processes_go_on_in_their_own(tmp_path: Path) -> None:
+    ConversationMemory(tmp_path).close()
+    session_id = new_id()
+    told = [killed_while_away(tmp_path, session_id, user_id=user_id) for user_id in ("ada", "bob")]
+    with ConversationMemory(tmp_path) as memory:
+        for user_id, ids in zip(("ada", "bob"), told, strict=True):
+            after = memory.store_turn(session_id, user_id, "after", "r")
+            assert after.turn_number == 4
+            assert [turn.id for turn in memory.get_session_history(after.session_id)] == [*ids, after.id]
+        with pytest.raises(ValueError, match="the user the session belongs to"):
+            memory.store_turn(session_id, "eve", "Let me in", "r")
+        assert not memory.is_degraded
 
 
 @pytest.mark.req("CHATMEM-6")

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from contextinfinity.domain.events import TurnStarted
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.prompt import ProviderRequest
-from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
-from contextinfinity.errors import LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
+from contextinfinity.errors import AlreadyExists, LedgerAway, LedgerFailed, LedgerFull, QueueFull, SpoolFull
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.settings import General, Settings
 from contextinfinity.storage.replay import Landing
@@ -130,6 +130,38 @@ async def test_a_thread_that_begins_while_the_ledger_is_away_keeps_its_ids(tmp_p
         assert [asked for _, asked, _ in await said(engine, "customer-42")] == ["hello from afar", "and again"]
         session = await engine.session("customer-42")
         assert (session.id, session.active_branch) == (two.thread_id, two.branch_id)
+
+
+@pytest.mark.req("CHATMEM-6", "LEDGER-1")
+async def test_a_thread_whose_creation_came_through_unheard_keeps_its_ids(tmp_path: Path) -> None:
+    ledger = open_store(tmp_path / "ledger.db")
+    create = ledger.sessions.create
+
+    async def unheard(new: NewSession) -> Session:
+        await create(new)
+        ledger.sessions.create = create  # type: ignore[method-assign]
+        raise LedgerFailed("The disk failed after the commit.")
+
+    ledger.sessions.create = unheard  # type: ignore[method-assign]
+    store = Standby(ledger, tmp_path / "ledger.db-spool", SOON)
+    session = await store.sessions.create(NewSession())
+    (held,) = await store.turns.record(session.active_branch, [exchange("one", "1")])
+    assert held.durability == "local"
+    await until(lambda: store.health().status == "ready")
+    there = await store.turns.get(held.id)
+    assert there is not None
+    assert (there.session_id, there.branch_id) == (session.id, session.active_branch)
+    await store.close()
+
+
+async def test_a_thread_that_is_created_again_while_the_ledger_is_away_is_the_one_that_is_there(tmp_path: Path) -> None:
+    store = Standby(open_store(tmp_path / "ledger.db"), tmp_path / "ledger.db-spool", SOON)
+    session = await store.sessions.create(NewSession(id=new_id()))
+    with locked(tmp_path):
+        assert await store.sessions.create(NewSession(id=session.id)) == session
+        with pytest.raises(AlreadyExists):
+            await store.sessions.create(NewSession(id=session.id, owner=Owner(user_id="ada")))
+    await store.close()
 
 
 async def test_what_is_said_at_once_lands_in_the_order_in_which_it_was_taken_on(tmp_path: Path) -> None:

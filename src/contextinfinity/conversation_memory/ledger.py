@@ -80,9 +80,12 @@ class ChatLedger:
                 session = await self.store.sessions.create(new)
             except AccessDenied as error:
                 raise Foreign(session_id) from error
-        if session.owner.user_id != user_id:
+        if session.owner.user_id == user_id:
+            return session
+        # Two users may have begun a session under one id while the ledger was away: the second has it as a name.
+        if (named := await self.store.sessions.find(Owner(user_id=user_id), session_id)) is None:
             raise Foreign(session_id)
-        return session
+        return named
 
     async def write(self, session_id: SessionId, user_id: str, said: Exchange) -> Turn:
         """Record a turn; one that is there is given as it is."""

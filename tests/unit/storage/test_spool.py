@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import stat
 import struct
@@ -89,6 +90,24 @@ async def test_a_spool_is_locked_by_one_process_and_taken_over_once(tmp_path: Pa
         retire(spool.path)
     assert names(tmp_path) == []
     assert not is_left(spool.path)
+
+
+async def test_a_spool_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, path = fcntl.flock, tmp_path / "w.spool"
+
+    def removed_first(descriptor: int, operation: int) -> None:
+        """Another process finds the new file empty and unlocked, and removes it."""
+        monkeypatch.setattr(fcntl, "flock", real)
+        path.unlink()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    spool = Spool(tmp_path, "w")
+    await spool.append([written("kept")])
+    spool.close()
+    assert list(read(path).texts) == ["kept"]
 
 
 @settings(max_examples=60, deadline=None)

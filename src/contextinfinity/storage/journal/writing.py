@@ -65,6 +65,8 @@ class Journal:
         self._flush_planned = self._sync_planned = False
         self._name_durable = False
         self._descriptor, self._seq = _open_for_appending(path)
+        self.synced = os.fstat(self._descriptor).st_size
+        """The size of the file when it was opened or last forced onto the disk."""
 
     @property
     def displayed(self) -> int:
@@ -106,7 +108,7 @@ class Journal:
                 self._write()
                 if self._unsynced_since is None and self._name_durable:
                     return
-                shown = self._displayed
+                shown, size = self._displayed, os.fstat(self._descriptor).st_size
                 self._unsynced_since = None
             try:
                 os.fsync(self._descriptor)
@@ -117,7 +119,7 @@ class Journal:
                 with self._lock:
                     raise self._fail(error) from error
             with self._lock:
-                self._durable = shown
+                self._durable, self.synced = shown, size
 
     def end(self, payload: Json) -> int:
         """Add the last entry, force all onto the disk and close; gives the entry's number. Waits for the disk."""
@@ -280,14 +282,21 @@ class Journal:
 
 
 def _open_for_appending(path: Path) -> tuple[int, int]:
-    """Open or make a file for one writer; give its descriptor and the number of its last whole entry."""
+    """Open or create a file for one writer; returns its descriptor and the number of its last whole entry.
+
+    A file that another process removes before it is locked here is created again.
+    """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            return descriptor, _take_over(descriptor, path)
-        except BaseException:
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                seq = _take_over(descriptor, path)
+                if os.fstat(descriptor).st_nlink:
+                    return descriptor, seq
+            except BaseException:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
-            raise
     except BlockingIOError as error:
         raise LedgerBusy(f"The journal {path} is being written already.") from error
     except OSError as error:

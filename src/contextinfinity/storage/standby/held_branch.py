@@ -64,8 +64,8 @@ class HeldBranch:
         self.id: BranchId = seed.branch_id
         self.session: Session = seed.session
         self.state = state
-        self.own: set[TurnId] = set()
-        """The turns of which this process spools something."""
+        self.own: dict[TurnId, None] = {}
+        """The turns of which this process spools something, in order."""
         self._spooled, self._keep = spooled, keep
         self._last_seq = max(seed.last_seq, state.turn_seq, *(turn.turn_seq for turn in seed.turns))
         self._plans = {seed.turns[-1].id: seed.plan} if seed.turns else {}
@@ -142,7 +142,7 @@ class HeldBranch:
         landed = replace(new, id=turn_id, queue_limit=None, begin=False)
         landing = Landing(turn_id=turn_id, new=landed, said_at=now())
         await self._keep([landing])
-        self.own.add(turn_id)
+        self.own[turn_id] = None
         turn = self._append(landing)
         return self._begin(turn) if new.begin and running is None and not waiting else turn
 
@@ -193,7 +193,7 @@ class HeldBranch:
             _refuse_blobs(item.exchange.message, item.exchange.answer)
         await self._keep(new)
         for item in new:
-            self.own.add(id_of(item))
+            self.own[id_of(item)] = None
             self._append(item)
         return tuple(self.turns[each.id or ""] for each in exchanges)
 
@@ -222,13 +222,13 @@ class HeldBranch:
     def _begin(self, turn: Turn) -> Turn:
         """Mark a turn as begun. That is not spooled: after a crash it would not be answered either way."""
         self._spooled.add(Landing(turn_id=turn.id, begun=True))
-        self.own.add(turn.id)
+        self.own[turn.id] = None
         self.turns[turn.id] = turn = replace(turn, phase=Phase.CONTEXT_PREPARED, durability="local", updated_at=now())
         return turn
 
     async def _go_on(self, more: Landing) -> Turn:
         await self._keep([more])
-        self.own.add(more.turn_id)
+        self.own[more.turn_id] = None
         turn = replace(self.turns[more.turn_id], durability="local")
         for step in more.steps:
             turn = replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=now())

@@ -178,20 +178,19 @@ class HeldBranches:
             return done
 
     async def make_session(self, new: NewSession, known: Session | None = None) -> Session:
-        """Spool a new session under ids of its own; one that is spooled already is returned as it is.
+        """Spool a new session under ids of its own; one that is there already is returned as it is.
 
-        ``known`` is the session of that id as far as the ledger can be read.
+        ``known`` is the session of that id in the ledger, as far as that can be read or was seen.
         """
         check_new_session(new)
         for made in self._spooled.sessions.values():
             if new.once is not None and made.once is not None and made.once.key == new.once.key:
                 check_same_request(new.once, made.once.asked)
                 new = replace(new, id=made.id)
-        there = self.session(new.id or "")
-        if there is not None and (there.owner, there.external_id, there.kind) == (new.owner, new.external_id, new.kind):
+        if (there := self.session(new.id or "") or known) is not None:
+            if (there.owner, there.kind) != (new.owner, new.kind) or new.external_id not in (None, there.external_id):
+                raise AlreadyExists(f"There is a session {new.id} already, and it is another one.")
             return there
-        if there is not None or (known is not None and known.owner != new.owner):
-            raise AlreadyExists(f"There is a session {new.id} already, and it is another one.")
         new = replace(new, id=new.id or new_id(), branch_id=new.branch_id or new_id())
         await self.keep([new])
         seed, state = _new_seed(new)
@@ -215,7 +214,8 @@ class HeldBranches:
         await self._spool.append(entries)
         for record in records:
             self._spooled.add(record)
-        self._ids.update(self._spooled.sessions, self._spooled.turns)
+            if not isinstance(record, str):
+                self._ids.add(record.id or "" if isinstance(record, NewSession) else id_of(record))
 
     def report(self, verb: str, away: LedgerAway, session_id: SessionId | None, user_id: str = "") -> None:
         """Log which write failed and for whom, without anything that people said."""
@@ -274,7 +274,7 @@ class HeldBranches:
 
     async def _release(self, held: HeldBranch) -> None:
         """Use the ledger for a branch again, once it has all of it; ``BranchBusy`` or ``OutOfOrder`` if not yet."""
-        items = [item for item in self._spooled.in_order() if id_of(item) in held.own]
+        items = Spooled(turns={turn_id: self._spooled.turns[turn_id] for turn_id in held.own}).in_order()
         turns = [await self.replay.write(item) for item in items]
         if not all(map(self.replay.is_landed, items)):
             raise BranchBusy(f"Branch {held.id} has spooled turns that wait for a running one.")

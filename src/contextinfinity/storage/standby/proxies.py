@@ -101,9 +101,9 @@ class SessionsProxy(Proxy[Sessions]):
     """``Sessions``: known ones are found, new ones are spooled."""
 
     async def create(self, new: NewSession) -> Session:
-        """Create a session, in the spool while the ledger is away."""
+        """Create a session, in the spool while the ledger is away. With ids, an unheard commit is found again."""
         session_id = new_id() if new.id is None else new.id
-        new = replace(new, id=session_id)
+        new = replace(new, id=session_id, branch_id=new.branch_id or new_id())
         async with self._held.alone_on(session_id):
             if self._held.holds(session_id):
                 return await self._held.make_session(new)

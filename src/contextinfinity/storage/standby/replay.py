@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from heapq import merge
@@ -83,8 +83,7 @@ class Replay:
             return
         async with self._running:
             spools = [spooled for _, spooled in self._read.values()]
-            for spooled in spools:
-                await self._write_content(spooled)
+            await self._write_content(spools)
             waiting: set[BranchId | None] = set()
             for item in merge(*(spooled.in_order() for spooled in spools), key=id_of):
                 if branch_of(item) not in waiting:
@@ -172,19 +171,20 @@ class Replay:
         there = self._read.get(entry.name)
         return there if there is not None and there[0] == version else (version, read(Path(entry.path)))
 
-    async def _write_content(self, spooled: Spooled) -> None:
-        for new in list(spooled.sessions.values()):
-            if new not in self._content:
-                await self._write_session(new)
-                self._content.add(new)
-            if spooled is self._own:
-                del spooled.sessions[new.id or ""]
-        for body in list(spooled.texts):
-            if body not in self._content:
-                await self._through(partial(self._ledger.contents.keep_text, body))
-                self._content.add(body)
-            if spooled is self._own:
-                del spooled.texts[body]
+    async def _write_content(self, spools: Sequence[Spooled]) -> None:
+        """Write sessions in the order in which they were made, which is that of their branches' ids, and texts."""
+        sessions = [new for spooled in spools for new in spooled.sessions.values() if new not in self._content]
+        for new in sorted(sessions, key=lambda new: new.branch_id or ""):
+            await self._write_session(new)
+            self._content.add(new)
+        for body in [body for spooled in spools for body in spooled.texts if body not in self._content]:
+            await self._through(partial(self._ledger.contents.keep_text, body))
+            self._content.add(body)
+        for key, new in list(self._own.sessions.items()):
+            if new in self._content:
+                del self._own.sessions[key]
+        for body in [body for body in self._own.texts if body in self._content]:
+            del self._own.texts[body]
 
     async def _write_session(self, new: NewSession) -> None:
         """Create a session under the ids that were given out, unless it was deleted since."""

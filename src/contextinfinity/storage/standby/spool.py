@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,10 +25,12 @@ from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, new_id, now
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange
-from contextinfinity.errors import InvalidInput, LedgerError, LedgerFailed, LedgerFull
+from contextinfinity.errors import InvalidInput, LedgerError
 from contextinfinity.storage.folders import make_private, sync_folder
-from contextinfinity.storage.journal.entries import FULL, Entry, to_line
+from contextinfinity.storage.journal.entries import Entry, to_line, translate
+from contextinfinity.storage.journal.flusher import Flusher
 from contextinfinity.storage.journal.reading import open_lines
+from contextinfinity.storage.journal.writing import Journal, Pace
 from contextinfinity.storage.replay import Landing
 from contextinfinity.storage.standby import old_spool
 from contextinfinity.storage.worker_locks import is_at, locked
@@ -105,78 +108,57 @@ def said_at(item: Item) -> datetime | None:
 
 
 class Spool:
-    """The spool of this process, which it creates and locks. Appends that wait share one fsync."""
+    """The spool of this process: a journal that it creates and locks. Appends that wait share one fsync."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / f"{name}{SUFFIX}"
-        self._seq = 0
-        self._waiting: list[tuple[list[tuple[str, bytes]], asyncio.Future[None]]] = []
-        self._writing: asyncio.Task[None] | None = None
-        self._failure: LedgerError | None = None
         try:
             make_private(folder)
-            descriptor = locked(self.path, os.O_CREAT)
-            sync_folder(folder)
         except OSError as error:
-            raise _translated(error, self.path) from error
-        if descriptor is None:
-            raise LedgerFailed(f"The spool {self.path} is locked by another process.")
-        self._descriptor = descriptor
-        self.size = os.fstat(descriptor).st_size
+            raise translate(error, self.path) from error
+        self._appending: set[asyncio.Task[None]] = set()
+        self._reopening = threading.Lock()
+        self._journal = self._open()
+
+    @property
+    def size(self) -> int:
+        """How many bytes are durable."""
+        return self._journal.synced
 
     @property
     def is_busy(self) -> bool:
         """Whether something is being written."""
-        return self._writing is not None
+        return bool(self._appending)
 
     async def append(self, entries: Sequence[tuple[str, bytes]]) -> None:
         """Append entries that ``written`` made; they survive a power cut when this returns."""
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append((list(entries), done))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_all())
-        await asyncio.shield(done)
+        task = asyncio.create_task(asyncio.to_thread(self._append, entries))
+        self._appending.add(task)
+        task.add_done_callback(self._appending.discard)
+        await asyncio.shield(task)
 
     def close(self) -> None:
         """Leave the file to the next process. Closing twice does nothing."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with suppress(LedgerError):  # what was acknowledged is durable
+            self._journal.close()
 
-    async def _write_all(self) -> None:
-        while self._waiting:
-            group, self._waiting = self._waiting, []
-            failure: LedgerError | None = None
-            try:
-                await asyncio.to_thread(self._write, [entry for entries, _ in group for entry in entries])
-            except LedgerError as error:
-                failure = error
-            for done in (done for _, done in group if not done.done()):
-                if failure is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(failure)
-        self._writing = None
-
-    def _write(self, entries: Sequence[tuple[str, bytes]]) -> None:
-        if self._failure is not None:
-            raise self._failure
-        data = b"".join(_line(kind, body, self._seq + place) for place, (kind, body) in enumerate(entries, start=1))
+    def _append(self, entries: Sequence[tuple[str, bytes]]) -> None:
+        journal = self._journal
         try:
-            rest = memoryview(data)
-            os.lseek(self._descriptor, self.size, os.SEEK_SET)
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-            os.fsync(self._descriptor)
-        except OSError as error:
-            failure = _translated(error, self.path)
-            try:  # what was refused must not be replayed
-                os.ftruncate(self._descriptor, self.size)
-            except OSError:
-                self._failure = failure
-            raise failure from error
-        self.size += len(data)
-        self._seq += len(entries)
+            for kind, body in entries:
+                journal.append(kind, _raw(body))
+            journal.sync()
+        except LedgerError:
+            with self._reopening, suppress(LedgerError, OSError):
+                if self._journal is journal:
+                    self.close()
+                    os.truncate(self.path, journal.synced)  # what was refused must not be replayed
+                    self._journal = self._open()
+            raise
+
+    def _open(self) -> Journal:
+        never = Pace(flush_seconds=3600, flush_bytes=1 << 30, sync_seconds=3600)
+        return Journal(self.path, "spool", pace=never, flusher=Flusher(), on_close=lambda: None)
 
 
 def written(record: Record) -> tuple[str, bytes]:
@@ -263,7 +245,7 @@ def taken(path: Path) -> Iterator[bool]:
     except FileNotFoundError:
         descriptor = None
     except OSError as error:
-        raise _translated(error, path) from error
+        raise translate(error, path) from error
     try:
         yield descriptor is not None and is_at(descriptor, path)
     finally:
@@ -288,15 +270,8 @@ def steps_in(folder: Path) -> set[StepId]:
 
 
 def _line(kind: str, body: bytes, seq: int) -> bytes:
-    payload: Any = msgspec.Raw(body)
-    return to_line(Entry(ts=now(), provider="spool", event_type=kind, seq=seq, payload=payload))
+    return to_line(Entry(ts=now(), provider="spool", event_type=kind, seq=seq, payload=_raw(body)))
 
 
-def _translated(error: OSError, path: Path) -> LedgerError:
-    cause = f"({error.strerror or error})"
-    if error.errno in FULL:
-        return LedgerFull(f"The ledger is away, and the spool {path} cannot grow: the disk is full {cause}.")
-    return LedgerFailed(
-        f"The ledger is away, and the spool {path} could not be written {cause}.",
-        hint="Nothing was accepted; check the disk, then run `cix doctor`.",
-    )
+def _raw(body: bytes) -> Any:
+    return msgspec.Raw(body)
