@@ -22,9 +22,9 @@ from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.search import Scope
 from contextinfinity.domain.vectors import packed
 from contextinfinity.embedders.static import StaticEmbedder
+from contextinfinity.storage.contract import Vectors
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
-from contextinfinity.storage.vectors import Vectors
 from contextinfinity.testing.builders import exchange, new_branch
 
 LENGTH, PER_TURN, SESSION, LEAST = 300, 20, 10_000, 50_000

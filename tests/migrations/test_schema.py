@@ -16,9 +16,15 @@ from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import LedgerForeign, LedgerTooNew
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.storage.sqlite.migrate import Migration, migrate, migrations, version_of
+from contextinfinity.storage.sqlite.migrate import (
+    Migration,
+    migrate,
+    migrations,
+    objects,
+    objects_of_migrations,
+    version_of,
+)
 from contextinfinity.storage.sqlite.named_sql import QUERIES
-from contextinfinity.storage.sqlite.schema import objects, objects_of_migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import answer_turn
 

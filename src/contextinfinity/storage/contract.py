@@ -27,8 +27,10 @@ from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import BranchId, ChunkId, Position, SessionId, StateId, TurnId, WorkerId
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.search import Namespace, NearHit, Scope
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
+from contextinfinity.domain.token import NewToken, Token, TokenId
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.work import Backlog, Job, JobType, JobTypes, TakenOver, Took, Worker
 from contextinfinity.storage.deletions import Deletions
@@ -37,8 +39,6 @@ from contextinfinity.storage.index import Index
 from contextinfinity.storage.memories import Memories
 from contextinfinity.storage.prefix_hashes import Trails
 from contextinfinity.storage.replay import Landings
-from contextinfinity.storage.tokens import Tokens
-from contextinfinity.storage.vectors import Vectors
 
 
 class Sessions(Protocol):
@@ -364,6 +364,81 @@ class Workers(Protocol):
         Whatever the dead one still writes is discarded, and it can take on nothing new. Jobs wait a little longer each
         time their worker dies, and but for summarize_turn fail at the fifth. Taking over twice takes nothing.
         """
+        ...
+
+
+class Vectors(Protocol):
+    """Vectors of chunks: one a chunk and namespace, and the nearest of them.
+
+    A namespace holds the vectors of one embedder. The current one is searched; a changed embedder fills another one
+    beside it, which becomes current when it is complete: a search never returns nothing meanwhile, and never compares
+    vectors of two embedders. Vectors are bytes, as ``domain.vectors`` packs them.
+    """
+
+    async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[NearHit, ...]:
+        """Find the chunks whose vectors are nearest, the nearest first. ``InvalidInput`` for another dimension."""
+        ...
+
+    async def bodies(self, namespace: str, chunk_ids: Sequence[ChunkId]) -> tuple[bytes | None, ...]:
+        """Read the vectors of chunks; None for one that has none there."""
+        ...
+
+    async def namespaces(self) -> tuple[Namespace, ...]:
+        """Tell which namespaces there are, the current one first."""
+        ...
+
+    async def open(self, name: str, dim: int) -> Namespace:
+        """Make sure there is one of that name: the first is current at once, any other has to be filled.
+
+        One that was current before and is old by now is filled anew. ``InvalidInput`` for another dimension.
+        """
+        ...
+
+    async def unplaced(self, namespace: str, *, limit: int = 256) -> tuple[Chunk, ...]:
+        """Read chunks that have no vector there, the oldest first."""
+        ...
+
+    async def place(self, namespace: str, vectors: Sequence[tuple[ChunkId, bytes]]) -> None:
+        """Add vectors; a chunk that has one there keeps it, one that is gone is passed over."""
+        ...
+
+    async def switch(self, namespace: str) -> bool:
+        """Make it the current one, unless chunks are unplaced there; the one before is old from then on."""
+        ...
+
+    async def drop_old(self, *, limit: int = 1000) -> int:
+        """Remove vectors of old namespaces, some at a time; tell how many."""
+        ...
+
+    async def build(self) -> bool:
+        """Make what a search in very many vectors is quicker by, where it is due; tell whether anything was made.
+
+        It may take minutes, beside everything else; a search never waits for it and never needs it.
+        """
+        ...
+
+
+class Tokens(Protocol):
+    """Who may use a server. What a token says is never kept, only its hash."""
+
+    async def create(self, new: NewToken) -> Token:
+        """Keep one. ``AlreadyExists`` for a hash that is there; ``InvalidInput`` for what is no hash."""
+        ...
+
+    async def find(self, sha256: str) -> Token | None:
+        """Read the token of that hash, also a revoked or expired one."""
+        ...
+
+    async def list(self, *, limit: int = 1000) -> tuple[Token, ...]:
+        """Read those there ever were, the oldest first."""
+        ...
+
+    async def revoke(self, token_id: TokenId) -> Token:
+        """Revoke it, from now on and in every process. A second time changes nothing."""
+        ...
+
+    async def any(self) -> bool:
+        """Tell whether there ever was one, revoked or not."""
         ...
 
 

@@ -18,13 +18,13 @@ from contextinfinity.domain.ids import BranchId, ChunkId
 from contextinfinity.domain.search import Scope
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.vectors import packed, unpacked
+from contextinfinity.storage.contract import Vectors
 from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.sqlite.matrices import Matrices, Whose
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.vector_writes import drop_vectors
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
-from contextinfinity.storage.vectors import Vectors
 from contextinfinity.testing.builders import embedding, exchange, new_branch, slice_of
 
 SPACE, DIM, LEAST = "small", 16, 300

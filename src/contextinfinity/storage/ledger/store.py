@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from contextinfinity.storage.contract import Branches, Chunks, Contents, Jobs, Sessions, States, Turns, Workers
+from contextinfinity.storage.contract import (
+    Branches,
+    Chunks,
+    Contents,
+    Jobs,
+    Sessions,
+    States,
+    Tokens,
+    Turns,
+    Vectors,
+    Workers,
+)
 from contextinfinity.storage.database import Database
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.imports import Arrivals
@@ -24,8 +35,6 @@ from contextinfinity.storage.ledger.workers import LedgerWorkers, Liveness
 from contextinfinity.storage.memories import Memories
 from contextinfinity.storage.prefix_hashes import Trails
 from contextinfinity.storage.replay import Landings
-from contextinfinity.storage.tokens import Tokens
-from contextinfinity.storage.vectors import Vectors
 
 
 class LedgerStore:

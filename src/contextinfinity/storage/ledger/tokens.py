@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from contextinfinity.domain.ids import from_millis, new_id, now, to_millis
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.token import NewToken, Token, TokenId
+from contextinfinity.domain.token import NewToken, Token, TokenId, TokenScope
 from contextinfinity.errors import AlreadyExists
 from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.idempotency import check_hash
 from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.rows import must, pack, pack_hash, unpack
-from contextinfinity.storage.rules import row_limit
-from contextinfinity.storage.tokens import check_new_token
+from contextinfinity.storage.rules import check_name, check_one_of, row_limit
 
 
 def find_token(connection: Connection, sha256: str) -> Token | None:
@@ -33,6 +35,14 @@ def revoke_token(connection: Connection, token_id: TokenId) -> Token:
 def any_token_exists(connection: Connection) -> bool:
     """Return whether there ever was one."""
     return bool(connection.many("any_token")[0][0])
+
+
+def check_new_token(new: NewToken) -> None:
+    """Refuse a token whose hash or names break the rules."""
+    check_hash("sha256", new.sha256)
+    check_name("user_id", new.owner.user_id, least=1)
+    check_name("org_id", new.owner.org_id, least=0)
+    check_one_of("scope", new.scope, get_args(TokenScope))
 
 
 def create_token(connection: Connection, new: NewToken) -> Token:

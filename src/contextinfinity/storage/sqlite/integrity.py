@@ -30,8 +30,14 @@ from contextinfinity.storage import sql_files
 from contextinfinity.storage.ledger.rows import pack_hash, to_message, unpack
 from contextinfinity.storage.sqlite.connection import BUSY_SECONDS, PatientHandler, connect_unwritable, translated
 from contextinfinity.storage.sqlite.identity import refuse_other
-from contextinfinity.storage.sqlite.migrate import migrations, version_of
-from contextinfinity.storage.sqlite.schema import DERIVED, Objects, objects, objects_of_migrations
+from contextinfinity.storage.sqlite.migrate import (
+    DERIVED,
+    Objects,
+    migrations,
+    objects,
+    objects_of_migrations,
+    version_of,
+)
 
 SQL = sql_files.load(__package__, "integrity.sql")
 

@@ -3,6 +3,9 @@
 Migrations are numbered `.sql` files. Those a file has not seen are applied in one transaction, so that a
 crash leaves either the old shape or the new one, and of several processes that open a file at once one
 migrates while the others wait. A file of a newer release, or of another program, is left untouched.
+
+They are the only place where the schema is written down; `python -m contextinfinity.storage.sqlite.migrate` prints what
+they amount to.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import apsw
 
@@ -76,3 +79,32 @@ def _run(connection: apsw.Connection, script: str) -> None:
     """Run a script to its end: apsw stops at the first row a statement gives."""
     for _ in connection.execute(script):
         pass
+
+
+DERIVED = frozenset({"index", "view", "trigger"})
+"""Kinds of objects that can be dropped and made again without losing a row."""
+
+Objects: TypeAlias = dict[tuple[str, str], str]
+"""The objects of a schema: by kind and name, the statement that makes each."""
+
+
+def objects(connection: apsw.Connection) -> Objects:
+    """Read the objects of an open ledger; SQLite's own are left out."""
+    rows = connection.execute(
+        "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+        "ORDER BY name"
+    )
+    return {(kind, name): sql for kind, name, sql in rows}
+
+
+@cache
+def objects_of_migrations() -> Objects:
+    """Return the objects that all migrations together make in an empty file."""
+    connection = apsw.Connection(":memory:")
+    migrate(connection, ":memory:")
+    return objects(connection)
+
+
+if __name__ == "__main__":
+    for statement in objects_of_migrations().values():
+        print(f"{statement};\n")  # noqa: T201 - this is what the command is for

@@ -15,9 +15,15 @@ import apsw
 from contextinfinity.domain.ids import WorkerId, now, to_millis
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.sqlite.connection import connect, translated
-from contextinfinity.storage.sqlite.migrate import migrate, migrations, version_of
+from contextinfinity.storage.sqlite.migrate import (
+    DERIVED,
+    migrate,
+    migrations,
+    objects,
+    objects_of_migrations,
+    version_of,
+)
 from contextinfinity.storage.sqlite.named_sql import QUERIES
-from contextinfinity.storage.sqlite.schema import DERIVED, objects, objects_of_migrations
 from contextinfinity.storage.worker_locks import WorkerLocks
 
 SQL = sql_files.load(__package__, "repair.sql")
