@@ -43,6 +43,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     turn_seq: int
     messages: tuple[Message, ...]
+    at: datetime | None = None
 
 
 class Sections(Struct, frozen=True, kw_only=True):
@@ -65,6 +66,6 @@ class Sections(Struct, frozen=True, kw_only=True):
 def shown_turns(turns: Sequence[Turn], then: Turn | None, layout: int = LAYOUT_VERSION) -> tuple[Shown, ...]:
     """Render turns, oldest first; ``then`` is the one after them: how a turn reads depends on it."""
     return tuple(
-        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, after, layout))
+        Shown(turn_seq=turn.turn_seq, messages=render_turn(turn, after, layout), at=turn.created_at)
         for turn, after in zip(turns, [*turns[1:], then], strict=False)
     )
