@@ -135,6 +135,8 @@ class _Work:
     async def _ask(self, system: str, words: str, budget: int) -> str:
         most = max(500, _JSON * budget)
         text, usage = await self._adviser.ask_counted(system, words, schema=SCHEMA, max_output_tokens=most)
+        if not usage.input_tokens:  # a provider that does not count: estimate
+            usage = Usage(input_tokens=self._count(system) + self._count(words), output_tokens=self._count(text))
         self.usage += usage
         return text
 
