@@ -35,9 +35,10 @@ _STOP = frozenset(
     re.findall(
         r"\w+",
         """
-        a an the and or but of to in on at for with by from is are was were be been am it its this that these those i you
-        he she they we my your his her their our me him them us as so do does did have has had not no yes will would can
-        could should what when where who which how why there here just really very about into up out if than then too also
+        a an the and or but of to in on at for with by from is are was were be been am it its this that these those
+        i you he she they we my your his her their our me him them us as so do does did have has had not no yes will
+        would can could should what when where who which how why there here just really very about into up out if
+        than then too also
         """,
     )
 )

@@ -42,6 +42,7 @@ _IDENTIFIER = re.compile(
     r"|[A-Z][A-Z0-9]{1,9}-\d{1,8}|[A-Za-z]\w{0,60}_\w{1,60}(?:\(\))?|\w{2,60}\(\)|#\d{2,9}"
 )
 _AROUND = "\"'`<>[]{}|=,;:.!?*"
+_SPECIFIC = re.compile(r"\d|(?<=[a-z,] )(?!I\b)[A-Z]")
 _PASTED = 4_000
 
 
@@ -85,7 +86,7 @@ async def _read_message(one: Said, asked: _Asked, reading: Reading, pause: Pause
     made: list[tuple[float, Kind, str]] = []
     for place, sentence in enumerate(sentences):
         text = shortened(sentence, one.at)
-        if is_prose(text):
+        if is_prose(text) and _says_something(text):
             words = words_of(text)
             kind: Kind = "fact" if ordered else kind_of(text, frozenset(words), assistant=assistant)
             made.append((score(text, words, place, total, assistant=assistant), kind, text))
@@ -113,6 +114,11 @@ def is_prose(text: str) -> bool:
     if len(_OTHER_SIGNS.findall(text)) > 2 + len(text) // 25:
         return False
     return len(_WORD.findall(text)) >= 3 or _EASTERN.search(text) is not None
+
+
+def _says_something(text: str) -> bool:
+    """Tell whether a sentence has more than one content word, a name or a number: "I am glad." does not."""
+    return len(content_words(text)) > 1 or _SPECIFIC.search(text) is not None or not text.isascii()
 
 
 async def gives_orders_in(text: str, pause: Pause) -> bool:
@@ -179,8 +185,12 @@ def _questions(one: Said, sentences: list[str]) -> list[Entry]:
 
 
 def _answers(text: str, question: str) -> bool:
-    """Tell whether a message answers the question before it: by its words, or by being short."""
-    return bool(content_words(question) & content_words(text[:1000])) or (len(text) < 80 and not asks(text))
+    """Tell whether a message answers the question before it: it asks nothing itself, or uses its words."""
+    return not asks(text) or bool(content_words(question) & content_words(text[:1000]))
+
+
+def _lowered(text: str) -> str:
+    return text if text[:2].isupper() or text.startswith("I ") else text[:1].lower() + text[1:]
 
 
 def _joined(before: tuple[Said, list[str]], one: Said) -> list[Found]:
@@ -193,7 +203,9 @@ def _joined(before: tuple[Said, list[str]], one: Said) -> list[Found]:
             (each for each in reversed(sentences) if PHRASES["proposes"].search(each) and not asks(each)), ""
         )
         made = (
-            entry("decision", f"Agreed: {shortened(proposal)}", before[0].turn_seq, "assistant") if proposal else None
+            entry("decision", f"Agreed: {_lowered(shortened(proposal))}", before[0].turn_seq, "assistant")
+            if proposal
+            else None
         )
         return [Found(made, 0.5)] if made else []
     question = sentences[-1]

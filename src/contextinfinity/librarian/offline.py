@@ -50,7 +50,7 @@ _KINDS: dict[Kind, tuple[float, float]] = {
     "preference": (0.2, 0.15),
     "question": (0.1, 0.05),
     "artifact": (0.05, 0.05),
-    "retired": (0.05, 0.0),
+    "retired": (0.08, 0.03),
     "fact": (1.0, 0.0),
 }
 """What each kind takes of the room at most, and what it adds to the score: what binds outlives chatter."""
@@ -58,7 +58,7 @@ _HALF_LIFE, _FADES = 150, 0.15
 """A note loses so much of its value with that half-life, in turns; what binds keeps it."""
 _REPEATED = 0.7
 """Share of its value that a note keeps when other entries say all its words."""
-_PER_TOKEN = 0.8
+_PER_TOKEN = 0.7
 """Exponent of the cost: 1 would prefer the shortest notes."""
 _LEAST, _TRIED = 60, 12
 """New notes that are compared with others at any budget; further entries that are tried when there is room left."""
@@ -156,7 +156,7 @@ async def _last_exchange(task: Task, pause: Pause) -> list[Entry]:
     quoted: dict[str, Entry] = {}
     for one in said:
         if one.turn_seq == said[-1].turn_seq and not await gives_orders_in(one.text[:4000], pause):
-            shorter = map(shortened, spoken(one.text[:4000]).sentences[:8])
+            shorter = (shortened(each, one.at) for each in spoken(one.text[:4000]).sentences[:8])
             if made := entry("last", next(filter(is_prose, shorter), one.text[:_EXCERPT]), one.turn_seq, one.role):
                 quoted[one.role] = made
     return [*quoted.values()]
@@ -200,7 +200,13 @@ async def fitted(
 async def _weighed(made: Digest, scores: Scores, kept: Collection[Entry], count: Count, pause: Pause) -> list[_Choice]:
     newest = max((each.turn_seq for each in made.entries if each.turn_seq is not None), default=0)
     choices = []
-    for number, each in enumerate(each for each in made.entries if each.kind != "last"):
+    quoted = {(each.turn_seq, each.text) for each in made.of("last")}
+    weighed = [
+        each
+        for each in made.entries
+        if each.kind != "last" and (each.kind != "fact" or (each.turn_seq, each.text) not in quoted)
+    ]
+    for number, each in enumerate(weighed):
         value = scores.of(each) + _KINDS[each.kind][1]
         if each.kind not in AGREED:
             value *= 1 - _FADES + _FADES * 0.5 ** ((newest - (each.turn_seq or 0)) / _HALF_LIFE)
