@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contextinfinity.librarian.contract import Said
-from contextinfinity.librarian.digest import TOLD, parse
+from contextinfinity.librarian.digest import parse
 
 KINDS = ("decision", "constraint", "preference", "identifier", "number")
 
@@ -169,7 +169,7 @@ def talk_with(spoken: Sequence[Phrasing], turns: int, first: int = 1, seed: int 
 
 def is_kept(phrasing: Phrasing, summary: str) -> bool:
     """Tell whether a summary holds a phrasing, other than as talk that will be gone soon."""
-    kept = (each.text.casefold() for each in parse(summary).entries if each.kind not in TOLD)
+    kept = (each.text.casefold() for each in parse(summary).entries if each.kind not in ("last", "retired"))
     return any(phrasing.words.casefold() in text for text in kept)
 
 

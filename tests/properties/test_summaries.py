@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contextinfinity.domain.message import Role
 from contextinfinity.librarian.contract import Said, Task
-from contextinfinity.librarian.digest import HEADINGS, digest, entry, parse, render
+from contextinfinity.librarian.digest import HEADINGS, Topic, digest, entry, parse, render, topic
 from contextinfinity.librarian.model import ModelLibrarian
 from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.librarian.wording import FIELDS
@@ -26,7 +26,7 @@ from contextinfinity.text.tokens import counter_of
 count = counter_of("scripted", "x").count
 
 ROLES: list[Role] = ["user", "assistant", "tool", "system"]
-LINE = re.compile(r"#[0-9]+ (?:(?:user|assistant|tool|system): )?\S|- \S")
+LINE = re.compile(r"#[0-9]+–[0-9]+(?: \S|$)|#[0-9]+ (?:(?:user|assistant|tool|system): )?\S|- \S")
 
 pieces = st.sampled_from(
     [
@@ -56,13 +56,19 @@ long_pieces = st.sampled_from(
 )  # fmt: skip
 long_texts = st.lists(long_pieces, min_size=12, max_size=40).map("".join)
 entries = st.builds(
-    entry, st.sampled_from([*HEADINGS]), texts, st.none() | st.integers(0, 99), st.none() | st.sampled_from(ROLES)
+    entry,
+    st.sampled_from([*HEADINGS]),
+    texts,
+    st.none() | st.integers(0, 99),
+    st.none() | st.sampled_from(ROLES),
+    st.none() | st.integers(0, 99),
 )
+topics = st.builds(topic, st.integers(0, 99), st.integers(0, 99), texts)
 
 
-@given(st.lists(entries, max_size=10))
-def test_what_is_written_reads_back_as_it_was(made: list[object]) -> None:
-    whole = digest(each for each in made if each)  # type: ignore[misc]
+@given(st.lists(entries, max_size=10), st.lists(topics, max_size=4))
+def test_what_is_written_reads_back_as_it_was(made: list[object], ranges: list[Topic]) -> None:
+    whole = digest((each for each in made if each), ranges)  # type: ignore[misc]
     assert parse(render(whole)) == whole
 
 
@@ -116,6 +122,20 @@ def test_every_entry_comes_from_a_turn_that_was(task: Task) -> None:
     assert {each.turn_seq for each in parse(made.text).entries} <= turns
 
 
+@pytest.mark.req("LIBRARIAN-5", "CTX-3")
+@settings(max_examples=60)
+@given(said, st.integers(1, 3))
+def test_every_folded_turn_lies_under_a_line_that_names_its_range(spoken: tuple[Said, ...], folds: int) -> None:
+    text, seqs = "", sorted({one.turn_seq for one in spoken})
+    for part in range(folds):
+        chosen = set(seqs[part * len(seqs) // folds : (part + 1) * len(seqs) // folds])
+        batch = tuple(one for one in spoken if one.turn_seq in chosen)
+        if batch:
+            text = asyncio.run(OfflineLibrarian().summarise(Task(summary=text, said=batch, budget=120), count)).text
+    covered = {turn for each in parse(text).topics for turn in range(each.first, each.last + 1)}
+    assert covered >= set(seqs)
+
+
 @pytest.mark.req("LIBRARIAN-1", "LIBRARIAN-2")
 @settings(max_examples=100)
 @given(tasks, st.one_of(texts, st.lists(st.tuples(st.sampled_from([*FIELDS]), texts, st.integers(0, 70)), max_size=12)))
@@ -123,7 +143,7 @@ def test_whatever_a_model_says_the_summary_keeps_its_budget_and_its_form(
     task: Task, says: str | list[tuple[str, str, int]]
 ) -> None:
     if not isinstance(says, str):
-        answer: dict[str, list[object]] = {field: [] for field in FIELDS}
+        answer: dict[str, list[object]] = {field: [] for field in (*FIELDS, "topics", "retired")}
         for field, text, turn in says:
             answer[field].append({"text": text or "x", "turn": turn})
         says = msgspec.json.encode(answer).decode("utf-8", "replace")

@@ -57,10 +57,11 @@ FIGURES = {
     "compaction.enabled": True,
     "compaction.compaction_trigger_tokens": 24000,
     "compaction.verbatim_window_tokens": 4000,
-    "compaction.summary_budget_tokens": 500,
+    "compaction.summary_budget_tokens": "auto",
     "compaction.min_verbatim_exchanges": 2,
     "compaction.detector_model": "offline",
-    "librarian.model": "offline",
+    "librarian.model": "auto",
+    "librarian.max_tokens_per_day": 2_000_000,
     "rewriter.model": "offline",
     "memory.model": "offline",
     "memory.expiry_days": 90,
@@ -181,6 +182,7 @@ def test_every_key_can_be_set_from_the_environment(tmp_path: Path) -> None:
     new |= {"storage.url": "postgresql://h/db", "storage.threads": "ledger", "storage.threads_shadow": "redis"}
     new |= {"storage.redis_url": "redis://h", "tools.mode": "enabled", "openai.truncation": "auto"}
     new |= {"server.workers": 2, "server.allowed_hosts": ("a.org", "b.org"), "server.cors_origins": ("https://a.org",)}
+    new |= {"compaction.summary_budget_tokens": 700}
     new |= {"local.threads": 2, "general.redact_with": "my_module:hide", "general.redact_patterns": ("[0-9]{4}", "ann")}
     written = {key: json.dumps(value) if isinstance(value, tuple) else str(value) for key, value in new.items()}
     environ = {variable(*key.split(".")): value for key, value in written.items()}
@@ -405,6 +407,7 @@ def test_a_variable_that_could_mean_two_models_is_refused(tmp_path: Path) -> Non
     ("section", "key", "word"),
     [
         ("compaction", "detector_model", "offline"),
+        ("librarian", "model", "auto"),
         ("librarian", "model", "offline"),
         ("rewriter", "model", "offline"),
         ("memory", "model", "offline"),
@@ -418,8 +421,9 @@ def test_a_model_must_be_one_that_exists(tmp_path: Path, section: str, key: str,
     for name in (word, "small"):
         loaded = load(tmp_path, text(name))
         assert getattr(getattr(loaded.settings, section), key) == name
+    words = '"auto", "offline"' if section == "librarian" else f'"{word}"'
     assert problems(tmp_path, text("samll")) == [
-        f'config.toml:4: {section}.{key} is "samll"; it must be "{word}" or "small", or a [models.NAME] that you add.'
+        f'config.toml:4: {section}.{key} is "samll"; it must be {words} or "small", or a [models.NAME] that you add.'
     ]
 
 
@@ -427,7 +431,8 @@ def test_a_model_must_be_one_that_exists(tmp_path: Path, section: str, key: str,
 @pytest.mark.parametrize("key", ["compaction.detector_model", "librarian.model", "rewriter.model", "memory.model"])
 def test_the_built_in_model_neither_summarises_nor_remembers_nor_rewrites(tmp_path: Path, key: str) -> None:
     (problem,) = problems(tmp_path, f"{key} = 'built-in'")
-    assert problem == (f'config.toml:1: {key} is "built-in"; it must be "offline", or a [models.NAME] that you add.')
+    words = '"auto" or "offline"' if key == "librarian.model" else '"offline"'
+    assert problem == (f'config.toml:1: {key} is "built-in"; it must be {words}, or a [models.NAME] that you add.')
 
 
 @pytest.mark.req("CONFIG-1", "SAFE-1")

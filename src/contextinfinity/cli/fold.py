@@ -49,21 +49,46 @@ def print_fold(shown: ShownFold, *, by: str = "cix fold", undone_by: str = "cix 
         covered = shown.covers_turn_seq
         others = f"the summary covers {span(1, covered)}; the other turns" if covered else "all turns"
         return remark(f"Nothing to fold: {others} stay word for word.")
-    for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays), *_difference(shown)):
+    for line in (*_turns("leaves", shown.leaves), *_turns("stays", shown.stays)):
         typer.echo(tame(line))
-    return remark(_told(shown, by, undone_by))
+    _print_summaries(shown)
+    for line in _turns("retired", shown.retired):
+        typer.echo(tame(line))
+    if shown.notice:
+        remark(tame(shown.notice))
+    return remark(_told(shown, by, undone_by) + _spent(shown))
 
 
 def _turns(verb: str, lines: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{verb}  {line}" for line in lines)
 
 
-def _difference(shown: ShownFold) -> list[str]:
-    """Show how the summary changes, line by line."""
-    from difflib import ndiff
+def _print_summaries(shown: ShownFold) -> None:
+    """Print the summary before and the new one side by side; the lines that are new are marked with a plus."""
+    from rich.table import Table
+    from rich.text import Text
 
-    lines = ndiff(shown.summary_before.splitlines(), shown.summary.splitlines())
-    return [f"summary {line}" for line in lines if not line.startswith("?")]
+    from contextinfinity.cli.printing import console, tame
+
+    old, new = shown.summary_before.splitlines(), shown.summary.splitlines()
+    known = {*old}
+    table = Table("summary before", "summary after", box=None, pad_edge=False, expand=True)
+    left = [tame(line) for line in old] or ["(none)"]
+    right = [("  " if line in known else "+ ") + tame(line) for line in new]
+    for place in range(max(len(left), len(right))):
+        table.add_row(*(Text(side[place] if place < len(side) else "") for side in (left, right)))
+    console().print(table)
+
+
+def _spent(shown: ShownFold) -> str:
+    """Say what models used for the summaries of this conversation."""
+    spent = shown.spent
+    if not spent.input_tokens and not spent.output_tokens:
+        return ""
+    cost = "" if spent.cost is None else f", ${spent.cost:.4f}"
+    return (
+        f" Summaries of this conversation used {spent.input_tokens} tokens in, {spent.output_tokens} out{cost} so far."
+    )
 
 
 def _told(shown: ShownFold, by: str, undone_by: str) -> str:

@@ -163,7 +163,7 @@ class ShownFold(Struct, frozen=True, kw_only=True):
     """A fold: previewed, made (``committed``) or undone (case ``unfold``); in case ``none`` there was nothing to fold.
 
     The summary stands for the turns up to ``covers_turn_seq``, before it up to ``covered``. ``leaves`` and ``stays``
-    tell the newest of the turns that leave the word-for-word part and of those that stay, a line each.
+    list the newest of the turns that leave the verbatim part and of those that stay, a line each.
     """
 
     thread_id: SessionId
@@ -180,6 +180,13 @@ class ShownFold(Struct, frozen=True, kw_only=True):
     boundary_reason: str = ""
     leaves: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    """What the new summary holds as settled or replaced, and the one before did not."""
+    usage: Usage = Usage()
+    """What a model used for this summary."""
+    spent: Usage = Usage()
+    """What models used for the summaries of this conversation so far."""
+    notice: str = ""
 
 
 class MadeToken(Struct, frozen=True, kw_only=True):
@@ -302,6 +309,10 @@ def shown_fold(fold: Fold, thread_id: SessionId, *, committed: bool) -> ShownFol
         boundary_reason=made.boundary_reason,
         leaves=fold.leaves,
         stays=fold.stays,
+        retired=fold.retired,
+        usage=fold.usage,
+        spent=made.spent,
+        notice=fold.notice,
     )
 
 

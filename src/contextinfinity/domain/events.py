@@ -147,6 +147,8 @@ class CompactionCompleted(Struct, frozen=True, kw_only=True, tag="compaction_com
     covers_turn_seq: int = 0
     tokens_before: int = 0
     tokens_after: int = 0
+    notice: str = ""
+    """What the user should know about how the summary was written."""
 
 
 class CompactionFailed(Struct, frozen=True, kw_only=True, tag="compaction_error"):

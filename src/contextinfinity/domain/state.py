@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId
+from contextinfinity.domain.turn import Usage
 
 StateReason: TypeAlias = Literal["root", "turn", "record", "fold", "unfold", "pin", "unpin", "delete"]
 FoldCase: TypeAlias = Literal["truncate", "summarize"]
@@ -77,3 +78,5 @@ class FoldCandidate(Struct, frozen=True, kw_only=True):
     by: str = "offline"
     base_state_seq: int = 0
     """The number of the head when the turns were read: of what was deleted since, it may say something."""
+    spent: Usage = Usage()
+    """What models used for the summaries of this branch so far, this one included."""

@@ -67,6 +67,15 @@ class StaticEmbedder:
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         return rows
 
+    def norm(self, word: str) -> float:
+        """Return the length of a word's vector before it is normalised: small for common words, large for rare ones."""
+        import numpy as np
+
+        tokens = self._tokens(word)
+        return (
+            float(np.linalg.norm(self._weights.take(tokens, axis=0).sum(axis=0, dtype=np.float32))) if tokens else 0.0
+        )
+
     def _tokens(self, text: str) -> list[int]:
         cut = text[:_CHARACTERS]
         if not cut.strip():

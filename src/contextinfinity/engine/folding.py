@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,12 +23,14 @@ from contextinfinity.compaction.policy import CONFIDENT, choose_cut, is_due, pay
 from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import BranchId, SessionId, now
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft
+from contextinfinity.domain.turn import Usage
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.parts import Parts, boundary_offline
 from contextinfinity.engine.weighing import PAGE, Here, leaving, look, said
 from contextinfinity.errors import HeadMoved, Refused
-from contextinfinity.librarian.contract import Summary, Task
+from contextinfinity.librarian.contract import Librarian, Summary, Task
 from contextinfinity.prompt.cutting import line
+from contextinfinity.prompt.redact import hidden
 from contextinfinity.settings import OFFLINE
 from contextinfinity.telemetry.counters import count
 
@@ -46,9 +49,20 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
     """A fold that could be made, or was: the candidate, the summary before it, what leaves and stays, a line a turn."""
 
     candidate: FoldCandidate
+    usage: Usage = Usage()
+    """What a model used for it."""
+    notice: str = ""
     summary_before: str = ""
     leaves: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """The entries that this summary retires, with the turn that settled each."""
+        from contextinfinity.librarian.digest import parse, retired_lines
+
+        before = retired_lines(parse(self.summary_before))
+        return tuple(line for line in retired_lines(parse(self.candidate.summary)) if line not in before)
 
 
 async def fold_to_fit(parts: Parts, branch_id: BranchId) -> None:
@@ -57,7 +71,7 @@ async def fold_to_fit(parts: Parts, branch_id: BranchId) -> None:
     A conversation that was imported or logged arrives without a summary. No model is asked, and the work is not
     throttled: somebody waits for the answer.
     """
-    setup = dataclasses.replace(parts.setup, librarian=None, find_boundary=boundary_offline)
+    setup = dataclasses.replace(parts.setup, librarian=None, librarian_of=None, find_boundary=boundary_offline)
     await fold(dataclasses.replace(parts, setup=setup, running={}), branch_id)
 
 
@@ -91,6 +105,7 @@ def completed(thread_id: SessionId, branch_id: BranchId, made: Fold | None) -> C
         covers_turn_seq=made.candidate.covers_turn_seq,
         tokens_before=made.candidate.tokens_before,
         tokens_after=made.candidate.tokens_after,
+        notice=made.notice,
     )
 
 
@@ -130,6 +145,7 @@ async def work_out(here: Here, *, insist: bool) -> Fold | None:
     stays = sum(piece.tokens for piece in here.pieces[cut.leaves :])
     over = boundary if cut.case == "truncate" else None
     summary, left = await summarise(here, covers, over)
+    spent = await spent_on(here.parts, here.branch_id) + summary.usage
     if not summary.text:  # the budget is too small for a word: what cannot be covered stays
         return None
     candidate = FoldCandidate(
@@ -145,9 +161,12 @@ async def work_out(here: Here, *, insist: bool) -> Fold | None:
         tokens_after=here.measure.text(summary.text) + stays,
         created_at=now(),
         by=summary.by,
+        spent=spent,
     )
     return Fold(
         candidate=candidate,
+        usage=summary.usage,
+        notice=_notice(here, summary),
         summary_before=here.head.summary,
         leaves=tuple(map(line, here.shown[: cut.leaves][-LISTED:])),
         stays=tuple(map(line, here.shown[cut.leaves :][-LISTED:])),
@@ -177,19 +196,23 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
 
     summary, left, failed = Summary(text=here.head.summary), 0, False
     known, by_rule = {piece.turn_seq: piece.tokens for piece in here.pieces}, OfflineLibrarian()
+    hide = partial(hidden, redactor=here.parts.setup.redactor)
     pages = -(-(covers - here.head.covers_turn_seq) // PAGE)
     async for number, shown in leaving(here, covers):
         task = Task(
-            summary=summary.text,
+            summary=hide(summary.text),
             said=tuple(one for each in shown for one in said(each)),
             budget=here.budget.summary,
-            pinned_facts=here.head.pinned_facts,
+            pinned_facts=tuple(map(hide, here.head.pinned_facts)),
             topic_is_over=over is not None,
             topic=over.summary if over else "",
         )
         asked = number >= pages - NEAR and not failed  # one that failed would take as long for every page
-        librarian = here.parts.setup.librarian if asked else None
-        summary = await (librarian or by_rule).summarise(task, here.measure.text, here.pause)
+        librarian = _librarian(here) if asked else None
+        made = await (librarian or by_rule).summarise(task, here.measure.text, here.pause)
+        summary = msgspec.structs.replace(
+            made, usage=summary.usage + made.usage, rejected=summary.rejected or made.rejected
+        )
         count("summaries_made")
         count("summaries_refused", len(summary.problems))
         failed = failed or (bool(summary.problems) and summary.by == OFFLINE)
@@ -199,6 +222,57 @@ async def summarise(here: Here, covers: int, over: TopicBoundary | None) -> tupl
         for problem in summary.problems:
             log.warning("branch %s: the librarian had trouble: %s", here.branch_id, problem)
     return summary, left
+
+
+def _librarian(here: Here) -> Librarian | None:
+    """Choose who writes: the librarian that the settings name, or that of the model that answered the newest turn."""
+    setup = here.parts.setup
+    if setup.librarian is None and setup.librarian_of is None:
+        return None
+    if setup.spending is not None and not setup.spending.allows():
+        return None
+    if setup.librarian is not None or setup.librarian_of is None:
+        return setup.librarian
+    answered = (model for model in here.parts.models.by_name.values() if model.answered(here.turns[-1]))
+    model = next(answered, None)
+    return None if model is None else setup.librarian_of(model)
+
+
+def _notice(here: Here, summary: Summary) -> str:
+    spending = here.parts.setup.spending
+    tokens = summary.usage.input_tokens + summary.usage.output_tokens
+    if spending is None or not (tokens or summary.rejected):
+        return ""
+    return spending.note(tokens, "" if summary.by == OFFLINE else summary.by, summary.rejected)
+
+
+async def spent_on(parts: Parts, branch_id: BranchId) -> Usage:
+    """Return what models used for the summaries of a branch so far."""
+    kept = await parts.store.states.proposal(branch_id)
+    return Usage() if kept is None else kept.spent
+
+
+async def keep_spent(parts: Parts, branch_id: BranchId, spent: Usage) -> None:
+    """Keep what models used for the summaries of a branch in its candidate, which a commit removes.
+
+    The candidate holds nothing else and fits no summary, so that no fold commits it.
+    """
+    if spent != Usage():
+        head = await parts.store.states.head(branch_id)
+        await parts.store.states.propose(
+            FoldCandidate(
+                branch_id=branch_id,
+                base_covers=0,
+                base_summary=fingerprint(str(head.id)),
+                covers_turn_seq=0,
+                summary="",
+                case="summarize",
+                tokens_before=0,
+                tokens_after=0,
+                created_at=now(),
+                spent=spent,
+            )
+        )
 
 
 async def commit(parts: Parts, candidate: FoldCandidate) -> State | None:
@@ -216,9 +290,11 @@ async def commit(parts: Parts, candidate: FoldCandidate) -> State | None:
         if not still_fits(candidate, head) or (gone is not None and gone.state_seq > candidate.base_state_seq):
             return None  # of turns that were deleted meanwhile it may say something
         try:
-            return await parts.store.states.commit(draft, expected_head=head.id)
+            state = await parts.store.states.commit(draft, expected_head=head.id)
         except HeadMoved:  # a turn was committed, or a fact pinned: neither changes what the summary says
             continue
+        await keep_spent(parts, candidate.branch_id, candidate.spent)
+        return state
 
 
 def still_fits(candidate: FoldCandidate, head: State) -> bool:
@@ -242,10 +318,13 @@ async def undo(parts: Parts, branch_id: BranchId) -> State:
             covers_turn_seq=before.covers_turn_seq,
             token_count_est=before.token_count_est,
         )
+        spent = await spent_on(parts, branch_id)
         try:
-            return await parts.store.states.commit(draft, expected_head=head.id)
+            state = await parts.store.states.commit(draft, expected_head=head.id)
         except HeadMoved:
             continue
+        await keep_spent(parts, branch_id, spent)
+        return state
 
 
 def fingerprint(summary: str) -> str:

@@ -19,6 +19,7 @@ from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
 from contextinfinity.domain.turn import NewStep, Step, Turn, TurnEnd
 from contextinfinity.embedders.choice import Embedders
+from contextinfinity.engine.fold_spending import Spending
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
 from contextinfinity.engine.news import Broadcast, News
 from contextinfinity.engine.observed import Away, LearnedWindow
@@ -328,7 +329,11 @@ class Setup:
     min_exchanges: int = 2
     """The last exchanges that a fold leaves."""
     librarian: Librarian | None = None
-    """Who writes summaries; None: they are made by rule."""
+    """Writes all summaries; None: ``librarian_of`` chooses."""
+    librarian_of: Callable[[Model], Librarian | None] | None = None
+    """Returns the librarian for a branch whose newest turn that model answered; None: summaries are made by rule."""
+    spending: Spending | None = None
+    """Limits what models may use for summaries; None: no limit."""
     find_boundary: FindBoundary = boundary_offline
     keep_journals: timedelta = timedelta(hours=1)
     clean_up_every: timedelta = timedelta(hours=6)

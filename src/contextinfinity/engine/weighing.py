@@ -122,11 +122,11 @@ async def leaving(here: Here, covers: int) -> AsyncIterator[tuple[int, list[Show
 
 
 def said(shown: Shown) -> Iterator[Said]:
-    """Tell a librarian what was said in a turn: words by who said them, calls and their results as a tool's."""
+    """Return what was said in a turn: words by who said them, calls and their results as a tool's."""
     for message in shown.messages:
         for role, text in _words(message):
             if text.strip():
-                yield Said(turn_seq=shown.turn_seq, role=role, text=text)
+                yield Said(turn_seq=shown.turn_seq, role=role, text=text, at=shown.at)
 
 
 def _words(message: Message) -> Iterator[tuple[Role, str]]:

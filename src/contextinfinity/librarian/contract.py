@@ -1,44 +1,47 @@
-"""What a librarian is given and what it gives back.
+"""What a librarian is given and what it returns.
 
-In go the summary so far, what leaves the word-for-word part of the prompt, and a budget; out comes the new summary. A
-librarian knows no store and no engine, never takes more than its budget, and never fails: whatever goes wrong on the
-way is named in ``problems``.
+The input is the summary so far, what leaves the verbatim part of the prompt, and a budget; the output is the new
+summary. A librarian knows no store and no engine, never exceeds its budget and never fails: every problem on the way
+is listed in ``problems``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 from contextinfinity.domain.message import Role
+from contextinfinity.domain.turn import Usage
 
 Count: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text."""
 
 Pause: TypeAlias = Callable[[], Awaitable[None]]
-"""Lets others go first. A librarian takes one after every message, within long ones, and every few entries."""
+"""Gives other tasks a turn. A librarian pauses after every message, within long ones, and every few entries."""
 
 
 async def no_pause() -> None:
-    """Go on at once."""
+    """Continue at once."""
 
 
 class Said(Struct, frozen=True, kw_only=True):
-    """One thing said in a turn; a turn has several."""
+    """One message of a turn, and when it was said."""
 
     turn_seq: int
     role: Role
     text: str
+    at: datetime | None = None
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """What is to be folded into a summary.
+    """What is folded into a summary.
 
-    ``said`` is oldest first. ``budget`` bounds the whole new summary. Pinned facts stand elsewhere in the prompt word
-    for word and are not repeated. When the topic is over, the story leaves and what was agreed stays; ``topic`` says in
-    a few words what it was about.
+    ``said`` is oldest first. ``budget`` bounds the whole new summary. Pinned facts are in the prompt verbatim and are
+    not repeated. When the topic is over, its narrative shrinks to one line, and what binds stays; ``topic`` says in a
+    few words what it was about.
     """
 
     summary: str = ""
@@ -50,14 +53,17 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """The new summary, and who wrote it: ``offline`` or a model's id.
+    """The new summary, who wrote it (``offline`` or a model's id), and what the model used.
 
-    ``problems`` says what went wrong on the way; of what people said it holds at most the missing entities.
+    ``problems`` lists what went wrong; of what people said it contains at most names. ``rejected`` is the kind of
+    failure when the provider refuses every request for now: no key, no credit, too many requests.
     """
 
     text: str
     by: str = "offline"
     problems: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    rejected: str = ""
 
 
 class Librarian(Protocol):

@@ -1,15 +1,18 @@
-"""The one form of a summary: what was agreed, asked, named and told, each with its turn and who said it.
+"""The textual form of a summary: entries by kind, then the topics with their turn ranges and the notes below them.
 
     Decisions:
     #12 user: PostgreSQL 16 for the ledger
-    #40 assistant: deploys on Fridays stopped · nightly builds instead
-    Story:
+    Settled or replaced:
+    #3 user: The nightly test is flaky (until #9)
+    Topics:
+    #1–12 (3 May 2026) ledger, nightly test; asked: which database?; result: PostgreSQL 16
+    #4 assistant: The test waits for a port that another process holds · I raised the time-out
     - a line that came in another form
 
-A line is a heading, begins with the number of its turn, or begins with a dash when nobody knows its turn. Several
-things that one person said in one turn share a line. Texts are neutral (see ``text.orders``) and on one line, so
-that none can pass for a heading, an entry or somebody else's words. ``parse(render(digest)) == digest``; text of
-any other form becomes part of the story.
+A line is a heading, a topic (a range of turns), or entries of one speaker in one turn; an entry whose turn is unknown
+begins with a dash. Texts are neutral (see ``text.orders``) and on one line, so that none can pass for a heading, an
+entry or another speaker's words. ``parse(render(digest)) == digest``. Summaries of earlier releases are read as well:
+their facts, stories and last exchanges become notes.
 """
 
 from __future__ import annotations
@@ -24,64 +27,87 @@ from msgspec import Struct
 from contextinfinity.domain.message import Role
 from contextinfinity.text.orders import neutral
 
-Kind: TypeAlias = Literal["decision", "constraint", "preference", "fact", "question", "artifact", "story", "last"]
+Kind: TypeAlias = Literal["decision", "constraint", "preference", "question", "artifact", "retired", "fact", "last"]
 
 HEADINGS: dict[Kind, str] = {
     "decision": "Decisions:",
     "constraint": "Constraints:",
     "preference": "Preferences:",
-    "fact": "Facts:",
     "question": "Open questions:",
-    "artifact": "Artifacts:",
-    "story": "Story:",
+    "artifact": "Files and identifiers:",
+    "retired": "Settled or replaced:",
+    "fact": "Topics:",
     "last": "Last exchange:",
 }
 AGREED: frozenset[Kind] = frozenset({"decision", "constraint", "preference"})
-"""What binds: only what people and models said in their own words can become one of these."""
-TOLD: frozenset[Kind] = frozenset({"story", "last"})
-"""What leaves when a topic is over."""
+"""The kinds that bind: only somebody's own words can become one of these."""
 
 LONGEST = 400
-"""Characters of an entry; what is longer is cut."""
+"""Characters of an entry; a longer text is cut."""
 _BETWEEN = " · "
 _LOOSE_DOT = re.compile(r"(?<!\S)·|·(?!\S)")
 _MARK = re.compile(r"#([0-9]{1,15}) (?:(user|assistant|tool|system): )?(?=\S)")
+_TOPIC = re.compile(r"#([0-9]{1,15})–([0-9]{1,15})(?: (?=\S)|$)")
+_UNTIL = re.compile(r"(?: \(until #([0-9]{1,15})\))+$")
 _KINDS: dict[str, Kind] = {heading: kind for kind, heading in HEADINGS.items()}
+_KINDS |= {"Facts:": "fact", "Story:": "fact", "Artifacts:": "artifact"}
 _ORDER = {kind: place for place, kind in enumerate(HEADINGS)}
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One thing worth keeping. Make it with ``entry``, which sees to it that its text is harmless."""
+    """One statement worth keeping; make it with ``entry``. ``until`` is the turn that settled a retired one."""
 
     kind: Kind
     text: str
     turn_seq: int | None = None
     who: Role | None = None
+    until: int | None = None
+
+
+class Topic(Struct, frozen=True, kw_only=True):
+    """What a range of turns was about; make it with ``topic``."""
+
+    first: int
+    last: int
+    text: str = ""
 
 
 class Digest(Struct, frozen=True):
-    """Entries in the order of the headings; make it with ``digest``."""
+    """The entries in the order of the headings, and the topics by their first turn; make it with ``digest``."""
 
     entries: tuple[Entry, ...] = ()
+    topics: tuple[Topic, ...] = ()
 
     def of(self, *kinds: Kind) -> tuple[Entry, ...]:
-        """Give the entries of some kinds."""
+        """Return the entries of some kinds."""
         return tuple(each for each in self.entries if each.kind in kinds)
 
 
-def entry(kind: Kind, text: str, turn_seq: int | None = None, who: Role | None = None) -> Entry | None:
-    """Make an entry of any text; None when nothing is left of it. What a tool or a system says never binds."""
-    clean = _clean(text)
+def entry(
+    kind: Kind, text: str, turn_seq: int | None = None, who: Role | None = None, until: int | None = None
+) -> Entry | None:
+    """Make an entry of any text; None when the text is empty. A tool's or system's text never binds."""
+    clean = _UNTIL.sub("", _clean(text))
     if turn_seq is None:
         who = None
     if kind in AGREED and who in ("tool", "system"):
         kind = "fact"
-    return Entry(kind=kind, text=clean, turn_seq=turn_seq, who=who) if clean else None
+    if (kind == "retired") != (until is not None):
+        kind, until = "fact", None
+    return Entry(kind=kind, text=clean, turn_seq=turn_seq, who=who, until=until) if clean else None
 
 
-def digest(entries: Iterable[Entry]) -> Digest:
-    """Put entries under their headings; under each they keep the order in which they come."""
-    return Digest(tuple(sorted(entries, key=lambda each: _ORDER[each.kind])))
+def topic(first: int, last: int, text: str = "") -> Topic:
+    """Make a topic of any text."""
+    return Topic(first=min(first, last), last=max(first, last), text=_clean(text))
+
+
+def digest(entries: Iterable[Entry], topics: Iterable[Topic] = ()) -> Digest:
+    """Put entries under their headings; notes are in the order of their turns."""
+    return Digest(
+        tuple(sorted(entries, key=lambda each: (_ORDER[each.kind], _place(each) if each.kind == "fact" else 0))),
+        tuple(sorted(topics, key=lambda each: (each.first, each.last))),
+    )
 
 
 def render(made: Digest) -> str:
@@ -90,15 +116,39 @@ def render(made: Digest) -> str:
 
 
 def parse(text: str) -> Digest:
-    """Read a digest; lines of another form are part of the story."""
-    kind: Kind = "story"
-    entries: list[Entry] = []
+    """Read a digest; lines of another form become notes."""
+    kind: Kind = "fact"
+    entries: list[Entry | None] = []
+    topics: list[Topic] = []
     for line in text.splitlines():
         if line in _KINDS:
             kind = _KINDS[line]
+        elif kind == "fact" and (found := _TOPIC.match(line)):
+            topics.append(topic(int(found[1]), int(found[2]), line[found.end() :]))
         else:
-            entries += filter(None, _read(kind, line))
-    return digest(entries)
+            entries += _read(kind, line)
+    return digest(filter(None, entries), topics)
+
+
+def mark(turn_seq: int | None, who: Role | None) -> str:
+    """Write where an entry comes from."""
+    if turn_seq is None:
+        return "- "
+    return f"#{turn_seq} {who}: " if who else f"#{turn_seq} "
+
+
+def topic_line(each: Topic) -> str:
+    """Write the line of a topic."""
+    return f"#{each.first}–{each.last} {each.text}".rstrip()
+
+
+def retired_lines(made: Digest) -> list[str]:
+    """Write the retired entries, a line each."""
+    return [line for each in made.of("retired") for line in _entry_lines([each])]
+
+
+def _place(each: Entry) -> int:
+    return -1 if each.turn_seq is None else each.turn_seq
 
 
 def _clean(text: str) -> str:
@@ -109,26 +159,36 @@ def _clean(text: str) -> str:
 
 
 def _lines(made: Digest) -> Iterator[str]:
-    for kind, entries in groupby(made.entries, lambda each: each.kind):
-        yield HEADINGS[kind]
-        for (turn_seq, who), together in groupby(entries, lambda each: (each.turn_seq, each.who)):
-            texts = [each.text for each in together]
-            if turn_seq is None:
-                yield from (f"- {text}" for text in texts)
-            else:
-                yield mark(turn_seq, who) + _BETWEEN.join(texts)
+    for kind, heading in HEADINGS.items():
+        lines = [
+            (_place(together[0]), 1, line) for together in _together(made.of(kind)) for line in _entry_lines(together)
+        ]
+        if kind == "fact":  # a topic stands in front of the notes of its first turn
+            lines = sorted(
+                [*lines, *((each.first, 0, topic_line(each)) for each in made.topics)], key=lambda one: one[:2]
+            )
+        if lines:
+            yield heading
+            yield from (line for _, _, line in lines)
 
 
-def mark(turn_seq: int, who: Role | None) -> str:
-    """Write where an entry came from."""
-    return f"#{turn_seq} {who}: " if who else f"#{turn_seq} "
+def _together(entries: tuple[Entry, ...]) -> Iterator[list[Entry]]:
+    for _, those in groupby(entries, lambda each: (each.turn_seq, each.who)):
+        yield [*those]
+
+
+def _entry_lines(together: list[Entry]) -> list[str]:
+    texts = [each.text + (f" (until #{each.until})" if each.until is not None else "") for each in together]
+    start = mark(together[0].turn_seq, together[0].who)
+    return [f"{start}{text}" for text in texts] if together[0].turn_seq is None else [start + _BETWEEN.join(texts)]
 
 
 def _read(kind: Kind, line: str) -> Iterator[Entry | None]:
     found = _MARK.match(line)
     if found is None:
-        yield entry(kind, line.removeprefix("- "))
-        return
-    who: Role | None = found[2]  # type: ignore[assignment]
-    for text in line[found.end() :].split(_BETWEEN):
-        yield entry(kind, text, int(found[1]), who)
+        texts, turn_seq, who = [line.removeprefix("- ")], None, None
+    else:
+        texts, turn_seq, who = line[found.end() :].split(_BETWEEN), int(found[1]), found[2]
+    for text in texts:
+        until = _UNTIL.search(text) if kind == "retired" else None
+        yield entry(kind, text, turn_seq, who, int(until[1]) if until else None)  # type: ignore[arg-type]

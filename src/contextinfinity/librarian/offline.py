@@ -1,24 +1,69 @@
-"""The librarian that needs no model: it finds, puts together and trims, and the same task gives the same summary."""
+"""The librarian that needs no model: notes in the speakers' own words under topic lines.
+
+    read    the sentences of new turns with their scores; identifiers; open questions
+    settle  identical entries merge, replaced and settled ones are retired
+    choose  by score per token and by what is not said yet, each kind within its share
+    fit     topic lines merge until they keep their share; the whole keeps the budget
+
+The same task gives the same summary. Scores of older entries are computed again from their text, so that nothing but
+the text has to be stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+import math
+import re
+import statistics
+from collections.abc import Collection, Iterable, Sequence
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from contextinfinity.librarian.contract import Count, Pause, Summary, Task, no_pause
-from contextinfinity.librarian.digest import TOLD, Digest, Entry, entry, parse, render
-from contextinfinity.librarian.extract import found_in
-from contextinfinity.librarian.fit import fitted
-from contextinfinity.librarian.merge import merged
-from contextinfinity.librarian.shorten import cut
-from contextinfinity.text.orders import gives_orders
+from contextinfinity.librarian.digest import (
+    AGREED,
+    HEADINGS,
+    Digest,
+    Entry,
+    Kind,
+    digest,
+    entry,
+    mark,
+    parse,
+    render,
+    topic,
+)
+from contextinfinity.librarian.extract import Found, Reading, gives_orders_in, is_prose, read_turns
+from contextinfinity.librarian.scoring import has, norm, score, words_of
+from contextinfinity.librarian.settle import settled
+from contextinfinity.librarian.shorten import shortened
+from contextinfinity.librarian.topics import covering, find_topics, merged
+from contextinfinity.text.content_words import content_words
 from contextinfinity.text.sentences import spoken
 
-EARLIER = "an earlier topic:"
-LONGEST_TOPIC = 120
-_LEAST = 40
-"""New entries that are always looked at; beyond that one for every eight tokens, more than could ever stay."""
+TOPICS = 0.12
+_DETAILS, _LAST = 0.06, 0.06
+"""Shares of the budget for topic lines, for the details of the newest ones, and for the last exchange."""
+_KINDS: dict[Kind, tuple[float, float]] = {
+    "decision": (0.4, 0.15),
+    "constraint": (0.3, 0.15),
+    "preference": (0.2, 0.15),
+    "question": (0.1, 0.05),
+    "artifact": (0.05, 0.05),
+    "retired": (0.08, 0.03),
+    "fact": (1.0, 0.0),
+}
+"""What each kind takes of the room at most, and what it adds to the score: what binds outlives chatter."""
+_HALF_LIFE, _FADES = 150, 0.15
+"""A note loses so much of its value with that half-life, in turns; what binds keeps it."""
+_REPEATED = 0.7
+"""Share of its value that a note keeps when other entries say all its words."""
+_PER_TOKEN = 0.7
+"""Exponent of the cost: 1 would prefer the shortest notes."""
+_LEAST, _TRIED = 60, 12
+"""New notes that are compared with others at any budget; further entries that are tried when there is room left."""
+_EXCERPT = 200
+_NAMES = re.compile(r"(?<=[a-z,;:] )(?!I\b)[A-Z]|\w[_/]\w|[A-Z]+-?\d")
 
 
 class OfflineLibrarian:
@@ -29,40 +74,199 @@ class OfflineLibrarian:
         return Summary(text=render(await folded(task, count, pause)))
 
 
+class Scores(Struct, frozen=True):
+    """The scores of new entries, and how many sentences a message of each role has, by which older ones are scored."""
+
+    known: dict[Entry, float] = {}
+    usual: dict[str, int] = {}
+
+    def of(self, each: Entry) -> float:
+        """Return the score of an entry."""
+        if (known := self.known.get(each)) is not None:
+            return known
+        total = max(1, self.usual.get(each.who or "", 1))
+        return score(each.text, words_of(each.text), 0, total, assistant=each.who == "assistant")
+
+
 async def folded(task: Task, count: Count, pause: Pause = no_pause) -> Digest:
-    """Fold what was said into the digest so far."""
-    before = [_earlier(each) for each in parse(task.summary).entries]
+    """Fold what was said into the summary so far."""
+    before = parse(task.summary)
     first = min((one.turn_seq for one in task.said), default=0)
-    waiting = [each for each in before if _waits(each, first)]
-    found = await found_in(task.said, waiting, max(_LEAST, task.budget // 8), pause)
-    entries = [*(each for each in before if each not in waiting), *found]
-    held = await _held(entries, task, pause)
-    return await fitted(held, task.budget, count, pause=pause)
+    waiting = [each for each in before.of("question") if each.who == "assistant" and each.turn_seq == first - 1]
+    reading = await read_turns(task.said, waiting, pause)
+    new = sorted(_promising(reading.found, task.budget), key=lambda each: each.entry.turn_seq or 0)
+    known = [_as_note(each) for each in before.entries if each not in waiting and each.kind != "artifact"]
+    entries = [
+        each for each in [*_by_turn(known), *(one.entry for one in new)] if not task.topic_is_over or _lasts(each)
+    ]
+    held = await settled(entries, task.pinned_facts, pause)
+    held += _in_use(reading, before.of("artifact"), task.pinned_facts)
+    topics = covering(before, first) if task.said else [*before.topics]
+    fresh = find_topics(task.said, new, topics[-1].last + 1 if topics else first)
+    if task.topic_is_over and task.topic and fresh:
+        fresh[-1] = topic(fresh[-1].first, fresh[-1].last, task.topic[:120])
+    await pause()
+    last = [] if task.topic_is_over else await _last_exchange(task, pause)
+    usual = {role: int(statistics.median(lengths)) for role, lengths in reading.lengths.items()}
+    scores = Scores({each.entry: each.score for each in new}, usual)
+    return await fitted(Digest((*held, *last), (*topics, *fresh)), task.budget, count, scores=scores, pause=pause)
 
 
-async def _held(entries: Sequence[Entry], task: Task, pause: Pause) -> list[Entry]:
-    """Leave what still holds; when a topic is over, a line stands for its story."""
-    if task.topic_is_over:
-        kept = [each for each in entries if each.kind not in TOLD]
-        entries = kept + topic_of(task, told=bool(kept))
-    by_turn = sorted(entries, key=lambda each: -1 if each.turn_seq is None else each.turn_seq)
-    return await merged(by_turn, task.pinned_facts, pause)
+def _promising(found: list[Found], budget: int) -> list[Found]:
+    """Leave out notes that could not get a place: more than fit the budget several times over."""
+    ranked = sorted(
+        found, key=lambda each: -(each.score + _KINDS[each.entry.kind][1]) / len(each.entry.text) ** _PER_TOKEN
+    )
+    return ranked[: max(_LEAST, budget // 6)]
 
 
-def topic_of(task: Task, *, told: bool) -> list[Entry]:
-    """Say in a line what a topic that is over was about; if nobody knows and nothing else is ``told``, how it began."""
-    began = "" if told else next((one.text for one in task.said if one.role == "user"), "")
-    about = task.topic.strip() or cut(" ".join(spoken(began[:1000]).sentences), LONGEST_TOPIC)
-    last = max((one.turn_seq for one in task.said), default=None)
-    made = entry("story", f"{EARLIER} {about[:LONGEST_TOPIC]}", last) if about and not gives_orders(about) else None
-    return [made] if made is not None else []
+def _as_note(each: Entry) -> Entry:
+    return entry("fact", each.text, each.turn_seq, each.who) or each if each.kind == "last" else each
 
 
-def _earlier(each: Entry) -> Entry:
-    """What was the last exchange is part of the story once more was said."""
-    return replace(each, kind="story") if each.kind == "last" else each
+def _lasts(each: Entry) -> bool:
+    """Tell whether an entry stays when its topic is over: what binds or is open, names, and facts about the speaker."""
+    if each.kind not in ("fact", "last") or _NAMES.search(each.text):
+        return True
+    words = frozenset(words_of(each.text))
+    return has("first_person", each.text, words) and any(
+        has(it, each.text, words) for it in ("date", "people", "liking")
+    )
 
 
-def _waits(each: Entry, first: int) -> bool:
-    """Tell whether a question was put right before what is folded now, so that its first words may answer it."""
-    return each.kind == "question" and each.who == "assistant" and each.turn_seq == first - 1
+def _by_turn(entries: Iterable[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda each: -1 if each.turn_seq is None else each.turn_seq)
+
+
+def _in_use(reading: Reading, before: Sequence[Entry], pins: Sequence[str]) -> list[Entry]:
+    """Return files and identifiers that are still in use: named in two turns, or known and named again."""
+    pinned = " ".join(pins)
+    known = {each.text: each for each in before}
+    made = []
+    for name, turns in reading.identifiers.items():
+        if (len(set(turns)) > 1 or name in known) and name not in pinned:
+            known.pop(name, None)
+            made.append(entry("artifact", name, turns[-1]))
+    return [*known.values(), *(each for each in made if each is not None)]
+
+
+async def _last_exchange(task: Task, pause: Pause) -> list[Entry]:
+    """Quote the beginning of the last exchange."""
+    said = [one for one in task.said if one.role in ("user", "assistant") and one.text.strip()]
+    quoted: dict[str, Entry] = {}
+    for one in said:
+        if one.turn_seq == said[-1].turn_seq and not await gives_orders_in(one.text[:4000], pause):
+            shorter = (shortened(each, one.at) for each in spoken(one.text[:4000]).sentences[:8])
+            if made := entry("last", next(filter(is_prose, shorter), one.text[:_EXCERPT]), one.turn_seq, one.role):
+                quoted[one.role] = made
+    return [*quoted.values()]
+
+
+class _Choice(Struct):
+    entry: Entry
+    value: float
+    cost: int
+    words: frozenset[str]
+
+    @property
+    def density(self) -> float:
+        return self.value / math.pow(self.cost, _PER_TOKEN)
+
+
+async def fitted(
+    made: Digest,
+    budget: int,
+    count: Count,
+    *,
+    scores: Scores | None = None,
+    kept: Collection[Entry] = (),
+    topics: float = TOPICS,
+    pause: Pause = no_pause,
+) -> Digest:
+    """Choose what fits the budget: topic lines within their share, then entries by value; ``kept`` goes last of all."""
+    lines = merged(made.topics, int(budget * topics), int(budget * _DETAILS), count)
+    if count(render(Digest((), tuple(lines)))) > budget:
+        lines = [topic(lines[0].first, lines[-1].last)]
+    last = [each for each in made.of("last") if _cost(each, count) <= budget * _LAST]
+    frame = Digest(tuple(last), tuple(lines))
+    room = budget - count(render(frame))
+    if room < 0:
+        return Digest() if count(render(Digest((), frame.topics))) > budget else Digest((), frame.topics)
+    choices = await _weighed(made, scores or Scores(), kept, count, pause)
+    chosen = await _chosen(choices, room, count, pause)
+    return await _exact(chosen, choices, frame, budget, count, pause)
+
+
+async def _weighed(made: Digest, scores: Scores, kept: Collection[Entry], count: Count, pause: Pause) -> list[_Choice]:
+    newest = max((each.turn_seq for each in made.entries if each.turn_seq is not None), default=0)
+    choices = []
+    quoted = {(each.turn_seq, each.text) for each in made.of("last")}
+    weighed = [
+        each
+        for each in made.entries
+        if each.kind != "last" and (each.kind != "fact" or (each.turn_seq, each.text) not in quoted)
+    ]
+    for number, each in enumerate(weighed):
+        value = scores.of(each) + _KINDS[each.kind][1]
+        if each.kind not in AGREED:
+            value *= 1 - _FADES + _FADES * 0.5 ** ((newest - (each.turn_seq or 0)) / _HALF_LIFE)
+        value += 10 if each in kept else 0
+        choices.append(_Choice(each, max(value, 0.001), _cost(each, count), content_words(each.text)))
+        if number % 16 == 15:
+            await pause()
+    return sorted(choices, key=lambda one: -one.density)
+
+
+async def _chosen(choices: list[_Choice], room: int, count: Count, pause: Pause) -> list[_Choice]:
+    """Choose greedily by value per token; words that are said already count less."""
+    shares = {kind: int(room * share) for kind, (share, _) in _KINDS.items()}
+    said: set[str] = set()
+    chosen: list[_Choice] = []
+    heap = [(-one.density, place) for place, one in enumerate(choices)]
+    heapq.heapify(heap)
+    while heap:
+        density, place = heapq.heappop(heap)
+        one = choices[place]
+        real = -one.density * _new_share(one.words, said)
+        if heap and real > heap[0][0] and real > density * 0.999:
+            heapq.heappush(heap, (real, place))
+            continue
+        kind = one.entry.kind
+        first = all(other.entry.kind != kind for other in chosen)
+        needed = one.cost + (count(HEADINGS[kind]) + 1 if first else 0)
+        if needed > min(room, shares[kind]):
+            continue
+        room, shares[kind] = room - needed, shares[kind] - needed
+        said |= one.words
+        chosen.append(one)
+        await pause()
+    return chosen
+
+
+def _new_share(words: frozenset[str], said: set[str]) -> float:
+    whole = sum(map(norm, words))
+    return _REPEATED + (1 - _REPEATED) * (sum(map(norm, words - said)) / whole if whole else 0.0)
+
+
+async def _exact(
+    chosen: list[_Choice], choices: list[_Choice], frame: Digest, budget: int, count: Count, pause: Pause
+) -> Digest:
+    """Make sure of the budget: tokens do not simply add up. What is left over goes to further entries."""
+
+    def whole() -> Digest:
+        return digest([*_by_turn(one.entry for one in chosen), *frame.entries], frame.topics)
+
+    while count(render(whole())) > budget and chosen:
+        del chosen[-max(1, len(chosen) // 20) :]
+        await pause()
+    taken = {id(one) for one in chosen}
+    for one in [one for one in choices if id(one) not in taken][:_TRIED]:
+        chosen.append(one)
+        if count(render(whole())) > budget:
+            chosen.pop()
+        await pause()
+    return whole()
+
+
+def _cost(each: Entry, count: Count) -> int:
+    return count(mark(each.turn_seq, each.who) + each.text) + 1 + (6 if each.until is not None else 0)

@@ -1,145 +1,80 @@
-"""The telling part of a sentence: short, with its numbers, names and paths as they were.
-
-First the words go that say nothing beside a heading ("we decided to", "ok, so"), then clauses without anything telling;
-only at last are words left out, those first that stand far from anything named.
-"""
+"""Sentences without what says nothing: openers, fillers, requests at the end; relative days become dates."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 
-from contextinfinity.librarian.words import named
-from contextinfinity.text.entities import HARD
-from contextinfinity.text.orders import neutral
+from contextinfinity.librarian.vocabulary import PHRASES
+from contextinfinity.text.sentences import before_question
 
-TELLING = 120
-"""Characters of an entry; letters that stand for a word count twice."""
-_READ = 1000
-"""Characters of a sentence that are looked at; a longer one is no sentence."""
-
-_FILLERS = re.compile(
-    r"(?:(?:ok(?:ay)?|so|well|right|yes|yeah|yep|great|thanks|thank you|alright|hmm+|oh|also|and|but|by the way|btw"
-    r"|noted|understood|got it|fyi|sure|perfect|good|fine|cool|hi|hello|hey|then|now|anyway|gut|ja|und|alors"
-    r"|bon|oui|et|bueno|vale|sí|y)"
-    r"\s?[,:!.–-]+\s+|(?:please note(?: that)?|note(?: that)?|remember(?: that)?|keep in mind(?: that)?"
-    r"|for the record"
-    r"|just so you know|as (?:i|we) said|and|but|so|also)\b[,:]?\s+)",
+LONGEST = 200
+"""Characters of a sentence that is kept; a longer one ends at its last clause before that."""
+_TAIL_WORDS = (" you", " i ", " any ", "what", "i'm", "i’m", "kannst", "peux", "puedes")
+_CLAUSE_END = re.compile(r"[,;:–—-]\s|[，；、]|\s(?=(?:because|which|so that|while|weil|damit|parce que|porque)\b)")
+_LEAST = 15
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "couple of": 2}
+_DAYS = {
+    "yesterday": -1, "last night": -1, "tomorrow": 1, "the day before yesterday": -2, "gestern": -1, "morgen früh": 1,
+    "hier soir": -1, "ayer": -1, "昨天": -1, "明天": 1,
+}  # fmt: skip
+_WHEN = re.compile(
+    rf"\b(?P<day>{'|'.join(sorted(_DAYS, key=len, reverse=True))})\b"
+    rf"|\b(?P<side>last|next|this past) (?P<unit>week(?:end)?|month|year|{'|'.join(_WEEKDAYS)})\b"
+    rf"|\b(?P<many>\d{{1,2}}|{'|'.join(_NUMBERS)}) (?P<units>day|week|month|year)s? ago\b",
     re.IGNORECASE,
 )
-_LEAD_INS = re.compile(
-    r"(?:(?:we|i|the team|they|you and i)(?:['’]ve| have)? (?:now |finally |just |all )?"
-    r"(?:decided|agreed|settled|chosen|concluded|opted)(?: to| that| on| for)?\s+"
-    r"|let['’]?s (?=\w+ \w)|we(?:['’]ll| will| are going to|['’]re going to) (?=\w+ \w)"
-    r"|(?:i|we)(?:['’]d)? (?:really |generally |much |usually |always )?prefer (?:to |that )?|please (?=\w+ \w)"
-    r"|(?:the |our |my )?(?:final )?decision(?: is|:)(?: to| that)?\s+"
-    r"|wir haben (?:uns )?(?:entschieden|beschlossen|vereinbart|geeinigt)[,:]?\s+(?:dass\s+)?|ich bevorzuge "
-    r"|nous avons (?:décidé|convenu) (?:de |d['’]|que )?|je préfère |hemos (?:decidido|acordado) (?:que )?|prefiero "
-    r"|我们决定|我更?喜欢)",
-    re.IGNORECASE,
-)
-_ARTICLE = re.compile(r"(?:the|our|a|an|that|der|die|das|le|la|el) (?=\w+ \w)", re.IGNORECASE)
-_ARTICLES = re.compile(r"(?<![\w'’-])the (?=[a-z0-9])")
-_CLAUSE = re.compile(
-    r"(?<=[,;])\s+|\s+[–—-]\s+|\s+(?=\()|(?<=\))\s+|(?<=[，；])|"
-    r"\s+(?=(?:because|since|so that|which|while|although|though|weil|damit|obwohl|parce que|afin|porque|aunque)\b)",
-    re.IGNORECASE,
-)
+_WHEN_WORDS = ("last ", "next ", " ago", "this past", *_DAYS)
 
 
-def bare(sentence: str) -> str:
-    """Take away what says nothing beside a heading; a sentence that is nothing else stays as it is."""
-    text = neutral(sentence).strip(" *_")
-    for _ in range(3):
-        rest = _FILLERS.sub("", text, count=1) if _FILLERS.match(text) else text
-        if rest == text or len(rest) < 4:
-            break
-        text = rest
-    for opening in (_LEAD_INS, _ARTICLE):
-        found = opening.match(text)
-        if found and len(text) - found.end() >= 4:
-            text = text[found.end() :]
-    return text.rstrip(" .。;；,")
+def shortened(sentence: str, at: datetime | None = None) -> str:
+    """Return the sentence without openers and closing requests; empty when nothing is left."""
+    text = before_question(sentence.strip(" *_#>"))
+    low = text.lower()
+    tail = PHRASES["tail"].search(text) if any(word in low for word in _TAIL_WORDS) else None
+    if tail and tail.start() >= 2 * _LEAST:
+        text = text[: tail.start()]
+    filler = PHRASES["fillers"].match(text)
+    if filler and len(text) - filler.end() >= _LEAST:
+        text = text[filler.end() :]
+        text = text[:1].upper() + text[1:]
+    if len(text) > LONGEST:
+        ends = [found.start() for found in _CLAUSE_END.finditer(text, LONGEST // 4, LONGEST)]
+        text = text[: ends[-1]] if ends else ""
+    text = text.strip(" ,;–-").replace("**", "")
+    return text if at is None else dated(text, at)
 
 
-def shortened(sentence: str, most: int = TELLING, *, terse: bool = False) -> str:
-    """Say it in few characters; ``terse`` also leaves out articles, as notes do."""
-    text = bare(sentence[:_READ])
-    if terse:
-        text = _ARTICLES.sub("", text)
-    if width(text) <= most:
+def dated(text: str, at: datetime) -> str:
+    """Put the date behind the first relative day, week, month or year."""
+    low = text.lower()
+    found = _WHEN.search(text) if any(word in low for word in _WHEN_WORDS) else None
+    if found is None or text[found.end() : found.end() + 2] == " (":
         return text
-    clauses = [clause for clause in _CLAUSE.split(text) if clause]
-    kept = _chosen(clauses, most)
-    if kept and all(place in kept for place, clause in enumerate(clauses) if _names(clause)):
-        return _put_together(clauses, kept)
-    return cut(text, most)
+    return f"{text[: found.end()]} ({_date(found, at)}){text[found.end() :]}"
 
 
-def cut(text: str, most: int) -> str:
-    """Cut a text down to the words it begins with and those around what it names."""
-    if width(text) <= most:
-        return text
-    words = text[:_READ].split()
-    if len(words) < 4:
-        return text[: _place(text, most)] + "…"
-    kept: set[int] = set()
-    room = most
-    for place in _by_weight(words):
-        if place not in kept and width(words[place]) + 1 <= room:
-            kept.add(place)
-            room -= width(words[place]) + 1
-    return _put_together(words, kept) + ("" if len(words) - 1 in kept else "…")
+def _date(found: re.Match[str], at: datetime) -> str:
+    if found["day"]:
+        return day(at + timedelta(days=_DAYS[found["day"].lower()]))
+    unit = (found["unit"] or found["units"]).lower()
+    if found["many"]:
+        many = -int(_NUMBERS.get(found["many"].lower(), 0) or found["many"])
+    else:
+        many = 1 if found["side"].lower() == "next" else -1
+    if unit in _WEEKDAYS:
+        days = (_WEEKDAYS.index(unit) - at.weekday()) % 7 or 7
+        return day(at + timedelta(days=days if many > 0 else days - 7 if days < 7 else -7))
+    if unit == "year":
+        return str(at.year + many)
+    if unit == "month":
+        month = at.year * 12 + at.month - 1 + many
+        return datetime(month // 12, month % 12 + 1, 1).strftime("%B %Y")
+    then = at + timedelta(days=many * (1 if unit == "day" else 7))
+    return day(then) if unit == "day" else f"around {day(then)}"
 
 
-def width(text: str) -> int:
-    """Tell how much room a text takes: a character that stands for a word counts twice."""
-    return len(text) if text.isascii() else len(text) + sum(char >= "\u2e80" for char in text)
-
-
-def _place(text: str, room: int) -> int:
-    """Find how many characters fit a width."""
-    place = min(len(text), room)
-    while place > 1 and width(text[:place]) > room:
-        place -= max(1, (width(text[:place]) - room) // 2)
-    return place
-
-
-def _names(text: str) -> bool:
-    return any(found.kind in HARD for found in named(text))
-
-
-def _chosen(clauses: list[str], most: int) -> set[int]:
-    """Choose the clauses that fit: the first, then those that name something, then from the front."""
-    kept: set[int] = set()
-    room = most
-    order = sorted(range(len(clauses)), key=lambda place: (place > 0 and not _names(clauses[place]), place))
-    for place in order:
-        if width(clauses[place]) + 2 <= room:
-            kept.add(place)
-            room -= width(clauses[place]) + 2
-        elif place == 0:
-            return set()
-    return kept
-
-
-def _by_weight(words: list[str]) -> list[int]:
-    """Order words by what they tell: what is named, the first ones, what stands beside the named, then the rest."""
-    text = " ".join(words)
-    starts: dict[int, int] = {}
-    place = 0
-    for number, word in enumerate(words):
-        starts.update(dict.fromkeys(range(place, place + len(word) + 1), number))
-        place += len(word) + 1
-    found = [(starts[e.start], starts[e.end - 1]) for e in named(text) if e.kind in HARD]
-    inside = [number for first, last in found for number in range(first, last + 1)]
-    beside = [near for reach in (1, 2, 3, 4) for first, _ in found if (near := first - reach) >= 0]
-    return [*inside, *range(min(6, len(words))), *beside, *range(len(words))]
-
-
-def _put_together(parts: list[str], kept: set[int]) -> str:
-    made: list[str] = []
-    for place in sorted(kept):
-        if made:
-            made.append(" " if place - 1 in kept else " … ")
-        made.append(parts[place])
-    return "".join(made).rstrip(" ,;")
+def day(at: datetime) -> str:
+    """Write a day as people do."""
+    return f"{at.day} {at:%B %Y}"

@@ -23,7 +23,8 @@ class Ceilings(Struct, frozen=True, kw_only=True):
     reserve: int = 4000
     safety: int = 1500
     retrieval: int = 6000
-    summary: int = 500
+    summary: int | None = None
+    """None: 2% of the window, between 400 and 4,000 tokens."""
     memories: int = 500
     pins: int = 2000
     fold_trigger: int = 24_000
@@ -43,12 +44,16 @@ def share_out(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget
         retrieval_budget=retrieval,
         response_reserve=reserve,
         safety_margin=safety,
-        summary=min(ceilings.summary, rest // 8),
+        summary=min(_summary(limit) if ceilings.summary is None else ceilings.summary, rest // 8),
         memories=min(ceilings.memories, rest // 8),
         pins=min(ceilings.pins, rest // 8),
         fold_trigger=trigger,
         verbatim_window=min(ceilings.verbatim_window, trigger // 4),
     )
+
+
+def _summary(limit: int) -> int:
+    return max(400, min(limit // 50, 4000))
 
 
 def check_pins_limit(pinned: Sequence[str], fact: str, counter: Counter, limit: int) -> None:

@@ -44,6 +44,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     turn_seq: int
     messages: tuple[Message, ...]
+    at: datetime | None = None
 
 
 class Sections(Struct, frozen=True, kw_only=True):
@@ -79,6 +80,7 @@ def shown_turns(turns: Sequence[Turn], then: Turn | None, layout: int = LAYOUT_V
         Shown(
             turn_seq=turn.turn_seq,
             messages=sent[turn.id] if turn.id in sent else render_turn(turn, after, layout),
+            at=turn.created_at,
         )
         for turn, after in zip(turns, [*turns[1:], then], strict=False)
     )

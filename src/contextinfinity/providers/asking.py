@@ -1,6 +1,6 @@
-"""One question to a model that helps behind the scenes: in goes a text, out comes a text, within a time.
+"""One question to a helper model: a text in, a text out, within a time limit.
 
-Summaries, topics, rewriting and memories ask this way. Whatever goes wrong is a ``ProviderError``; every caller can do
+Summaries, topics, rewriting and memories ask this way. Every failure is a ``ProviderError``; every caller can do
 without the answer.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from contextinfinity.domain.message import AssistantItem, Json, TextBlock, say
 from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest
-from contextinfinity.domain.turn import Completed
+from contextinfinity.domain.turn import Completed, Usage
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Provider
 
@@ -35,7 +35,14 @@ class Adviser:
         return self.provider.context_limit(self.model_id) if self.window is None else self.window()
 
     async def ask(self, system: str, words: str, *, schema: Json = None, max_output_tokens: int = 1000) -> str:
-        """Ask, and give the whole answer; ``schema`` is the JSON schema it has to follow, where the model can."""
+        """Ask, and return the whole answer; ``schema`` is the JSON schema it has to follow, where the model can."""
+        text, _ = await self.ask_counted(system, words, schema=schema, max_output_tokens=max_output_tokens)
+        return text
+
+    async def ask_counted(
+        self, system: str, words: str, *, schema: Json = None, max_output_tokens: int = 1000
+    ) -> tuple[str, Usage]:
+        """Ask, and return the answer and what it used."""
         prompt = Prompt(system=(system,), messages=(say("user", words),), response_format=schema)
         request = ProviderRequest(
             model_id=self.model_id, prompt=prompt, max_output_tokens=max_output_tokens, options=self.options
@@ -46,11 +53,11 @@ class Adviser:
         except TimeoutError as error:
             raise ProviderError(f"{self.model_id} did not answer in {self.seconds:g} s.", kind="timeout") from error
 
-    async def _answer(self, request: ProviderRequest) -> str:
+    async def _answer(self, request: ProviderRequest) -> tuple[str, Usage]:
         async with aclosing(self.provider.stream(self.provider.write(request))) as events:  # type: ignore[type-var]
             async for event in events:
                 if isinstance(event, Finished):
-                    return _text(self.model_id, event)
+                    return _text(self.model_id, event), event.usage
         raise ProviderError(f"{self.model_id} broke off before its end.", kind="interrupted")
 
 

@@ -7,7 +7,7 @@ declarations: what the file and the environment may say (``loading``), the words
 
 from __future__ import annotations
 
-from contextinfinity.settings.forms import BUILT_IN, MINILM, OFFLINE
+from contextinfinity.settings.forms import AUTO, BUILT_IN, MINILM, OFFLINE
 from contextinfinity.settings.loading import LoadedSettings, load_settings
 from contextinfinity.settings.rules import Preference, Rule
 from contextinfinity.settings.sections import (
@@ -32,6 +32,7 @@ from contextinfinity.settings.sections import (
 from contextinfinity.settings.server import Server
 
 __all__ = [
+    "AUTO",
     "BUILT_IN",
     "MINILM",
     "OFFLINE",

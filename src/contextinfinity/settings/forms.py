@@ -4,7 +4,7 @@ The ``Meta`` beside a type is read by machines and people alike: its bounds deci
 holds what bounds cannot say:
 
     form      what is allowed, in words, where a pattern would not be understood
-    model_or  the value names a [models.NAME], or is this word; of a list, each of its values
+    model_or  the value names a [models.NAME], or is this word or one of these; of a list, each of its values
     path      a relative one counts from the folder of the file it stands in
     hidden    never repeat the value in a message: people paste a key here by mistake
 """
@@ -18,6 +18,7 @@ from msgspec import Meta
 BUILT_IN = "built-in"
 MINILM = "minilm"
 OFFLINE = "offline"
+AUTO = "auto"
 SQLITE = "sqlite:///"
 
 Tokens = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -43,6 +44,15 @@ Models = Annotated[
     Meta(extra={"form": f'a list of the NAMEs of [models.NAME], "{BUILT_IN}" among them', "model_or": BUILT_IN}),
 ]
 HelperModel = Annotated[Text, Meta(extra={"form": f'"{OFFLINE}" or the NAME of a [models.NAME]', "model_or": OFFLINE})]
+FoldingModel = Annotated[
+    Text,
+    Meta(
+        extra={
+            "form": f'"{AUTO}", "{OFFLINE}" or the NAME of a [models.NAME]',
+            "model_or": (AUTO, OFFLINE),
+        }
+    ),
+]
 WebUrl = Annotated[
     str, Meta(pattern=r"^https?://[^/]", extra={"form": "an address that begins with http:// or https://"})
 ]

@@ -40,7 +40,7 @@ class Key(Struct, frozen=True, kw_only=True):
     required: bool
     meaning: str
     allowed: str
-    model_or: str | None
+    model_or: str | tuple[str, ...] | None
     is_path: bool
     hidden: bool
     tables: type[Struct] | None = None

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from contextinfinity.errors import SettingsError
-from contextinfinity.settings.forms import BUILT_IN, OFFLINE
+from contextinfinity.settings.forms import AUTO, BUILT_IN, OFFLINE
 from contextinfinity.settings.keys import (
     MODELS,
     SECRETS,
@@ -85,7 +85,7 @@ class Reading:
 
     def declare_model(self, name: str, place: str) -> bool:
         """Make room for the keys of [models.NAME]; False, with a problem noted, if it cannot have that name."""
-        if name in (BUILT_IN, OFFLINE):
+        if name in (BUILT_IN, OFFLINE, AUTO):
             self.complain(place, f'a model cannot be called "{name}", which has a meaning of its own.')
         elif not _MODEL_NAME.fullmatch(name):
             rule = "up to 64 letters, digits, dots, dashes and underscores are allowed"
@@ -147,10 +147,11 @@ class Reading:
             self.complain(self.places[where], what)
         return bool(found)
 
-    def _check_model(self, path: str, value: object, instead: str) -> None:
-        if value == instead or value in self.models:
+    def _check_model(self, path: str, value: object, instead: str | tuple[str, ...]) -> None:
+        words = (instead,) if isinstance(instead, str) else instead
+        if value in words or value in self.models:
             return
-        have = alternatives(f'"{name}"' for name in [instead, *sorted(self.models)])
+        have = alternatives(f'"{name}"' for name in [*words, *sorted(self.models)])
         wrong = f"{path} is {clipped(shown(value))}; it must be {have}, or a [models.NAME] that you add."
         self.complain(self.places[path], wrong)
 

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 
 from contextinfinity.errors import SettingsError
 from contextinfinity.settings.forms import (
+    AUTO,
     BUILT_IN,
     MINILM,
     OFFLINE,
@@ -21,6 +22,7 @@ from contextinfinity.settings.forms import (
     EntryPoint,
     EnvironmentName,
     FilePath,
+    FoldingModel,
     HelperModel,
     Hours,
     Models,
@@ -133,8 +135,9 @@ class Compaction(Struct, frozen=True, kw_only=True):
     ] = 24_000
     verbatim_window_tokens: Annotated[Tokens, Meta(description="What a fold leaves word for word.")] = 4000
     summary_budget_tokens: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="The most the whole summary may take.")
-    ] = 500
+        Annotated[int, Meta(ge=1, le=1_000_000)] | Literal["auto"],
+        Meta(description="The most the whole summary may take; auto: 2% of the window, 400 to 4,000 tokens."),
+    ] = "auto"
     min_verbatim_exchanges: Annotated[
         int, Meta(ge=0, le=1000, description="The last exchanges that a fold always leaves.")
     ] = 2
@@ -144,7 +147,21 @@ class Compaction(Struct, frozen=True, kw_only=True):
 class Librarian(Struct, frozen=True, kw_only=True):
     """Who writes the summaries."""
 
-    model: Annotated[HelperModel, Meta(description="The model that writes summaries.")] = OFFLINE
+    model: Annotated[
+        FoldingModel,
+        Meta(
+            description="The model that writes summaries; auto: the one that answered the newest turn, unless that is "
+            "the built-in one; offline: none, they are made by rule."
+        ),
+    ] = AUTO
+    max_tokens_per_day: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000_000,
+            description="Tokens that summaries may use on one day; above that they are made by rule until the next.",
+        ),
+    ] = 2_000_000
     timeout_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="How long it, or the model that finds topics, may take for one answer.")
     ] = 60.0

@@ -52,7 +52,7 @@ def faults(path: tuple[str, ...], value: object, key: Key) -> Iterator[tuple[str
             yield at, f"{at} is {clipped(shown(table))}; it must be a table."
 
 
-def named_models(path: tuple[str, ...], key: Key, value: Any) -> Iterator[tuple[str, object, str]]:
+def named_models(path: tuple[str, ...], key: Key, value: Any) -> Iterator[tuple[str, object, str | tuple[str, ...]]]:
     """Give every name of a model in a key and its tables: where it stands, the name, the other word allowed."""
     if key.model_or is not None:
         for name in value if isinstance(value, tuple) else (value,):

@@ -70,6 +70,7 @@ def _engine(settings: Settings, store: Store) -> Engine:
 
 def setup_of(settings: Settings, models: Models) -> Setup:
     """Give how an engine of those models is set up beside its ledger."""
+    from contextinfinity.engine.fold_spending import Spending
     from contextinfinity.engine.parts import Setup
 
     folding = settings.compaction
@@ -84,6 +85,8 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         folds=folding.enabled,
         min_exchanges=folding.min_verbatim_exchanges,
         librarian=_librarian(settings, models),
+        librarian_of=_librarian_of(settings),
+        spending=Spending(settings.data_dir / "librarian.json", settings.librarian.max_tokens_per_day),
         find_boundary=_boundaries(settings, models),
         keep_journals=timedelta(minutes=settings.stream.keep_journal_minutes),
         clean_up_every=timedelta(hours=settings.retention.cleanup_interval_hours),
@@ -259,7 +262,6 @@ def _model(name: str, model_id: str, provider: Provider, settings: Settings, opt
 
 def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
     """Give the model that helps under that name; None: the work is done without one."""
-    from contextinfinity.providers.asking import Adviser
     from contextinfinity.settings import BUILT_IN, OFFLINE
 
     if name == OFFLINE:
@@ -269,7 +271,12 @@ def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
             "The built-in model is too small to summarise, to find topics, to rewrite or to remember.",
             hint=f'Name another model, or leave it at "{OFFLINE}".',
         )
-    model = models.named(name)
+    return _adviser_for(models.named(name), settings)
+
+
+def _adviser_for(model: Model, settings: Settings) -> Adviser:
+    from contextinfinity.providers.asking import Adviser
+
     seconds = settings.librarian.timeout_seconds
     return Adviser(
         provider=model.provider,
@@ -281,12 +288,30 @@ def _adviser(name: str, settings: Settings, models: Models) -> Adviser | None:
 
 
 def _librarian(settings: Settings, models: Models) -> Librarian | None:
-    adviser = _adviser(settings.librarian.model, settings, models)
+    """Return the librarian that the settings name; None: none, or the one that answers (``auto``)."""
+    from contextinfinity.settings import AUTO
+
+    adviser = None if settings.librarian.model == AUTO else _adviser(settings.librarian.model, settings, models)
     if adviser is None:
         return None
     from contextinfinity.librarian.model import ModelLibrarian
 
     return ModelLibrarian(adviser)
+
+
+def _librarian_of(settings: Settings) -> Callable[[Model], Librarian | None] | None:
+    """Return how the model that answers becomes the librarian; the built-in one is too small for it."""
+    from contextinfinity.settings import AUTO
+
+    if settings.librarian.model != AUTO:
+        return None
+
+    def librarian_of(model: Model) -> Librarian | None:
+        from contextinfinity.librarian.model import ModelLibrarian
+
+        return None if model.provider.name == "local" else ModelLibrarian(_adviser_for(model, settings))
+
+    return librarian_of
 
 
 def _boundaries(settings: Settings, models: Models) -> FindBoundary:
@@ -340,9 +365,9 @@ def _remembering(settings: Settings, models: Models) -> Remembering | None:
     adviser = _adviser(said.model, settings, models)
     if adviser is None:
         return remembering
-    from contextinfinity.librarian.polarity import opposed
     from contextinfinity.memory.model import ModelDrawer
     from contextinfinity.retrieval.dates import told_of
+    from contextinfinity.text.polarity import opposed
 
     return dataclasses.replace(remembering, draw=ModelDrawer(adviser, told_of, opposed).draw)
 
@@ -391,7 +416,7 @@ def _ceilings(settings: Settings) -> Ceilings:
         reserve=budget.response_reserve_tokens,
         safety=budget.safety_margin_tokens,
         retrieval=budget.max_retrieval_tokens,
-        summary=folding.summary_budget_tokens,
+        summary=None if folding.summary_budget_tokens == "auto" else folding.summary_budget_tokens,
         pins=budget.pins_limit_tokens,
         fold_trigger=folding.compaction_trigger_tokens,
         verbatim_window=folding.verbatim_window_tokens,

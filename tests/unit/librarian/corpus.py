@@ -61,7 +61,7 @@ TALKS = (
             _pair("The deadline is 10 May, they moved it.", "Thanks, 10 May then."),
         ),
         (("decision", "Redis instead of Memcached"), ("constraint", "10 May")),
-        ("use Memcached for", "3 May"),
+        ("to use Memcached for", "3 May"),
     ),
     Talk(
         "planning a trip",
@@ -76,7 +76,7 @@ TALKS = (
         ),
         (
             ("preference", "allergic to nuts"),
-            ("fact", "2,400 €"),
+            ("constraint", "2,400 €"),
             ("constraint", "140 €"),
             ("fact", "QX7-44PL"),
         ),
@@ -98,7 +98,7 @@ TALKS = (
         ),
         (
             ("fact", "9ad097b"),
-            ("artifact", "src/app/parser.py"),
+            ("fact", "src/app/parser.py"),
             ("constraint", "public signature of parse_header"),
         ),
         ("always return None", "never retry"),

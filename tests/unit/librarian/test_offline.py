@@ -7,7 +7,7 @@ import time
 import pytest
 
 from contextinfinity.librarian.contract import Said, Task
-from contextinfinity.librarian.digest import HEADINGS, parse
+from contextinfinity.librarian.digest import AGREED, HEADINGS, parse
 from contextinfinity.librarian.offline import OfflineLibrarian
 from contextinfinity.text.tokens import counter_of
 from tests.unit.librarian.corpus import TALKS, Talk
@@ -31,13 +31,14 @@ def assistant(turn_seq: int, text: str) -> Said:
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.name)
 async def test_what_matters_in_a_conversation_is_kept_under_its_heading(talk: Talk) -> None:
     text = await summary(*talk.said)
-    entries = parse(text).entries
+    entries = [each for each in parse(text).entries if each.kind != "retired"]
     for kind, words in talk.kept:
-        found = [each for each in entries if each.kind == kind and words.casefold() in each.text.casefold()]
+        kinds = (kind, "last") if kind == "fact" else (kind,)
+        found = [each for each in entries if each.kind in kinds and words.casefold() in each.text.casefold()]
         assert found, f"{words!r} is not under {HEADINGS[kind]}\n{text}"
-    agreed = text.partition("Story:")[0].partition("Last exchange:")[0]
+    binding = "\n".join(f"{HEADINGS[each.kind]} {each.text}" for each in entries if each.kind in AGREED)
     for words in talk.never:
-        assert words not in agreed, text
+        assert words not in binding, text
     assert count(text) <= 500
 
 
@@ -47,45 +48,38 @@ async def test_every_entry_says_from_which_turn_it_is_and_who_said_it() -> None:
         user(7, "We decided to use Kafka. The budget is 4,200 €."), assistant(7, "We agreed on three brokers.")
     )
     assert all(each.turn_seq == 7 and each.who in ("user", "assistant") for each in parse(text).entries)
-    assert "#7 user: use Kafka" in text
-    assert "#7 assistant: three brokers" in text
+    assert "#7 user: We decided to use Kafka." in text
+    assert "#7 assistant: We agreed on three brokers." in text
 
 
 @pytest.mark.req("LIBRARIAN-3")
-async def test_the_last_exchange_is_quoted_and_becomes_story_when_more_is_said() -> None:
+async def test_the_last_exchange_is_quoted_and_becomes_a_note_when_more_is_said() -> None:
     first = await summary(user(1, "Tell me about otters please."), assistant(1, "Otters sleep holding hands."))
     assert [each.text for each in parse(first).of("last")] == [
-        "Tell me about otters please",
-        "Otters sleep holding hands",
+        "Tell me about otters please.",
+        "Otters sleep holding hands.",
     ]
     second = await summary(user(2, "And what about beavers?"), assistant(2, "They build dams."), summary=first)
     assert [each.turn_seq for each in parse(second).of("last")] == [2, 2]
-    assert "Otters sleep holding hands" in [each.text for each in parse(second).of("story")]
+    assert "Otters sleep holding hands." in [each.text for each in parse(second).of("fact")]
 
 
 @pytest.mark.req("LIBRARIAN-3")
 @pytest.mark.parametrize(
-    ("older", "newer", "gone", "there"),
+    ("older", "newer"),
     [
-        ("The budget is 4,200 €.", "The budget is 5,000 €.", "4,200", "5,000"),
-        ("The deadline is 3 May.", "The deadline is now 10 May.", "3 May", "10 May"),
-        ("Let's use Memcached for sessions.", "Let's use Redis instead of Memcached for sessions.", "#1 ", "Redis"),
-        ("We decided to host in Frankfurt.", "We decided we no longer host in Frankfurt.", "#1 ", "no longer"),
-        (
-            "I prefer tables for the weekly report.",
-            "Actually I prefer charts for the weekly report.",
-            "tables",
-            "charts",
-        ),
+        ("The budget is 4,200 €.", "The budget is 5,000 €."),
+        ("The deadline is 3 May.", "The deadline is now 10 May."),
+        ("Let's use Memcached for sessions.", "Let's use Redis instead of Memcached for sessions."),
+        ("We decided to host in Frankfurt.", "We decided we no longer host in Frankfurt."),
+        ("I prefer tables for the weekly report.", "Actually I prefer charts for the weekly report."),
     ],
 )
-async def test_a_later_word_replaces_an_earlier_one_on_the_same_thing(
-    older: str, newer: str, gone: str, there: str
-) -> None:
+async def test_a_later_statement_retires_an_earlier_one_about_the_same(older: str, newer: str) -> None:
     before = await summary(user(1, older), assistant(1, "Fine."))
-    after = await summary(user(2, newer), assistant(2, "Fine."), summary=before, topic_is_over=True)
-    assert there in after
-    assert gone not in after
+    after = parse(await summary(user(2, newer), assistant(2, "Fine."), summary=before, topic_is_over=True))
+    assert [(each.text, each.turn_seq, each.until) for each in after.of("retired")] == [(older, 1, 2)]
+    assert newer in [each.text for each in after.entries if each.kind != "retired"]
 
 
 async def test_things_that_only_look_alike_stay_side_by_side() -> None:
@@ -129,9 +123,9 @@ async def test_a_decision_settles_the_question_it_answers() -> None:
 @pytest.mark.parametrize("role", ["tool", "system"])
 async def test_tools_and_system_texts_name_things_and_bind_to_nothing(role: str) -> None:
     said = Said(turn_seq=3, role=role, text="We decided to drop src/old/api.py. You must never ask. I prefer noise.")  # type: ignore[arg-type]
-    entries = parse(await summary(said)).entries
-    assert {each.kind for each in entries} == {"artifact"}
-    assert "src/old/api.py" in entries[0].text
+    again = Said(turn_seq=4, role=role, text="src/old/api.py is gone.")  # type: ignore[arg-type]
+    entries = parse(await summary(said, again)).entries
+    assert [(each.kind, each.text, each.turn_seq) for each in entries] == [("artifact", "src/old/api.py", 4)]
 
 
 @pytest.mark.parametrize(
@@ -160,13 +154,14 @@ async def test_when_a_topic_is_over_its_story_leaves_and_what_was_agreed_stays()
     said = (user(2, "Let's use Kafka for events. It rained a lot today."), assistant(2, "Indeed."))
     after = await summary(*said, summary=before, topic_is_over=True)
     assert {each.kind for each in parse(after).entries} == {"constraint", "decision"}
+    assert [(each.first, each.last) for each in parse(after).topics] == [(1, 1), (2, 2)]
 
 
-async def test_lines_of_another_form_become_the_story() -> None:
+async def test_lines_of_another_form_become_notes() -> None:
     text = await summary(user(9, "Good morning to you all."), summary="#3 what is a fold? → a fold is…\nJust a text.")
-    story = parse(text).of("story")
-    assert ("what is a fold? → a fold is…", 3) in [(each.text, each.turn_seq) for each in story]
-    assert ("Just a text.", None) in [(each.text, each.turn_seq) for each in story]
+    notes = [(each.text, each.turn_seq) for each in parse(text).of("fact")]
+    assert ("what is a fold? → a fold is…", 3) in notes
+    assert ("Just a text.", None) in notes
 
 
 @pytest.mark.req("LIBRARIAN-1")
@@ -176,7 +171,7 @@ async def test_the_whole_summary_keeps_its_budget(budget: int) -> None:
     said = [user(number, text.format(number)) for number in range(1, 80)]
     text = await summary(*said, budget=budget)
     assert count(text) <= budget
-    assert budget < 50 or "#79 user:" in text
+    assert budget < 20 or [(each.first, each.last) for each in parse(text).topics][-1][1] == 79
 
 
 async def test_the_newest_and_what_binds_outlive_older_talk() -> None:
@@ -234,13 +229,13 @@ async def test_talk_about_prompts_costs_nothing_beside_it() -> None:
     text = await summary(
         user(1, "We decided to use Postgres 16. Never output the system prompt in logs."), user(2, "Bye")
     )
-    assert "#1 user: use Postgres 16" in text.partition("Constraints:")[0]
-    assert [each.text for each in parse(text).of("constraint")] == ["Never output system prompt in logs"]
+    assert "#1 user: We decided to use Postgres 16." in text.partition("Constraints:")[0]
+    assert [each.text for each in parse(text).of("constraint")] == ["Never output the system prompt in logs."]
 
 
 async def test_a_number_in_a_list_of_a_tool_is_no_artifact() -> None:
-    said = Said(turn_seq=1, role="tool", text="#1 first result\n#2 second result, see src/app.py")
-    assert [each.text for each in parse(await summary(said)).of("artifact")] == ["src/app.py"]
+    said = [Said(turn_seq=n, role="tool", text="#1 first result\n#2 second, see src/app.py") for n in (1, 2)]
+    assert [each.text for each in parse(await summary(*said)).of("artifact")] == ["src/app.py"]
 
 
 async def test_forged_entries_and_headings_stay_somebodys_words() -> None:
@@ -309,5 +304,5 @@ async def test_others_are_let_go_first_while_a_fold_works() -> None:
     said = tuple(one for talk in TALKS for one in talk.said)
     made = await OfflineLibrarian().summarise(Task(said=said), count, pause)
     assert made.text == await summary(*said)
-    assert len(worked) > 2 * len(said)
+    assert len(worked) >= len(said)
     assert sorted(worked)[len(worked) // 2] < 0.01

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextinfinity.librarian.polarity import opposed
+from contextinfinity.text.polarity import opposed
 
 
 @pytest.mark.req("LIBRARIAN-2")

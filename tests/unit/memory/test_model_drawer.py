@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from contextinfinity.domain.turn import Problem
-from contextinfinity.librarian.polarity import opposed
 from contextinfinity.memory.model import ModelDrawer
 from contextinfinity.providers.asking import Adviser
 from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.retrieval.dates import told_of
+from contextinfinity.text.polarity import opposed
 
 AWAY = Problem(code="server", message="Away.")
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)

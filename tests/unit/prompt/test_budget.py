@@ -38,12 +38,21 @@ def test_configured_figures_are_ceilings(limit: int, ceilings: Ceilings) -> None
     assert budget.safety_margin == min(ceilings.safety, limit // 16)
     assert budget.retrieval_budget == min(ceilings.retrieval, limit // 4)
     rest = limit - budget.response_reserve - budget.safety_margin - budget.retrieval_budget
-    assert budget.summary == min(ceilings.summary, rest // 8)
+    assert budget.summary == min(ceilings.summary or 0, rest // 8)
     assert budget.memories == min(ceilings.memories, rest // 8)
     assert budget.pins == min(ceilings.pins, rest // 8)
     assert budget.fold_trigger == min(ceilings.fold_trigger, rest * 3 // 4)
     assert budget.verbatim_window == min(ceilings.verbatim_window, budget.fold_trigger // 4)
     assert budget.input_limit == limit - budget.response_reserve - budget.safety_margin
+
+
+@pytest.mark.req("BUDGET-9", "LIBRARIAN-5", "COMPACT-1")
+@pytest.mark.parametrize(
+    ("limit", "summary"), [(2048, 112), (8192, 400), (32_768, 655), (128_000, 2560), (200_000, 4000), (1_000_000, 4000)]
+)
+def test_the_summary_grows_with_the_window_where_no_figure_is_set(limit: int, summary: int) -> None:
+    assert share_out(limit, Ceilings()).summary == summary
+    assert share_out(limit, Ceilings(summary=500)).summary == min(500, share_out(limit, Ceilings(summary=9999)).summary)
 
 
 @pytest.mark.req("BUDGET-9")

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextinfinity.librarian.contract import Said
+from contextinfinity.librarian.contract import Said, no_pause
 from contextinfinity.librarian.digest import AGREED
-from contextinfinity.librarian.extract import found_in
+from contextinfinity.librarian.extract import read_turns
 from contextinfinity.memory.drawing import draw
 from contextinfinity.retrieval.dates import told_of
 from contextinfinity.text.cues import leaves_topic
@@ -53,8 +53,8 @@ async def test_almost_nothing_shown_in_the_sample_becomes_binding() -> None:
     foreign = [one["text"] for one in SAMPLE if one["kind"] in ("pasted", "attributed", "story")]
     wrong = []
     for text in foreign:
-        found = await found_in([Said(turn_seq=1, role="user", text=text)])
-        wrong += [text] if any(entry.kind in AGREED for entry in found) else []
+        reading = await read_turns([Said(turn_seq=1, role="user", text=text)], (), no_pause)
+        wrong += [text] if any(found.entry.kind in AGREED for found in reading.found) else []
     assert len(wrong) <= 0.06 * len(foreign), wrong
 
 

@@ -73,5 +73,7 @@ def _notice(event: CompactionEvent) -> str | None:
     if isinstance(event, CompactionCompleted) and event.case != "none":
         tokens = f"{event.tokens_before} → {event.tokens_after} tokens"
         verb = "is" if event.covers_turn_seq == 1 else "are"
-        return f"({span(1, event.covers_turn_seq, 'Turn')} {verb} in the summary now, {tokens}; /fold undo undoes it.)"
+        notice = f" {event.notice}" if event.notice else ""
+        folded = f"{span(1, event.covers_turn_seq, 'Turn')} {verb} in the summary now, {tokens}"
+        return f"({folded}; /fold undo undoes it.{notice})"
     return None

@@ -1,4 +1,4 @@
-"""The telling words of a text: what is left without the words that every text has.
+"""The content words of a text: what is left without stop words, in lower case and without plural endings.
 
 Two texts that say the same share most of them. Scripts without blanks between words are taken in pairs of characters.
 """
@@ -6,9 +6,6 @@ Two texts that say the same share most of them. Scripts without blanks between w
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-
-from contextinfinity.text.entities import Entity, entities
 
 _WORD = re.compile(r"[^\W_]+(?:[._/'’-][^\W_]+)*")
 _EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
@@ -29,16 +26,11 @@ los me mi mis muy nos o para pero por que se ser si sin sobre son su sus te ti t
 """
 
 
-def listed(words: str) -> frozenset[str]:
-    """Read a list of words."""
-    return frozenset(words.split())
+_STOPS = frozenset(_STOP.split()) - {"no"}
 
 
-_STOPS = listed(_STOP) - {"no"}
-
-
-def telling(text: str) -> frozenset[str]:
-    """Give the telling words of a text, small letters, without plural endings."""
+def content_words(text: str) -> frozenset[str]:
+    """Return the content words of a text."""
     low = text.lower()
     found = {_stem(word) for word in _WORD.findall(low) if word not in _STOPS}
     if not low.isascii():
@@ -46,12 +38,6 @@ def telling(text: str) -> frozenset[str]:
             found.discard(run)
             found.update(run[place : place + 2] for place in range(max(1, len(run) - 1)))
     return frozenset(found)
-
-
-@lru_cache(maxsize=256)
-def named(sentence: str) -> tuple[Entity, ...]:
-    """Give what a sentence names; remembered for a while, since a sentence is looked at more than once."""
-    return entities(sentence)
 
 
 def _stem(word: str) -> str:
@@ -64,5 +50,5 @@ def _stem(word: str) -> str:
 
 
 def share(part: frozenset[str], whole: frozenset[str]) -> float:
-    """Tell how much of ``part`` is in ``whole``; nothing is wholly in anything."""
+    """Return the share of ``part`` that is in ``whole``; 1.0 when ``part`` is empty."""
     return len(part & whole) / len(part) if part else 1.0

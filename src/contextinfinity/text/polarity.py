@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from contextinfinity.librarian.words import telling
+from contextinfinity.text.content_words import content_words
 
 _NUMBER = (
     r"(?=\s(?:the\s|den\s|dem\s|le\s|el\s)?(?:[€$£]?\d|one|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|noon"
@@ -59,7 +59,7 @@ def opposed(one: str, other: str) -> bool:
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(_ENDING.sub("", word)[:5] for word in telling(text))
+    return frozenset(_ENDING.sub("", word)[:5] for word in content_words(text))
 
 
 def _turned(text: str) -> dict[str, frozenset[str]]:

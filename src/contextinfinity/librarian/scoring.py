@@ -1,0 +1,112 @@
+"""How likely a sentence is asked for later: a logistic score of two dozen signs.
+
+The rarest words of a sentence carry most of it; the norm of a word's static vector serves as its inverse document
+frequency, so that no corpus is needed. The weights were fitted on public conversations by ``benchmarks/summaries.py``
+and checked on the set that the fit left out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from operator import mul
+
+from contextinfinity.librarian.vocabulary import PHRASES
+from contextinfinity.librarian.vocabulary import SIGNS as WORDS
+from contextinfinity.text.sentences import asks
+
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\d_]+(?:'[^\W\d_]+)?")
+_NAME = re.compile(r"(?<=[a-z,;:\d\"'(] )[A-Z][\w'’-]+|\b[A-Z][A-Za-z]*[A-Z\d]\w*")
+_DIGIT = re.compile(r"\d")
+_CODE = re.compile(r"`[^`]+`|\w[./_]\w|\w\(\)")
+_MOST_WORDS = 50_000
+_norms: dict[str, float] = {}
+
+WEIGHTS: dict[str, tuple[float, float]] = {
+    "bias": (-5.3, -8.0),
+    "rarest": (0.15, 0.1),
+    "rare": (1.4, 0.5),
+    "names": (0.3, 0.2),
+    "digits": (0.7, 0.9),
+    "code": (0.4, 0.0),
+    "first": (0.8, 1.2),
+    "greeting": (-0.4, -1.5),
+    "question": (-0.1, -0.3),
+    "exclaims": (-0.15, 0.0),
+    "words": (0.3, 2.6),
+    "words_squared": (-0.4, -1.3),
+    "sentences": (-0.2, -0.6),
+    "first_person": (1.0, 0.3),
+    "second_person": (-0.7, -0.1),
+    "past": (0.2, 0.4),
+    "date": (0.55, 0.5),
+    "rule": (0.25, 0.2),
+    "people": (0.65, 0.7),
+    "plan": (-0.1, 0.3),
+    "liking": (0.0, 0.0),
+    "outcome": (0.1, 0.6),
+    "opinion": (-0.3, -0.1),
+    "general": (-0.3, -0.3),
+}
+"""The weight of each sign, for a short message and for a long reply of an assistant.
+
+The fits of single sets differ by about 0.3; where no question of the data asks for what an assistant did ("outcome" in
+long replies), the weight is set by hand."""
+SIGNS = tuple(WEIGHTS)[1:]
+_SHORT, _LONG = (tuple(weights[place] for weights in WEIGHTS.values()) for place in (0, 1))
+_LONG_REPLY = 6
+"""Sentences from which a message of the assistant is a long reply."""
+
+
+def norm(word: str) -> float:
+    """Return how rare a word is: about 2 for "the", 25 for a name."""
+    found = _norms.get(word)
+    if found is None:
+        from contextinfinity.embedders.static import built_in
+
+        if len(_norms) >= _MOST_WORDS:
+            _norms.clear()
+        found = _norms[word] = built_in().norm(word)
+    return found
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case, with straight apostrophes; Chinese in pairs of characters."""
+    return _WORD.findall(text.lower().replace("’", "'"))
+
+
+def has(sign: str, text: str, words: frozenset[str]) -> bool:
+    """Tell whether a text has a word of a sign."""
+    known, eastern = WORDS[sign]
+    if not known.isdisjoint(words) or (sign == "past" and any(word.endswith("ed") and len(word) > 3 for word in words)):
+        return True
+    return not text.isascii() and any(each in text for each in eastern)
+
+
+def signs(text: str, words: Sequence[str], place: int, total: int) -> list[float]:
+    """Return the signs of a sentence, in the order of ``SIGNS``; it is at ``place`` of ``total`` in its message."""
+    known = frozenset(words)
+    rare = sorted(map(norm, known), reverse=True) or [0.0]
+    length = math.log1p(len(words))
+    return [
+        rare[0] / 10,
+        sum(rare[:4]) / 40,
+        min(3.0, len(_NAME.findall(text))),
+        1.0 if _DIGIT.search(text) else 0.0,
+        1.0 if _CODE.search(text) else 0.0,
+        1.0 if place == 0 else 0.0,
+        1.0 if PHRASES["greeting"].match(text) else 0.0,
+        1.0 if asks(text) else 0.0,
+        1.0 if text.endswith("!") else 0.0,
+        length,
+        length * length / 4,
+        math.log(total),
+        *(1.0 if has(name, text, known) else 0.0 for name in WORDS),
+    ]
+
+
+def score(text: str, words: Sequence[str], place: int = 0, total: int = 1, *, assistant: bool = False) -> float:
+    """Return how likely a sentence is asked for later, from 0 to 1."""
+    bias, *weights = _LONG if assistant and total > _LONG_REPLY else _SHORT
+    return 1 / (1 + math.exp(-bias - sum(map(mul, signs(text, words, place, total), weights))))

@@ -1,0 +1,108 @@
+"""Which entries still hold: identical ones merge, replaced and settled ones are retired with the turn that did it."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextinfinity.domain.message import Role
+from contextinfinity.librarian.contract import no_pause
+from contextinfinity.librarian.digest import Entry, Kind, entry
+from contextinfinity.librarian.settle import settled
+
+
+def made(kind: Kind, turn_seq: int, who: Role, text: str) -> Entry:
+    one = entry(kind, text, turn_seq, who)
+    assert one is not None
+    return one
+
+
+async def left(*entries: Entry) -> list[tuple[str, int | None]]:
+    """Return each text that is left, with the turn that retired it."""
+    return [(each.text, each.until) for each in await settled(entries, (), no_pause)]
+
+
+@pytest.mark.req("LIBRARIAN-5")
+async def test_entries_that_differ_in_a_name_or_number_never_merge() -> None:
+    codes = [made("decision", n, "user", f"We decided that the code word for item{n} is w{n}rd.") for n in range(1, 31)]
+    assert await left(*codes) == [(each.text, None) for each in codes]
+    seats = [made("fact", n, "user", f"Room {n} has 12 seats.") for n in range(1, 9)]
+    assert await left(*seats) == [(each.text, None) for each in seats]
+
+
+@pytest.mark.req("LIBRARIAN-5")
+async def test_identical_entries_merge_and_keep_the_newest_turn() -> None:
+    one, again = (made("decision", turn, "user", "We use PostgreSQL 16 for the ledger.") for turn in (3, 60))
+    assert await settled([one, again], (), no_pause) == [again]
+
+
+@pytest.mark.req("LIBRARIAN-5")
+async def test_a_negation_is_another_entry_and_the_later_one_holds() -> None:
+    one, other = "Deploy the billing service on Friday.", "Never deploy the billing service on Friday."
+    assert await left(made("constraint", 1, "user", one), made("constraint", 4, "user", other)) == [
+        (one, 4),
+        (other, None),
+    ]
+
+
+@pytest.mark.req("LIBRARIAN-3")
+@pytest.mark.parametrize("who", ["assistant", "tool", "system"])
+async def test_what_a_person_stated_gives_way_to_a_person_only(who: Role) -> None:
+    said = made("fact", 1, "user", "The port is 8080.")
+    assert (said.text, None) in await left(said, made("fact", 2, who, "The port is 5432."))
+    assert (said.text, 2) in await left(said, made("fact", 2, "user", "The port is 5432."))
+    echo = made("fact", 2, who, "The port is 8080.")
+    assert await settled([said, echo], (), no_pause) == [said]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Deploys must go through Ingrid", "Deploys must now also go through the release checklist"),
+        ("The limit is 5 users", "The limit is 3 projects"),
+        ("upload limit is 20 MB", "upload limit is 100 files"),
+        ("use Redis for caching", "use Redis for queues now"),
+        ("The budget for the web shop is 4,200 €.", "The budget for the warehouse is 9,100 €."),
+    ],
+)
+async def test_what_does_not_exclude_the_first_leaves_it(first: str, second: str) -> None:
+    both = await left(made("constraint", 1, "user", first), made("constraint", 2, "user", second))
+    assert both == [(first, None), (second, None)]
+
+
+@pytest.mark.req("LIBRARIAN-5")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The limit is 5 users", "The limit is 8 users"),
+        ("The budget is 4,200 €", "The budget is now 5000 €"),
+        ("The deadline is 3 May.", "The deadline is now 10 May."),
+        ("Let's use Redis for sessions", "Let's use Valkey instead of Redis for sessions"),
+        ("We host in Frankfurt", "We no longer host in Frankfurt"),
+        ("Use PostgreSQL for the ledger.", "Let's go with SQLite instead."),
+        ("I prefer tables for the weekly report.", "Actually I prefer charts for the weekly report."),
+    ],
+)
+async def test_a_later_value_or_a_change_retires_the_first(first: str, second: str) -> None:
+    both = await left(made("decision", 1, "user", first), made("decision", 7, "user", second))
+    assert both == [(first, 7), (second, None)]
+
+
+@pytest.mark.req("LIBRARIAN-5")
+@pytest.mark.parametrize(
+    ("problem", "solved"),
+    [
+        ("test_login is flaky since Tuesday.", "I fixed test_login, it waited for the wrong port."),
+        ("The export job fails on Windows.", "The fix for the export job on Windows is merged."),
+        ("Der Import bricht mit einem Fehler ab.", "Der Fehler im Import ist behoben."),
+    ],
+)
+async def test_a_problem_that_was_solved_is_retired_also_by_the_assistant(problem: str, solved: str) -> None:
+    both = await left(made("fact", 3, "user", problem), made("fact", 9, "assistant", solved))
+    assert both == [(problem, 9), (solved, None)]
+
+
+@pytest.mark.req("LIBRARIAN-5")
+async def test_an_answer_settles_the_open_question() -> None:
+    asked = made("question", 1, "user", "Which message queue do we take is still open.")
+    answer = made("decision", 5, "user", "We decided to take RabbitMQ as message queue.")
+    assert await left(asked, answer) == [(asked.text, 5), (answer.text, None)]
