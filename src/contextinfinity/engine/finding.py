@@ -91,7 +91,8 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     if retrieval is None:
         return ()
     text = turn.user_message.rendered_text
-    question = Question(text=text, asked_at=turn.created_at, standalone=need.explicit or "")
+    standalone = need.explicit or (" ".join((text, *need.terms)) if need.terms else "")
+    question = Question(text=text, asked_at=turn.created_at, standalone=standalone)
     scope = Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
     looked = await look(parts, question, scope)
     missing += looked.missing

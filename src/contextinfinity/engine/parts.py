@@ -187,6 +187,8 @@ class Need:
     room: int
     """Tokens that retrieved text may take at most."""
     attached: tuple[ChunkId, ...] = ()
+    terms: tuple[str, ...] = ()
+    """Words of the conversation that the message leaves out; the search uses them where no explicit form is certain."""
 
 
 @dataclass(frozen=True, kw_only=True)

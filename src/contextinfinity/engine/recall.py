@@ -224,7 +224,9 @@ async def before_this(
     return last, home
 
 
-async def retrieve(parts: Parts, running: Running, recalled: Recalled, explicit: str | None) -> tuple[Artifact, ...]:
+async def retrieve(
+    parts: Parts, running: Running, recalled: Recalled, explicit: str | None, terms: tuple[str, ...] = ()
+) -> tuple[Artifact, ...]:
     """Bring back what was said before and matters now, after what the caller attached.
 
     It is packed for the branch's model; one that answers instead may have room for less of it.
@@ -240,6 +242,7 @@ async def retrieve(parts: Parts, running: Running, recalled: Recalled, explicit:
         first_shown=recalled.first_shown(turn),
         room=room - sum(artifact.tokens for artifact in attached),
         attached=running.asked.attach,
+        terms=terms,
     )
     found = await spared("retrieval", missing, lambda: brought_back(parts, need, missing))
     return (*attached, *(found or ()))

@@ -1,0 +1,42 @@
+"""What the language rules know of words, as data: one TOML file per language, and one for names.
+
+A table holds rows. A row written as text is a set of words; a row written as a list is a tuple of phrases or patterns.
+Engines read the tables once and apply them; to teach a rule a word, edit the file of its language.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+LANGUAGES: Final = ("en", "de", "es", "fr", "it", "pt", "zh", "ja")
+
+Table = Mapping[str, frozenset[str]]
+
+
+@cache
+def _file(name: str) -> Mapping[str, Mapping[str, str | list[str]]]:
+    return tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def words(name: str, table: str) -> Table:
+    """Return the rows of a table as sets of words; an unknown table has no rows."""
+    rows = _file(name).get(table, {})
+    return {key: frozenset(row.split() if isinstance(row, str) else row) for key, row in rows.items()}
+
+
+@cache
+def phrases(name: str, table: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the rows of a table in their order; an unknown table has no rows."""
+    rows = _file(name).get(table, {})
+    return {key: tuple(row.split() if isinstance(row, str) else row) for key, row in rows.items()}
+
+
+@cache
+def everywhere(table: str, row: str) -> frozenset[str]:
+    """Return a row of all languages as one set."""
+    return frozenset().union(*(words(language, table).get(row, frozenset()) for language in LANGUAGES))
