@@ -12,7 +12,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from contextinfinity.memory.grammar import habits_in
 from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, statements, with_subject
+from contextinfinity.memory.other_languages import quoted_in
 from contextinfinity.memory.phrases import HABITAT, Row
 from contextinfinity.memory.plans import plans_in
 from contextinfinity.memory.requests import is_off_record, is_order, request_in, unwanted_in
@@ -62,6 +64,12 @@ def _facts(stated: Stated, said_at: datetime, when: When) -> Iterator[Told]:
         return
     else:
         found = [*plans_in(stated.text, said_at, when)] or [*_told(stated.text)]
+        found += [
+            fact
+            for fact in habits_in(stated.text)
+            if is_meant(stated.text, fact.start, fact.end)
+            and not any(one.start < fact.end and fact.start < one.end for one in found)
+        ] or ([] if found else [*quoted_in(stated.text)])
     here = _HERE.search(stated.text) is not None
     for fact in found:
         start, end = stated.span(fact.start, fact.end)

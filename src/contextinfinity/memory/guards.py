@@ -59,7 +59,8 @@ _FOLLOWS = re.compile(
 _PLAY = re.compile(
     r"\b(?:role-?play|in character|pretend (?:to be|that|you|i)|act as|imagine (?:that )?(?:you|i)\b|let's play"
     r"|you are now|story about"
-    r"|short story|poem|song lyrics|screenplay|fiction|novel|my character|(?:the|a) character|persona"
+    r"|short story|poem|song lyrics|screenplay|fiction|(?:in|for|from) (?:a|the|my|this|our) novel"
+    r"|my character|(?:the|a) character|persona\b"
     r"|write (?:me )?(?:a|an|some)\b)",
     re.I,
 )
@@ -96,7 +97,8 @@ _SUPPOSED = re.compile(
 _UNSURE = re.compile(
     r"\b(?:would|wouldn't|could|couldn't|might|(?-i:may)(?! \d)|maybe|perhaps|probably|possibly|wish|i guess"
     r"|not sure|thinking (?:of|about)|considering"
-    r"|dream(?:t|ed|ing)? (?:of|about|that)?|joking|kidding|should|almost|nearly|i'd|we'd|you'd|hope to|hoping to"
+    r"|(?:dreamt|dreamed|dreaming) (?:of|about|that)|(?:in|had) (?:a|my) dream\b"
+    r"|joking|kidding|should|almost|nearly|i'd|we'd|you'd|hope to|hoping to"
     r"|hopefully)\b",
     re.I,
 )
