@@ -93,7 +93,7 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     text = turn.user_message.rendered_text
     standalone = need.explicit or (" ".join((text, *need.terms)) if need.terms else "")
     question = Question(text=text, asked_at=turn.created_at, standalone=standalone)
-    scope = Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
+    scope = need.scope or Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
     looked = await look(parts, question, scope)
     missing += looked.missing
     good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached][

@@ -244,8 +244,10 @@ async def retrieve(
         attached=running.asked.attach,
         terms=terms,
     )
-    found = await spared("retrieval", missing, lambda: brought_back(parts, need, missing))
-    return (*attached, *(found or ()))
+    found = await spared("retrieval", missing, lambda: brought_back(parts, need, missing)) or ()
+    from contextinfinity.engine.other_conversations import said_elsewhere  # it needs this module
+
+    return (*attached, *found, *await said_elsewhere(parts, recalled, need, missing))
 
 
 async def brought_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
