@@ -26,8 +26,6 @@ LONGEST: Final = 600
 """Characters of a message; a longer one says what it is about."""
 ENTITIES: Final = 20
 """Things that are listed beside the explicit form, those named last first."""
-BRIEF: Final = 4
-"""Words of a message that is a follow-up without any pointing word: "And the price?"."""
 
 _SMALL_TALK: Final = words("en", "plain")["small_talk"]
 
@@ -42,12 +40,12 @@ class Offline:
             return Rewritten(query=message)
         conversation = Conversation.of(follow_up.recent_history, follow_up.memory_snippet)
         entities = tuple(described(thing) for thing in conversation.ranked()[:ENTITIES])
-        if len(message) > LONGEST or "```" in message or (said := low_words(message)) <= _SMALL_TALK:
+        if len(message) > LONGEST or "```" in message or low_words(message) <= _SMALL_TALK:
             return Rewritten(query=message, entities=entities)
         found = references(message)
         thing, doubt = _person(message, found, conversation)
         doubt = doubt or (None if thing else doubt_about(message, found, conversation))
-        terms = search_terms(message, conversation) if _is_follow_up(message, said) else ()
+        terms = search_terms(message, conversation) if _is_follow_up(message) else ()
         if doubt is not None:
             names = tuple(name for one in doubt.candidates for name in one.name.split())
             return Rewritten(
@@ -83,7 +81,7 @@ def _put_in(message: str, thing: Thing) -> str:
     return put(message, first, [thing.name])
 
 
-def _is_follow_up(message: str, said: set[str]) -> bool:
+def _is_follow_up(message: str) -> bool:
     """Return whether a message may leave something out."""
-    names = [one for one in mentions(message) if one.kind not in ("number", "date")]
-    return is_open(message) or not names or len(said) <= BRIEF
+    names = [one.start for one in mentions(message) if one.kind in ("person", "file", "function")]
+    return is_open(message, min(names, default=None))

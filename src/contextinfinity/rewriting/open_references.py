@@ -9,15 +9,22 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from contextinfinity.rewriting.names import Kind, noun_kind
+from contextinfinity.text.cues import carries_content
 from contextinfinity.text.vocabulary import everywhere, phrases, words
 
 Points: TypeAlias = Literal["he", "she", "they", "it", "there", "then", "noun"]
+
+SPARSE: Final = 4
+"""Words with content up to which a message without a name leaves something out: "Any awards?"."""
+FULL: Final = 6
+"""Words with content beyond which a message says what it is about."""
 
 _TABLE: Final = words("en", "references")
 _CLASS: Final[dict[str, Points]] = {
     word: points for points in ("he", "she", "they", "it", "there", "then") for word in _TABLE[points]
 }
 _OPEN: Final = everywhere("references", "open") | _TABLE["pointing"]
+_GOING_ON: Final = _TABLE["going_on"]
 _INSIDE: Final = everywhere("references", "inside")
 _TOKEN: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _IDLE: Final = re.compile(
@@ -58,10 +65,18 @@ def references(message: str) -> list[Reference]:
     return found
 
 
-def is_open(message: str) -> bool:
-    """Return whether a message has a word that points elsewhere, in any language of the vocabulary."""
-    said = {match[0].lower().replace("’", "'") for match in _TOKEN.finditer(message)}
-    return not _OPEN.isdisjoint(said) or bool(references(message)) or any(word in message for word in _INSIDE)
+def is_open(message: str, named_at: int | None) -> bool:
+    """Return whether a message may leave something out, in any language of the vocabulary.
+
+    ``named_at`` is where it first names something itself: what comes behind may refer to that.
+    """
+    said = [match[0].lower().replace("’", "'") for match in _TOKEN.finditer(message)]
+    content = sum(carries_content(word) for word in said)
+    if content > FULL or (named_at is None and content <= SPARSE):
+        return content <= SPARSE
+    goes_on = bool(said) and (said[0] in _GOING_ON or "_".join(said[:2]) in _GOING_ON)
+    before = any((named_at is None or one.start < named_at) and one.points != "noun" for one in references(message))
+    return goes_on or before or not _OPEN.isdisjoint(said) or any(word in message for word in _INSIDE)
 
 
 def put(message: str, reference: Reference, names: Sequence[str]) -> str:

@@ -116,7 +116,7 @@ async def test_what_is_not_certain_stays_as_it_is(said: tuple[str, ...], message
 
 @pytest.mark.req("REWRITE-6", "REWRITE-8")
 async def test_a_standalone_question_gets_no_words_of_the_conversation() -> None:
-    assert (await told(ACME, "What is the capital of Peru?")).terms == ()
+    assert (await told(ACME, "Who was Marie Curie?")).terms == ()
 
 
 @pytest.mark.req("REWRITE-4", "REWRITE-9")
