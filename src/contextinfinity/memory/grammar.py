@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.memory import MemoryKind
 from contextinfinity.memory.values import Told, key_of
 from contextinfinity.memory.wording import LONGEST, of_the_user, sentence, thing
+from contextinfinity.text.keywords import stem
 from contextinfinity.text.vocabulary import phrases, words
 
 Said: TypeAlias = tuple[MemoryKind, str, str]
@@ -77,6 +79,9 @@ _THAT: Final = re.compile(r"(?:^|\b(?:do|did|like|love|of|with|about|to|in|for|o
 """A "that" which points; in "a son that sings" it joins."""
 _NAME: Final = re.compile(r"([A-Z][\w'-]+(?: [A-Z][\w'-]+)?)(?=[,.!]|$| and | from )")
 _FIRST_NAMES: Final = frozenset[str]().union(*words("names", "first_names").values())
+_ENDED: Final = re.compile(r"(?P<how>stopped|quit|gave up) (?P<verb>[a-z]+)ing(?: (?P<rest>.+))?$", re.I)
+_OVER: Final = ("The user no longer ", "The user stopped ", "The user quit ", "The user gave up ")
+"""How the fact begins that something is over; it counts only where something is known that it ends."""
 _NEVER: Final = ("finished", "learned", "married", "met", "went", "attended", "graduated", "smoked", "drank")
 _TOGETHER: Final = ("live", "raise", "keep", "rent", "adopted")
 """What "we" do at home; any other "we" may be anybody."""
@@ -135,7 +140,10 @@ def _made(said: Said, start: int, end: int) -> Iterator[Told]:
     kind, content, about = said
     content = sentence(content)
     if len(content) <= LONGEST and len(content.split()) >= 3:
-        yield Told(content=content, start=start, end=end, kind=kind, about=about, weight=3, confidence=0.8)
+        told = Told(content=content, start=start, end=end, kind=kind, about=about, weight=3, confidence=0.8)
+        sort, _, named = about.partition(":")
+        is_over = content.startswith(_OVER)
+        yield replace(told, ends=(sort,), named=tuple(named.split())) if is_over else told
 
 
 def _said(text: str) -> Said | None:
@@ -230,6 +238,10 @@ def _habit(clause: _Clause) -> Said | None:
         return _possession(_Clause(rest, clause.denied, clause.together)) if rest else None
     if _points(rest) or (clause.together and verb not in _W["preferences"] and verb not in _TOGETHER):
         return None
+    if ended := _ENDED.match(clause.words):
+        left = of_the_user(thing(ended["rest"] or ""))
+        said = f"The user {ended['how'].lower()} {ended['verb']}ing {left}"
+        return "self", said, f"{stem(ended['verb'] + 'ing')}:{key_of(left)}"
     if verb in _W["past"] or verb in _W["irregular_past"] or verb.endswith("ed"):
         lived = verb in _NEVER if clause.denied == "never" else _PAST_NEEDS.match(clause.words) and not clause.denied
         said = f"The user {clause.denied} {of_the_user(clause.words)}"
@@ -242,7 +254,7 @@ def _habit(clause: _Clause) -> Said | None:
 def _does(verb: str, rest: str, denied: str) -> Said | None:
     does = f"does not {verb}" if denied == "not" else f"{denied} {third(verb)}".lstrip()
     if verb not in _W["preferences"]:
-        return "self", f"The user {does} {rest}", f"{verb}:{key_of(rest)}"
+        return "self", f"The user {does} {rest}", f"{stem(verb)}:{key_of(rest)}"
     of = _THE.match(rest)
     passing = of is not None and of[1].lower() not in _W["the_liked"] and not of[1][0].isupper()
     if not rest or passing or _NOT_LIKED.match(rest):
@@ -261,7 +273,7 @@ def _ability(able: re.Match[str]) -> Said | None:
     return (
         "self",
         f"The user {'can' if able['can'].lower() == 'can' else 'cannot'} {verb} {rest}",
-        f"{verb}:{key_of(rest)}",
+        f"{stem(verb)}:{key_of(rest)}",
     )
 
 
@@ -282,7 +294,8 @@ def _own(text: str) -> Said | None:
     ):
         return None
     says = f"{verb} {rest}".lstrip()
-    about = f"my:{what.lower()}" if verb == "is" else f"my:{what.lower()}:{says.split()[0].lower()}"
+    is_single = verb == "is" and (favoured or named[-1] in _W["single"])
+    about = f"my:{what.lower()}" if is_single else f"my:{what.lower()}:{key_of(says)}"
     return "self", f"The user's {of_the_user(what)} {of_the_user(says)}", about
 
 

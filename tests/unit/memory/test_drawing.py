@@ -58,7 +58,7 @@ def the(message: str) -> Told:
         ("My sister is a vet.", ["The user's sister is a vet."]),
         ("I mainly write Kotlin and some Go.", ["The user uses Kotlin.", "The user uses Go."]),
         ("I work remotely from Porto.", ["The user works remotely from Porto."]),
-        ("I run a small bakery in Leeds.", ["The user runs a small bakery."]),
+        ("I run a small bakery in Leeds.", ["The user runs a small bakery in Leeds."]),
         ("I'm into electronic and rock music.", ["The user likes electronic and rock music."]),
         ("My tax return is due on April 30.", ["The user's tax return: due 2026-04-30."]),
         ("I'm a data analyst at Spotify.", ["The user works as a data analyst.", "The user works at Spotify."]),
