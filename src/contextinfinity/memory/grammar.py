@@ -157,7 +157,7 @@ def _said(text: str) -> Said | None:
         return _perfect(_clause(match["rest"], together))
     if match := _VERB.match(text):
         able = _CANNOT.match(match["rest"])
-        return _ability(able) if able else _habit(_clause(match["rest"], together))
+        return _ability(able, together) if able else _habit(_clause(match["rest"], together))
     return _own(text)
 
 
@@ -262,10 +262,10 @@ def _does(verb: str, rest: str, denied: str) -> Said | None:
     return "preference", f"The user {does} {rest}", f"like:{key_of(rest)}"
 
 
-def _ability(able: re.Match[str]) -> Said | None:
+def _ability(able: re.Match[str], together: bool) -> Said | None:
     """Read "I can swim" and "I can't stand coriander"."""
     verb, rest = able["verb"].lower(), able["rest"] or ""
-    if verb not in _W["abilities"] or _points(rest):
+    if together or verb not in _W["abilities"] or _points(rest) or (verb == "do" and not rest):
         return None
     rest = of_the_user(thing(rest))
     if verb == "stand":
