@@ -4,9 +4,9 @@ Twenty people tell of themselves now and then in a stream of talk. What is plant
 held against it. The phrasings of ``life.tsv`` marked "unseen" were written when the rules were finished. Wrong memories
 are counted in people's chats with each other (LoCoMo, read from ``$CONTEXTINFINITY_BENCH_DATA``): all that is drawn
 there was read once, and ``judged.txt`` has a verdict for its hash: right, idle (true and not worth keeping) or wrong;
-what nobody has read is reported apart. First-person sentences of strangers are the MSC personas, read from
-``personas.json`` in the same folder or in ``$CONTEXTINFINITY_BENCH_PERSONAS``; those that are counted were never looked at. The
-sentences of ``tests/samples/first_person.tsv`` in four languages were written before the rules.
+what nobody has read is reported apart. First-person sentences of strangers are the MSC personas, read from the file
+that ``$CONTEXTINFINITY_BENCH_PERSONAS`` names; those that are counted were never looked at. The sentences of
+``tests/samples/first_person.tsv`` in four languages were written before the rules.
 """
 
 from __future__ import annotations

@@ -52,6 +52,16 @@ async def test_what_was_said_on_a_branch_that_was_left_is_not_brought_back(tmp_p
         assert await said_to_model(engine, ASKED, "ann") == ASKED
 
 
+@pytest.mark.req("MEMORY-8", "MEMORY-5")
+@pytest.mark.parametrize("after", ["Forget that my favourite tea is oolong.", "My favourite tea is sencha."])
+async def test_what_was_forgotten_or_corrected_is_not_brought_back(after: str, tmp_path: Path) -> None:
+    async with open_engine(settings_in(tmp_path)) as engine:
+        for said in ("My favourite tea is oolong.", after):
+            await engine.ask("new", said, user_id="ann")
+            assert await engine.afterwards.drain(20)
+        assert "oolong" not in await said_to_model(engine, "Which tea did I drink, was it my favourite?", "ann")
+
+
 @pytest.mark.req("MEMORY-8")
 @pytest.mark.parametrize(
     ("text", "is_so"),

@@ -1,23 +1,24 @@
 """What no memory holds: a question about the user is looked for in the user's other conversations.
 
 Only for a user who said who they are, only in conversations of the same owner, only among the user's own words, and
-only what the active branch of that conversation shows. Each piece says in which conversation and when it was said.
+only what the active branch of that conversation shows. What was forgotten or corrected is not brought back. Each piece
+says in which conversation and when it was said.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from contextinfinity.domain.memory import ANONYMOUS
 from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.search import Scope
+from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.parts import Need, Parts
 from contextinfinity.engine.recall import Recalled
-from contextinfinity.engine.remembering import is_off_record
+from contextinfinity.engine.remembering import MOST_KNOWN, is_off_record
 from contextinfinity.engine.sparing import spared
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.rewriting.message import asks
@@ -89,8 +90,17 @@ async def _is_shown(parts: Parts, need: Need, piece: Artifact) -> bool:
     if turn is None or is_off_record(turn):
         return False
     seen = await parts.store.turns.history(session.active_branch, limit=1, before=turn.turn_seq + 1)
-    return _has(seen, turn)
+    return bool(seen) and seen[-1].id == turn.id and await _still_holds(parts, session.owner, turn)
 
 
-def _has(seen: Sequence[Turn], turn: Turn) -> bool:
-    return bool(seen) and seen[-1].id == turn.id
+async def _still_holds(parts: Parts, owner: Owner, turn: Turn) -> bool:
+    """Return whether all facts of a turn are living memories: none was forgotten, corrected or asked to be forgotten."""
+    if parts.setup.remembering is None:
+        return False
+    drawn = await parts.setup.remembering.draw(turn.user_message.rendered_text, turn.created_at)
+    if drawn.unwanted:
+        return False
+    if not drawn.told:
+        return True
+    living = {memory.content for memory in await parts.store.memories.list(owner, limit=MOST_KNOWN)}
+    return all(fact.content in living for fact in drawn.told)
