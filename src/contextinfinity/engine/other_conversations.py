@@ -94,7 +94,7 @@ async def _is_shown(parts: Parts, need: Need, piece: Artifact) -> bool:
 
 
 async def _still_holds(parts: Parts, owner: Owner, turn: Turn) -> bool:
-    """Return whether all facts of a turn are living memories: none was forgotten, corrected or asked to be forgotten."""
+    """Return whether all facts of a turn are living memories, so that none was forgotten or corrected."""
     if parts.setup.remembering is None:
         return False
     drawn = await parts.setup.remembering.draw(turn.user_message.rendered_text, turn.created_at)
