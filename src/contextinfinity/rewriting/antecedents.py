@@ -19,7 +19,7 @@ from contextinfinity.rewriting.names import Gender, mentions
 
 LEAST: Final = 0.65
 """The probability from which a name is certain."""
-MARGIN: Final = 0.15
+MARGIN: Final = 0.3
 """How far the next candidate must be behind it."""
 
 WEIGHTS: Final = {

@@ -57,7 +57,7 @@ class _Seen(Struct):
 
 def search_terms(message: str, conversation: Conversation) -> tuple[str, ...]:
     """Return the words that the message most likely leaves out, in the order in which they were said."""
-    own = {_stem(word) for word in _words(message)}
+    own = {stem for stem, _, _ in _read(message)}
     seen = {stem: one for stem, one in _seen(conversation).items() if stem not in own}
     scored = sorted(((_probability(one, conversation), one) for one in seen.values()), key=lambda pair: -pair[0])
     chosen = [one for probability, one in scored[:MOST] if probability >= LEAST]
@@ -89,20 +89,20 @@ def _seen(conversation: Conversation) -> dict[str, _Seen]:
     for turn, text in enumerate(conversation.texts):
         if turn < conversation.newest - TURNS and turn not in conversation.users[:1]:
             continue
-        for match in _WORD.finditer(text):
-            word = _bare(match[0])
-            if not word:
-                continue
-            one = found.setdefault(_stem(word), _Seen(word, len(found), set()))
+        for stem, word, place in _read(text):
+            one = found.get(stem) or found.setdefault(stem, _Seen(word, len(found), set()))
             one.turns.add(turn)
             one.count += 1
-            one.capital |= word[0].isupper() and match.start() > 0
-            one.at_start |= turn == conversation.newest and match.start() < _START
+            one.capital |= place > 0 and word[0].isupper()
+            one.at_start |= turn == conversation.newest and place < _START
     return found
 
 
-def _words(text: str) -> list[str]:
-    return [word for match in _WORD.finditer(text) if (word := _bare(match[0]))]
+@lru_cache(maxsize=256)
+def _read(text: str) -> tuple[tuple[str, str, int], ...]:
+    """Return the stems of a text, with the words and their places; messages of a conversation share their history."""
+    read = ((_bare(match[0]), match.start()) for match in _WORD.finditer(text))
+    return tuple((_stem(word), word, place) for word, place in read if word)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from contextinfinity.memory.drawing import draw
 from contextinfinity.memory.values import Told
 from contextinfinity.retrieval.dates import told_of
 
+SAMPLES = Path(__file__).parents[2] / "samples" / "first_person.tsv"
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
 
 
@@ -184,6 +186,17 @@ def test_what_no_phrase_knows_is_read_by_its_grammar(message: str, facts: list[s
     drawn = draw(message, SAID, told_of).told
     assert [fact.content for fact in drawn] == facts
     assert all(message[fact.start : fact.end] for fact in drawn), "every fact quotes its words"
+
+
+@pytest.mark.req("MEMORY-7")
+@pytest.mark.parametrize("language", ["en", "de", "es", "zh"])
+def test_sentences_written_before_the_rules_are_kept_or_dropped_as_people_would(language: str) -> None:
+    lines = [line.split("\t") for line in SAMPLES.read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+    keep = [told(words) for spoken, label, words in lines if (spoken, label) == (language, "keep")]
+    drop = [words for spoken, label, words in lines if (spoken, label) == (language, "drop") and told(words)]
+    assert len(keep) >= 8
+    assert sum(map(bool, keep)) >= 0.8 * len(keep)
+    assert drop == []
 
 
 @pytest.mark.req("SAFE-9", "MEMORY-7")
