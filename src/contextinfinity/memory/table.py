@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.memory import MemoryKind
+from contextinfinity.text.vocabulary import whole
 
-_FRAGMENT: Final = re.compile(r"<<(\w+)>>")
 _GROUP: Final = re.compile(r"\(\?P<(\w)>")
 
 
@@ -62,22 +62,16 @@ def _read() -> tuple[Row, ...]:
 def _row(written: _Written, fragments: Mapping[str, str]) -> Row:
     ways = (*written.en, *written.de, *written.fr, *written.es)
     # A pattern may have a name only once, so the groups of each way are numbered.
-    numbered = [_GROUP.sub(rf"(?P<\g<1>{place}>", _whole(way, fragments)) for place, way in enumerate(ways)]
+    numbered = [_GROUP.sub(rf"(?P<\g<1>{place}>", whole(way, fragments)) for place, way in enumerate(ways)]
     return Row(
         kind=written.kind,
         weight=written.weight,
         about=written.about,
         fact=written.fact,
         pattern=re.compile("|".join(numbered), re.I),
-        never=re.compile(_whole(written.never, fragments), re.I),
+        never=re.compile(whole(written.never, fragments), re.I),
         ends=written.ends,
     )
-
-
-def _whole(way: str, fragments: Mapping[str, str]) -> str:
-    while _FRAGMENT.search(way):
-        way = _FRAGMENT.sub(lambda named: fragments[named[1]], way)
-    return way
 
 
 TABLE: Final = _read()

@@ -6,6 +6,7 @@ Engines read the tables once and apply them; to teach a rule a word, edit the fi
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -13,6 +14,8 @@ from importlib.resources import files
 from typing import Final
 
 LANGUAGES: Final = ("en", "de", "es", "fr", "it", "pt", "zh", "ja")
+
+_FRAGMENT: Final = re.compile(r"<<(\w+)>>")
 
 Table = Mapping[str, frozenset[str]]
 
@@ -40,3 +43,18 @@ def phrases(name: str, table: str) -> Mapping[str, tuple[str, ...]]:
 def everywhere(table: str, row: str) -> frozenset[str]:
     """Return a row of all languages as one set."""
     return frozenset().union(*(words(language, table).get(row, frozenset()) for language in LANGUAGES))
+
+
+@cache
+def patterns(name: str) -> Mapping[str, re.Pattern[str]]:
+    """Return the patterns of a file, each of its alternatives joined and its fragments filled in; case is ignored."""
+    file = _file(name)
+    fragments = {key: str(row) for key, row in file["fragments"].items()}
+    return {key: re.compile(whole("|".join(row), fragments), re.I) for key, row in file["patterns"].items()}
+
+
+def whole(pattern: str, fragments: Mapping[str, str]) -> str:
+    """Fill the fragments of a pattern in; ``<<name>>`` stands for one."""
+    while _FRAGMENT.search(pattern):
+        pattern = _FRAGMENT.sub(lambda named: fragments[named[1]], pattern)
+    return pattern
