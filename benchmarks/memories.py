@@ -3,13 +3,19 @@
 Twenty people tell of themselves now and then in a stream of talk. What is planted is known, so what was kept can be
 held against it. The phrasings of ``life.tsv`` marked "unseen" were written when the rules were finished. Wrong memories
 are counted in people's chats with each other (LoCoMo, read from ``$CONTEXTINFINITY_BENCH_DATA``): all that is drawn
-there was read once, and ``judged.txt`` has a verdict for its hash; what nobody has read is told apart.
+there was read once, and ``judged.txt`` has a verdict for its hash: right, idle (true and not worth keeping) or wrong;
+what nobody has read is reported apart. First-person sentences of strangers are the MSC personas, read from the file
+that ``$CONTEXTINFINITY_BENCH_PERSONAS`` names; those that are counted were never looked at. The sentences of
+``tests/samples/first_person.tsv`` in four languages were written before the rules.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import random
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -68,7 +74,7 @@ async def run(bench: Bench) -> list[Row]:
     tiny = bench.scale.blocks <= 2
     with bench.scratch() as folder:
         rows = await _stream(folder, turns=400 if tiny else 10_000)
-    rows += _chat()
+    rows += [*_chat(), _personas(), *_samples()]
     with bench.scratch() as folder:
         rows.append(await _recalled(folder, count=400 if tiny else 10_000))
     return rows
@@ -180,7 +186,7 @@ def _standing(plants: list[Plant]) -> Iterator[Plant]:
 
 def _chat() -> list[Row]:
     """Count what is drawn from people's chats, and what of it is wrong."""
-    what = "wrong memories in 1,000 turns of ordinary chat (LoCoMo)"
+    what = "what is drawn from ordinary chat (LoCoMo)"
     talks = locomo()
     if not talks:
         missing = f"not measured: there is no {LOCOMO.name} in {LOCOMO.parent}; set CONTEXTINFINITY_BENCH_DATA"
@@ -193,12 +199,53 @@ def _chat() -> list[Row]:
         told = [fact for fact in drawn.told if not fact.ends]  # what ends something counts against what is known only
         verdicts += [judged.get(_mark(said.id, fact.content), "unread") for fact in told]
     turns = len(took.seconds)
-    wrong, unread = (1000 * verdicts.count(verdict) / turns for verdict in ("wrong", "unread"))
-    beside = f"{wrong:.1f}, of {1000 * len(verdicts) / turns:.1f} drawn; {unread:.1f} nobody has judged"
+    read = [verdict for verdict in verdicts if verdict != "unread"]
+    true = 100 * sum(verdict != "wrong" for verdict in read) / max(1, len(read))
+    worth = 100 * read.count("right") / max(1, len(read))
+    of = f"of {len(read)} that were read, of {len(verdicts)} drawn from {turns} messages"
     return [
-        Row(what=what, measured=beside, values={"wrong": wrong, "unread": unread}),
+        Row(what=f"{what}: true", figure="≥ 92%", measured=f"{true:.1f}% {of}", reached=true >= 92,
+            values={"percent": true, "unread": len(verdicts) - len(read)}),
+        Row(what=f"{what}: worth keeping", figure="≥ 80%", measured=f"{worth:.1f}% {of}", reached=worth >= 80,
+            values={"percent": worth}),
         Row(what="drawing from a message", measured=str(took), values={"p95_ms": took.p95}),
-    ]
+    ]  # fmt: skip
+
+
+def _personas() -> Row:
+    """Count the first-person sentences of strangers from which something is drawn."""
+    what = "first-person sentences of strangers (MSC personas) that are drawn"
+    path = Path(os.environ.get("CONTEXTINFINITY_BENCH_PERSONAS", LOCOMO.parent.parent / "personas.json"))
+    if not path.is_file():
+        return Row(what=what, measured=f"not measured: there is no {path.name}; set CONTEXTINFINITY_BENCH_PERSONAS")
+    said = [" ".join(each.split()) for each in json.loads(path.read_text("utf-8"))]
+    random.Random(3).shuffle(said)
+    held, naive = said[6000:9000], re.compile(r"(?:I(?:'m| am| have| like| love| work| live)|My) ")
+    drawn = 100 * sum(bool(draw(each, now(), told_of).told) for each in held) / len(held)
+    simple = 100 * sum(naive.match(each) is not None for each in held) / len(held)
+    return Row(
+        what=what,
+        figure="≥ 80%",
+        measured=f"{drawn:.1f}% of {len(held)}",
+        floor=f"those that begin with one of seven phrases {simple:.1f}%",
+        reached=drawn >= 80,
+        values={"percent": drawn},
+    )
+
+
+def _samples() -> list[Row]:
+    """Judge the sentences of ``first_person.tsv``: every other one was looked at while the rules were made."""
+    lines = (HERE.parent / "tests" / "samples" / "first_person.tsv").read_text("utf-8").splitlines()
+    held = [line.split("\t") for line in lines if not line.startswith("#")][1::2]
+    rows = []
+    for label, figure in (("keep", "≥ 80%"), ("drop", "≤ 5%")):
+        said = [words for _, verdict, words in held if verdict == label]
+        share = 100 * sum(bool(draw(each, now(), told_of).told) for each in said) / len(said)
+        reached = share >= 80 if label == "keep" else share <= 5
+        what = f"sentences in English, German, Spanish and Chinese to {label}: drawn"
+        rows.append(Row(what=what, figure=figure, measured=f"{share:.1f}% of {len(said)}", reached=reached,
+                        values={"percent": share}))  # fmt: skip
+    return rows
 
 
 def _mark(message_id: str, content: str) -> str:

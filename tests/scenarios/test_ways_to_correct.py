@@ -31,6 +31,10 @@ CORRECTED = [
     ("I teach maths.", "I teach physics now, not maths.", "The user teaches physics."),
     ("My cat is called Tom.", "My cat's name is Max, not Tom.", "The user has a cat called Max."),
     ("I play the cello.", "I don't play the cello anymore.", "The user no longer plays cello."),
+    ("I bake sourdough on weekends.", "I stopped baking sourdough.", "The user stopped baking sourdough."),
+    ("I swim in the lake.", "I no longer swim in the lake.", "The user no longer swims in the lake."),
+    ("We have three hens.", "We gave the hens away.", "The user no longer has the hens."),
+    ("I can drive.", "I can't drive.", "The user cannot drive."),
 ]  # fmt: skip
 
 
@@ -45,10 +49,19 @@ async def test_a_correction_leaves_nothing_of_what_was_said_before(tmp_path: Pat
         assert sorted(await known(desk)) == sorted(left for _, _, left in CORRECTED)
 
 
-@pytest.mark.req("MEMORY-4")
+@pytest.mark.req("MEMORY-7")
+async def test_two_things_said_of_one_person_are_both_kept(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk:
+        await tell(desk, "My wife is called Ana.", "My wife is from Senegal.", "My wife works as a pilot.")
+        left = ["is called Ana", "is from Senegal", "works as a pilot"]
+        assert sorted(await known(desk)) == [f"The user's wife {one}." for one in left]
+
+
+@pytest.mark.req("MEMORY-4", "MEMORY-7")
 @pytest.mark.parametrize(
     ("after", "left"),
     [
+        ("Home is Leuven these days.", "The user lives in Leuven."),
         ("I left Nokia and joined Ericsson.", "The user works at Ericsson."),
         ("Nokia fired me.", "The user no longer works at Nokia."),
         ("I don't work there anymore.", "The user no longer works where they did."),

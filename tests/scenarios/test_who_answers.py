@@ -62,13 +62,13 @@ async def test_a_rule_gives_questions_of_fact_to_a_model_that_searches(vendors: 
 @pytest.mark.req("PROVIDER-6", "CTX-8")
 async def test_what_a_follow_up_means_decides_and_no_message_is_changed(vendors: FakeVendors, tmp_path: Path) -> None:
     async with engine_with(vendors, tmp_path, rules=(FACTS,)) as engine:
-        vendors.say("It is in the north.")
-        first = await engine.ask("new", "Tell me about Norway.")
-        turn = await engine.ask(first.thread_id, "and who is its prime minister?")
+        vendors.say("She was chancellor.")
+        first = await engine.ask("new", "Tell me about Angela Merkel.")
+        turn = await engine.ask(first.thread_id, "and who is her husband?")
         kept = await engine.store.turns.get(turn.turn_id)
     assert turn.model == SONAR
     assert kept is not None
-    assert kept.user_message.rendered_text == "and who is its prime minister?"
+    assert kept.user_message.rendered_text == "and who is her husband?"
 
 
 @pytest.mark.req("PROVIDER-6")

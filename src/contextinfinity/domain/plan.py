@@ -74,6 +74,8 @@ class Retrieved(Struct, frozen=True, kw_only=True, array_like=True):
     """What stood there instead, where the words themselves were too many."""
     uncut: tuple[TurnId, ChunkSide] | None = None
     """The turn and its side, where that was not cut into chunks yet: it may be cut otherwise."""
+    elsewhere: bool = False
+    """It was said in another conversation of the same owner, which the prompt names."""
 
 
 class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):

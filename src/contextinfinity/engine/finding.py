@@ -39,6 +39,7 @@ from contextinfinity.retrieval.voices import speakers_of, with_speakers
 from contextinfinity.rewriting.message import asks
 from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turns import RetrievalFigures, note
+from contextinfinity.text.cues import carries_content, words
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.tokens.encodings import encoding
 
@@ -61,6 +62,8 @@ AWAY_SECONDS = 30.0
 _QUESTION_MARKS = ("?", "？", "؟")
 _ASKING = frozenset(terms("tell show give remind say know"))
 """Words of a request that say nothing of what is asked for."""
+EMPTY = 2
+"""Words with content up to which a message is searched for with words of the conversation as if they were its own."""
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
 
@@ -91,8 +94,10 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     if retrieval is None:
         return ()
     text = turn.user_message.rendered_text
-    question = Question(text=text, asked_at=turn.created_at, standalone=need.explicit or "")
-    scope = Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
+    is_empty = sum(map(carries_content, words(text))) <= EMPTY
+    standalone = need.explicit or (" ".join((text, *need.terms)) if need.terms and is_empty else "")
+    question = Question(text=text, asked_at=turn.created_at, standalone=standalone, terms=need.terms)
+    scope = need.scope or Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
     looked = await look(parts, question, scope)
     missing += looked.missing
     good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached][

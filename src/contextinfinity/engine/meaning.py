@@ -44,6 +44,8 @@ class Meant:
     """A message made explicit (None: it is), or a doubt about what it means."""
 
     explicit: str | None = None
+    terms: tuple[str, ...] = ()
+    """Words of the conversation that the message leaves out, for the search alone."""
     doubt: Doubt | None = None
 
 
@@ -71,7 +73,7 @@ async def understand(parts: Parts, running: Running, recalled: Recalled) -> Mean
     if meant is None:
         return Meant()
     if meant.doubt and not (rewriting.asks_back and asked.may_ask_back and not _has_asked(before)):
-        return Meant(explicit=meant.explicit)
+        return Meant(explicit=meant.explicit, terms=meant.terms)
     return meant
 
 
@@ -98,7 +100,8 @@ async def _meant(rewriting: Rewriting, turn: Turn, recalled: Recalled, before: S
         recalled.missing.append(LeftOut(what="rewriter.model", reason=told.dropped))
     explicit = told.query.strip()
     explicit.encode()  # what cannot be written is no rewriting
-    return Meant(explicit=explicit if explicit and explicit != words.strip() else None, doubt=_doubt(told))
+    shown = explicit if explicit and explicit != words.strip() else None
+    return Meant(explicit=shown, terms=told.terms, doubt=_doubt(told))
 
 
 async def _answered(parts: Parts, turn: Turn, before: Sequence[Turn]) -> tuple[str, tuple[ChunkId, ...]] | None:

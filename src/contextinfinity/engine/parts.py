@@ -17,6 +17,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
+from contextinfinity.domain.search import Scope
 from contextinfinity.domain.turn import NewStep, Step, Turn, TurnEnd
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.fold_spending import Spending
@@ -188,6 +189,10 @@ class Need:
     room: int
     """Tokens that retrieved text may take at most."""
     attached: tuple[ChunkId, ...] = ()
+    terms: tuple[str, ...] = ()
+    """Words of the conversation that the message leaves out; the search uses them where no explicit form is certain."""
+    scope: Scope | None = None
+    """Where to look instead of the turns that the branch sees."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -224,7 +224,9 @@ async def before_this(
     return last, home
 
 
-async def retrieve(parts: Parts, running: Running, recalled: Recalled, explicit: str | None) -> tuple[Artifact, ...]:
+async def retrieve(
+    parts: Parts, running: Running, recalled: Recalled, explicit: str | None, terms: tuple[str, ...] = ()
+) -> tuple[Artifact, ...]:
     """Bring back what was said before and matters now, after what the caller attached.
 
     It is packed for the branch's model; one that answers instead may have room for less of it.
@@ -240,9 +242,12 @@ async def retrieve(parts: Parts, running: Running, recalled: Recalled, explicit:
         first_shown=recalled.first_shown(turn),
         room=room - sum(artifact.tokens for artifact in attached),
         attached=running.asked.attach,
+        terms=terms,
     )
-    found = await spared("retrieval", missing, lambda: brought_back(parts, need, missing))
-    return (*attached, *(found or ()))
+    found = await spared("retrieval", missing, lambda: brought_back(parts, need, missing)) or ()
+    from contextinfinity.engine.other_conversations import said_elsewhere  # it needs this module
+
+    return (*attached, *found, *await said_elsewhere(parts, recalled, need, missing))
 
 
 async def brought_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:

@@ -87,7 +87,7 @@ async def gather_from(parts: Parts, running: Running, recalled: Recalled) -> Mat
     if meant.doubt is not None:
         return Asking(recalled=recalled, doubt=meant.doubt)
     with timed("search"):
-        found = await retrieve(parts, running, recalled, meant.explicit)
+        found = await retrieve(parts, running, recalled, meant.explicit, meant.terms)
     return Material(recalled=recalled, explicit=meant.explicit, artifacts=found)
 
 

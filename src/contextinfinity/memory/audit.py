@@ -20,7 +20,7 @@ SourceOf: TypeAlias = Callable[[Memory], str | None]
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?: to \d{4}-\d\d-\d\d)?")
 _OURS = """
 user said was cancelled called works as at not no longer they them their theirs themselves are have will would
-favourite colour
+favourite colour goes does never cannot
 """
 
 

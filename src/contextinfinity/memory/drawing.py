@@ -12,11 +12,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from contextinfinity.memory.grammar import habits_in
 from contextinfinity.memory.guards import LONGEST_SENTENCE, Stated, is_meant, statements, with_subject
-from contextinfinity.memory.phrases import HABITAT, Row
+from contextinfinity.memory.other_languages import quoted_in
 from contextinfinity.memory.plans import plans_in
 from contextinfinity.memory.requests import is_off_record, is_order, request_in, unwanted_in
-from contextinfinity.memory.table import TABLE
+from contextinfinity.memory.table import TABLE, Row
 from contextinfinity.memory.values import Drawn, Told, Unwanted, When, key_of
 from contextinfinity.memory.wording import LONGEST, of_the_user, sentence, thing
 from contextinfinity.memory.written import as_said
@@ -33,6 +34,12 @@ _NOT_THAT = re.compile(r",? (?:and )?not (?:in |at |to |an? |the )?(?P<y>[\w' -]
 _SOME = re.compile(r"^(?:a bit of|a little|some) ", re.I)
 _OPPOSITE = {"eats:{k}": "like", "like:{k}": "eats"}
 """Who does not drink coffee is not told of as one who likes it, and the other way round."""
+_HABITAT = re.compile(
+    r"\b(?:village|town|city|house|flat|apartment|countryside|suburbs?|farm|dorm|studio|cottage|island|mountains|coast"
+    r"|north|south|east|west|neighbou?rhood|district|shared flat|camper ?van|houseboat|capital)\b",
+    re.I,
+)
+"""Where people live, besides what has a name."""
 _LONGEST_THING = 9
 """Words; more is a story."""
 
@@ -62,6 +69,12 @@ def _facts(stated: Stated, said_at: datetime, when: When) -> Iterator[Told]:
         return
     else:
         found = [*plans_in(stated.text, said_at, when)] or [*_told(stated.text)]
+        found += [
+            fact
+            for fact in habits_in(stated.text)
+            if is_meant(stated.text, fact.start, fact.end)
+            and not any(one.start < fact.end and fact.start < one.end for one in found)
+        ] or ([] if found else [*quoted_in(stated.text)])
     here = _HERE.search(stated.text) is not None
     for fact in found:
         start, end = stated.span(fact.start, fact.end)
@@ -163,7 +176,7 @@ def _is_place(text: str, said: str) -> bool:
     small = said[1:].replace(" I ", " i ").replace("I'", "i'").islower()
     return (
         named[:1].isupper()
-        or HABITAT.search(text) is not None
+        or _HABITAT.search(text) is not None
         or (small and named == text and not text.startswith(("a ", "an ")) and len(text.split()) <= 2)
     )
 

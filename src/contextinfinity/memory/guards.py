@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
 
@@ -15,6 +16,9 @@ from contextinfinity.domain.memory import LONGEST_MEMORY
 from contextinfinity.text.orders import gives_orders
 from contextinfinity.text.own_words import own_words
 from contextinfinity.text.sentences import asks, before_question, spoken
+from contextinfinity.text.vocabulary import patterns
+
+_PATTERNS: Final = patterns("statements")
 
 LONGEST_SENTENCE = 320
 LONGEST_REQUEST = LONGEST_MEMORY + 60
@@ -22,11 +26,6 @@ LONGEST_REQUEST = LONGEST_MEMORY + 60
 LONGEST_MESSAGE = 20_000
 """Characters; what is longer was hardly typed."""
 
-_TEXT = (
-    r"(?:texts?|e-?mails?|mails?|messages?|letters?|pages?|sentences?|paragraphs?|passages?|essays?|stor(?:y|ies)"
-    r"|poems?|reviews?|articles?|posts?|quotes?|tweets?|comments?|notes?|transcripts?|documents?|bios?|resumes?|cvs?"
-    r"|lines?|lyrics|snippets?|abstracts?|drafts?|phrases?|statements?)"
-)
 _QUOTED = re.compile(
     r"\"[^\"]{1,300}\"|“[^”]{1,300}”|«[^»]{1,300}»|„[^“”]{1,300}[“”]|`[^`]{1,300}`"
     r"|(?<!\w)['‘](?:[^'‘’]|(?<=\w)['’](?=\w)){3,300}['’](?!\w)"
@@ -39,87 +38,21 @@ _LOG = re.compile(
     r"(?:[A-Z][\w.'-]{0,15}(?: [A-Z][\w.'-]{0,15}){0,2}|(?i:me|you|user|assistant|him|her|system|human)):\s"
 )
 """A line of a chat between others, or of a form."""
-_TASK = re.compile(
-    r"^(?:(?:please|can you|could you|would you|now|ok|okay|so|hey|hi|then|first|next|and|also|let's"
-    r"|help me(?: to)?|i want you to"
-    r"|i need you to|i'd like you to),? )*(?:translate|rewrite|rephrase|proofread|proof-read|summari[sz]e"
-    r"|paraphrase|edit|improve"
-    r"|write|draft|compose|generate|create|fix|correct|complete|continue|repeat|print|output|say|read|classify"
-    r"|analy[sz]e|grade"
-    r"|check|review|convert|polish|shorten|expand|finish|answer as|reply with|respond with|act|role-?play|play"
-    r"|pretend|imagine"
-    r"|suppose|assume|consider|take)\b",
-    re.I,
-)
-_FOLLOWS = re.compile(
-    r":\s*$|:\s|\b(?:following|below|this (?:text|e-?mail|sentence|paragraph|message|letter|essay|story|passage"
-    r"|review))\b",
-    re.I,
-)
-_PLAY = re.compile(
-    r"\b(?:role-?play|in character|pretend (?:to be|that|you|i)|act as|imagine (?:that )?(?:you|i)\b|let's play"
-    r"|you are now|story about"
-    r"|short story|poem|song lyrics|screenplay|fiction|novel|my character|(?:the|a) character|persona"
-    r"|write (?:me )?(?:a|an|some)\b)",
-    re.I,
-)
-_OPENING = re.compile(
-    r"^(?:(?:please|can you|could you|would you|now|hey|hi|ok|okay|so|then|help me(?: to)?),? )*(?:"
-    r"(?:act (?:as|like)|role-?play|pretend|imagine|suppose|assume|let's (?:say|pretend|play)|continue"
-    r"|respond to|reply to"
-    r"|explain (?:this|the)|interpret (?:this|the))\b"
-    r"|you(?:'re| are) (?:interviewing|playing|quizzing)\b"
-    r"|(?:fix|check|correct|improve) (?:the|my|this) (?:grammar|spelling|punctuation|english|style|wording)\b"
-    r"|(?:is|are) (?:this|that|it|these) (?:\w+ )?(?:correct|right|good|proper|natural|grammatical|english|ok|okay)\b"
-    r"|what (?:does|do) (?:this|that|it|these) (?:say|mean)\b|what do you (?:make|think) of (?:this|that|it)\b"
-    r"|how does (?:this|that|it) (?:sound|read)\b"
-    rf"|(?:(?:an?|the|my|our|his|her|their) )?(?:(?:new|old|short|draft|cover|job) )?{_TEXT}"
-    r"(?: (?:from|by|of|to|for) [^.!?]{1,40})?[.:!]*$"
-    rf"|(?:here(?:'s| is| are)|this is) (?:the|an?|my|his|her|our|their) (?:\w+ )?(?:{_TEXT}|description)[.:!]*$)"
-    r"|\b(?:sent|wrote|texted|emailed|e-mailed|messaged|posted|replied|received|got)(?: to)?(?: me"
-    r"| us)?(?: this)?[.:!]*$",
-    re.I,
-)
+_TASK: Final = _PATTERNS["task"]
+_FOLLOWS: Final = _PATTERNS["follows"]
+_PLAY: Final = _PATTERNS["play"]
+_OPENING: Final = _PATTERNS["opening"]
 """What comes before somebody else's words, or before a scene: what follows it is not told of who writes."""
 _ROLE = re.compile(r"\s*you are (?:an?|the|my|our)\b", re.I)
 """How instructions to a model begin, not talk."""
-_JOKE = re.compile(
-    r"(?<!no )(?<!not )(?<!n't )\b(?:kidding|joking|jk|just testing|this is (?:just |only )?a test)\b", re.I
-)
+_JOKE: Final = _PATTERNS["joke"]
 _WRAPPED = re.compile(r"(?<=[^\s.!?:;])[ \t]*\n(?=[ \t]*[a-zà-ÿ])")
 """A line break inside a sentence."""
-_SUPPOSED = re.compile(
-    r"\b(?:if|unless|suppose|supposing|imagine|pretend|hypothetically|let's say|say i|as if|as though|whether"
-    r"|assuming|once i|in case|what would)\b",
-    re.I,
-)
-_UNSURE = re.compile(
-    r"\b(?:would|wouldn't|could|couldn't|might|(?-i:may)(?! \d)|maybe|perhaps|probably|possibly|wish|i guess"
-    r"|not sure|thinking (?:of|about)|considering"
-    r"|dream(?:t|ed|ing)? (?:of|about|that)?|joking|kidding|should|almost|nearly|i'd|we'd|you'd|hope to|hoping to"
-    r"|hopefully)\b",
-    re.I,
-)
-_OTHERS = re.compile(
-    r"\b(?!i\b|we\b|already\b|just\b)[\w']+ (?:said|says|told (?:me|us|him|her|them)|asked|wrote|writes|thinks"
-    r"|thought|believes?|claims?|claimed|insists?|reads?|reports?|reported"
-    r"|was like|keeps saying|sings?|goes)\b|\b(?:was|were|been|being|am|'m) told\b|\b(?:apparently|supposedly|allegedly"
-    r"|rumou?r|quote|heard that|speaking as|on behalf of)\b|^as (?-i:[A-ZÀ-Þ])\w+,? ",
-    re.I,
-)
-_DENIED = re.compile(
-    r"\b(?:not|\w+n't|never|den(?:y|ies|ied)|false|untrue|wrong|doubt|hardly|nobody|no one|neither|cannot)\b", re.I
-)
-_TAKEN_BACK = re.compile(
-    r"\bsaid (?:nobody|no one|no-one)\b|\b(?:sample|example|text|book|song|article|quote|script|template|letter)"
-    r" (?:says|said|reads|goes)\b|\bis (?:wrong|bad|good|correct|right) (?:grammar|english|spelling)\b"
-    r"|['\",] (?:he|she|they|people) (?:said|told|wrote|says?)\b|,? not!$|\b(?:he|she|they) (?:wrote|said|says"
-    r"|texted|replied)\W*$|\bnot really\b|\bor (?:do|am) i\b"
-    r"|\bjust (?:testing|a test)\b|\bin (?:the|this|that|my|our|an?) (?:game|story|novel|book|film|movie|play"
-    r"|dream|song"
-    r"|example|sentence|exercise|letter|text|scenario)\b",
-    re.I,
-)
+_SUPPOSED: Final = _PATTERNS["supposed"]
+_UNSURE: Final = _PATTERNS["unsure"]
+_OTHERS: Final = _PATTERNS["others"]
+_DENIED: Final = _PATTERNS["denied"]
+_TAKEN_BACK: Final = _PATTERNS["taken_back"]
 _BEFORE_IT = """
 actually again ah all also already and anyway as at because best both btw but by careful clear confession context
 correction course evening exciting fact finally first forgot frankly fun fyi general good great happy hello hey hi
@@ -132,16 +65,8 @@ while why wife yeah yep yes yesterday you
 """
 _LEADING = frozenset(_BEFORE_IT.split())
 """Words that stand before what somebody says of themselves; others make it a part of what they speak about."""
-_AT_A_TIME = re.compile(
-    r"(?:since|for|in|after|before|by|at|on|during|until|from|last|this|these|every|over|around|about)"
-    r" (?:[\w'-]+ ){1,6}$|.{0,80}(?:is|'s) why $",
-    re.I,
-)
-_IN_A_TEXT = re.compile(
-    r"\b(?:example|text|sentence|story|game|dream|scenario|case|song|book|movie|film|novel|play|poem|quote|letter|title"
-    r"|chapter|scene|code|grammar|phrase|line|input|lyrics|instance|exercise|dialogue|script)s?\b",
-    re.I,
-)
+_AT_A_TIME: Final = _PATTERNS["at_a_time"]
+_IN_A_TEXT: Final = _PATTERNS["in_a_text"]
 _CLAUSE = re.compile(
     r"[,;:.!?–—]\s|\s[-–—]\s|\s(?:but|and|so|because|although|though|except|und|aber|et|mais|y|pero)\s"
 )
@@ -149,12 +74,7 @@ _CLAUSE = re.compile(
 
 _DOES = r"(?:work|live|enjoy|have|speak|play|drive|study|teach|prefer|started|joined|moved|switched|sold|can't|don't)"
 """What a sentence may go on with; not what may be a thing as well, such as love."""
-_GOES_ON = re.compile(
-    rf"(?P<said>\b(?:i|we)(?:'m|'re|'ve| am| are| have)? (?!(?:want|need|hope|plan|wish|try|have to|like to|love to)\b)"
-    r"(?:(?!\b(?:to (?-i:[a-z])\w*|who|that|he|she|they|you|if|would|people|where|when|and)\b)[^,;:.!?]){2,60}? )"
-    rf"and (?={_DOES}\b)",
-    re.I,
-)
+_GOES_ON: Final = _PATTERNS["goes_on"]
 
 
 class Stated(Struct, frozen=True):

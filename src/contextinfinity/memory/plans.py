@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +13,9 @@ from msgspec.structs import replace
 from contextinfinity.memory.guards import is_meant
 from contextinfinity.memory.values import Span, Told, When, key_of
 from contextinfinity.memory.wording import of_the_user, sentence, thing
+from contextinfinity.text.vocabulary import patterns
+
+_PATTERNS: Final = patterns("statements")
 
 _EVENT = (
     r"(?:flight|train|trip|journey|vacation|holiday|holidays|appointment|check-?up|exam|test|interview|meeting|call"
@@ -38,45 +42,14 @@ _SET = rf"(?:(?:is|will be|takes place|starts|begins|'s)(?: {_SHIFTED})?{_AT}|{_
 _MINE = re.compile(rf"\b(?:my|our) {_WHAT} {_SET}\b", re.I)
 _KNOWN = re.compile(rf"\bthe {_WHAT} {_NEWLY}\b", re.I)
 """What is only "the flight" somebody has spoken of before: a day in a contract is nobody's plan."""
-_DUE = re.compile(
-    r"\b(?:my|our) (?P<what>[\w'-]{3,20}(?: [\w'-]{2,20}){0,3}?) is (?P<due>due) (?:on|by|in|next|this|tomorrow)\b",
-    re.I,
-)
+_DUE: Final = _PATTERNS["due"]
 _MOVED = re.compile(rf"\b(?:my|our|the) {_WHAT} (?:moved|slipped|changed) to\b", re.I)
-_HAVE = re.compile(
-    rf"\b(?:i|we)(?: have|'ve got|'ve booked| booked| have booked|'ve scheduled| scheduled)(?: got)? (?:an?|my|our"
-    rf"|the) {_WHAT}(?= (?:on|next|this|tomorrow|at|in|from|today|tonight)\b|[.,;!]|$)",
-    re.I,
-)
-_GOING = re.compile(
-    r"\b(?:i'm|i am|we're|we are|i'll be|we'll be|i will be|we will be) (?P<how>flying|travell?ing|going|moving"
-    r"|driving|heading|off) "
-    r"(?:back )?to (?P<where>(?-i:[A-ZÀ-Þ])[\w'’-]*(?: (?-i:[A-ZÀ-Þ])[\w'’-]*){0,3})",
-    re.I,
-)
-_DOING = re.compile(
-    r"\b(?:i'm|i am|we're|we are) (?P<how>getting married|starting(?= (?:an?|at|my|the|work|school)\b)"
-    r"|visiting(?! (?:on|next|this|tomorrow)\b)|leaving for|running|having surgery|graduating|defending|hosting"
-    r"|competing in|performing at|celebrating)(?P<what>(?: (?!on\b|next\b|this\b|in\b|tomorrow\b)[\w'’-]+){0,5})",
-    re.I,
-)
-_CANCELLED = re.compile(
-    rf"\b(?:my|our|the) {_WHAT}(?: on [\w ]{{3,20}}?)? (?:is|was|has been|got|is being)(?: \w+)? (?:cancell?ed\b"
-    rf"|called off\b|off(?=[.,;!]"
-    rf"|$))",
-    re.I,
-)
-_CALLED_OFF = re.compile(
-    rf"\b(?:i|we)(?:'ve| have| had to| need to|'ve had to)?(?: just)? (?:cancel(?:led|ed)?|call(?:ed)? off) (?:my|our"
-    rf"|the) {_WHAT}(?=\s*(?:[.,;!]|$)| (?:on|because|for|next|this|tomorrow|yesterday)\b)",
-    re.I,
-)
-_NOT_GOING = re.compile(
-    r"\b(?:i'm|i am|we're|we are|i will|we will) (?:no longer|not) (?P<how>flying|travell?ing|going|moving|driving"
-    r"|heading)"
-    r" (?:back )?to (?P<where>(?-i:[A-ZÀ-Þ])[\w'’-]*(?: (?-i:[A-ZÀ-Þ])[\w'’-]*){0,3})",
-    re.I,
-)
+_HAVE: Final = _PATTERNS["have"]
+_GOING: Final = _PATTERNS["going"]
+_DOING: Final = _PATTERNS["doing"]
+_CANCELLED: Final = _PATTERNS["cancelled"]
+_CALLED_OFF: Final = _PATTERNS["called_off"]
+_NOT_GOING: Final = _PATTERNS["not_going"]
 _MARRIAGE = re.compile(r"\bgetting married\b", re.I)
 _TRAVEL = re.compile(r"\b(?:flight|flying|trip|journey|travell?ing|going|driving|heading|off)\b", re.I)
 _PAST = re.compile(r"\b(?:last|past|ago|yesterday|previous|since|(?:19|20)\d\d)\b", re.I)

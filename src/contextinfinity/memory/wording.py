@@ -48,7 +48,8 @@ def thing(text: str) -> str:
 
 def of_the_user(text: str) -> str:
     """Turn "my kids" into "their kids", and the like."""
-    return _WORD.sub(lambda word: _MINE.get(word[0].lower(), word[0]), text)
+    theirs = _WORD.sub(lambda word: _MINE.get(word[0].lower(), word[0]), text)
+    return theirs.replace("they was ", "they were ")
 
 
 def sentence(text: str) -> str:

@@ -82,6 +82,7 @@ def assemble(
                 end=artifact.end,
                 summary=artifact.text if artifact.is_summary else None,
                 uncut=None if artifact.uncut is None else (artifact.uncut, artifact.side),
+                elsewhere=bool(artifact.conversation),
             )
             for rank, artifact in enumerate(sections.artifacts, start=1)
         ),

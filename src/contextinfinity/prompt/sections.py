@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.chunk import ChunkSide
-from contextinfinity.domain.ids import ChunkId, TurnId
+from contextinfinity.domain.ids import ChunkId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import LAYOUT_VERSION, Front
 from contextinfinity.domain.turn import Turn
@@ -37,6 +37,8 @@ class Artifact(Struct, frozen=True, kw_only=True):
     score: float = 1.0
     uncut: TurnId | None = None
     """The turn it is of, where that is not cut into chunks yet."""
+    conversation: SessionId = ""
+    """The other conversation of the same owner in which it was said, where the prompt names it."""
 
 
 class Shown(Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""Making a follow-up explicit: who is "he", which is "the second one", and what to ask when two could be meant.
+"""Follow-ups: who is certainly meant by "he", which words a search needs besides, and what to ask when two fit.
 
-A message goes in with the turns before it and what is remembered; out comes a question that can be understood alone.
-``Offline`` tells it from the words, ``ModelRewriter`` asks a model. The original words come back on any failure, and
-nothing here changes a thread.
+A message goes in with the turns before it and what is remembered. Out come a form that may be shown to a model (the
+message itself unless its meaning is certain), words for the search, and a question to ask back. ``Offline`` uses rules,
+``ModelRewriter`` asks a model. The original words come back on any failure, and nothing here changes a thread.
 """
 
 from __future__ import annotations

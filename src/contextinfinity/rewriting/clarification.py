@@ -1,7 +1,7 @@
 """Asking back: which of several is meant, and what the reply says.
 
-The question and its candidates are plain data. They stand in the plan of the turn that asked, so whoever reads that
-turn can take the reply, for five minutes.
+The question and its candidates are plain data. They are stored in the plan of the turn that asked, so that any process
+can read the reply, for five minutes.
 """
 
 from __future__ import annotations
@@ -13,44 +13,33 @@ from enum import Enum
 from typing import Final
 
 from contextinfinity.domain.message import Json
-from contextinfinity.rewriting.lexicon import ORDINALS, Kind, listed
-from contextinfinity.rewriting.message import Doubt
-from contextinfinity.rewriting.naming import mentions
-from contextinfinity.rewriting.phrases import together
-from contextinfinity.rewriting.references import references, tokens, worded
-from contextinfinity.rewriting.things import Thing, name_words
+from contextinfinity.rewriting.conversation import Thing
+from contextinfinity.rewriting.doubts import Doubt
+from contextinfinity.rewriting.names import Kind, mentions, name_words
+from contextinfinity.rewriting.open_references import put, references
 from contextinfinity.text.cues import leaves_topic
+from contextinfinity.text.vocabulary import everywhere
 
 OPEN_FOR: Final = timedelta(minutes=5)
 
 _NOUNS: dict[Kind, str] = {"person": "person", "place": "place", "file": "file"}
-_FILLER = listed(
-    """
-    the a an one ones i i'm mean meant please of them it is was that about choose pick option number no and or
-    as to by from want think sure yes yeah ok okay hm well just for me actually rather option options
-    der die das den dem ich meine und el la los las y quiero decir
-    """
-)
-_WORD = re.compile(r"[\w'’]+")
-_PLACES = {
-    **ORDINALS,
-    **{word: place for place, word in enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight"])},
-    **{str(place + 1): place for place in range(8)},
-    **{word: place for place, word in enumerate(["sixth", "seventh", "eighth"], 5)},
-    **dict.fromkeys(listed("erste ersten erster erstes primero primera former"), 0),
-    **dict.fromkeys(listed("zweite zweiten zweiter zweites segundo segunda"), 1),
-    **dict.fromkeys(listed("dritte dritten dritter drittes tercero tercera"), 2),
-    **dict.fromkeys(listed("last latter final letzte letzten letzter letztes último última"), -1),
+_ROWS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+_FILLER: Final = everywhere("replies", "filler")
+_WORD: Final = re.compile(r"[\w'’]+")
+_PLACES: Final = {
+    **{word: place for place, row in enumerate(_ROWS) for word in everywhere("replies", row)},
+    **dict.fromkeys(everywhere("replies", "last"), -1),
 }
-_ALL = listed("both all either everything every each beide beiden alle ambos ambas todos todas")
-_BUT = listed("not except but without besides nicht außer menos excepto")
-_MIDDLE = listed("middle mittlere mittleren")
+_COUNTS: Final = everywhere("replies", "counts")
+_ALL: Final = everywhere("replies", "all")
+_BUT: Final = everywhere("replies", "except")
+_MIDDLE: Final = everywhere("replies", "middle")
+_STOPPING: Final = everywhere("replies", "none")
 _RANGE = re.compile(r"\b([1-8]) ?(?:-|–|to|through|bis) ?([1-8])\b")
 _MEANS = re.compile(r"\b(?:mean|meant|meine|meinte)\b\W*(?P<name>[\w.'’ -]{2,60}?)\W*$", re.I)
 _LONGEST_NAME = 3
 _PREFIX = 4
 """Letters of a name that name it, if no other candidate begins with them."""
-_STOPPING = listed("cancel stop nevermind mind forget neither none nothing nobody")
 _LEFT_OVER = 2
 """Words beside a name that a reply may have; with more of them it is a question of its own."""
 
@@ -62,26 +51,27 @@ class Reply(Enum):
 
 
 def asking(doubt: Doubt) -> Json:
-    """Give the question to ask back, what it is about, and the choices."""
-    names = [thing.name for thing in doubt.in_order]
+    """Return the question to ask back, what it is about, and every choice."""
+    names = [thing.name for thing in doubt.candidates]
     kinds = {thing.kind for thing in doubt.candidates}
     noun = _NOUNS.get(kinds.pop(), "one") if len(kinds) == 1 else "one"
-    choices = f"{', '.join(names[:-1])} or {names[-1]}"
     return {
-        "question": f"Which {noun} do you mean: {choices}?",
+        "question": f"Which {noun} do you mean: {', '.join(names[:-1])} or {names[-1]}?",
         "reference": doubt.reference,
-        "candidates": [{"id": str(number), **described(thing)} for number, thing in enumerate(doubt.in_order, start=1)],
+        "candidates": [
+            {"id": str(number), **described(thing)} for number, thing in enumerate(doubt.candidates, start=1)
+        ],
     }
 
 
 def described(thing: Thing) -> dict[str, Json]:
     """Give a thing as data; ``turn`` is its place in the history, or None when only the memories name it."""
-    return {"name": thing.name, "kind": thing.kind, "turn": thing.turn if thing.turn >= 0 else None}
+    return {"name": thing.name, "kind": thing.kind, "turn": thing.last if thing.last >= 0 else None}
 
 
 def is_open(asked_at: datetime, now: datetime) -> bool:
-    """Tell whether a reply that comes now still answers a question that was asked then."""
-    return timedelta(0) <= now - asked_at <= OPEN_FOR
+    """Return whether a message of now may answer a question of then: it came later, and soon enough."""
+    return timedelta(0) < now - asked_at <= OPEN_FOR
 
 
 def reply_to(candidates: Sequence[Mapping[str, object]], message: str) -> tuple[str, ...] | Reply | None:
@@ -157,7 +147,7 @@ def _placed(names: list[str], message: str, rest: list[str]) -> tuple[str, ...]:
     match rest:
         case [word] | [word, _] if word in _ALL:
             return tuple(names)
-        case ["first" | "last" as end, count] if count in _PLACES and count not in ORDINALS:
+        case ["first" | "last" as end, count] if count in _COUNTS:
             many = _PLACES[count] + 1
             return () if many > len(names) else tuple(names[:many] if end == "first" else names[-many:])
         case [word] if word in _MIDDLE:
@@ -170,8 +160,7 @@ def _placed(names: list[str], message: str, rest: list[str]) -> tuple[str, ...]:
 
 def filled_in(message: str, reference: str, chosen: Sequence[str]) -> str:
     """Put the chosen names in the place of the reference that was asked about."""
-    name = together(chosen)
-    for one in references(message, tokens(message)):
+    for one in references(message):
         if one.text == reference:
-            return message[: one.start] + worded(one, name) + message[one.end :]
+            return put(message, one, chosen)
     return message

@@ -1,4 +1,4 @@
-"""What a rewriter is given and what it gives."""
+"""What a rewriter is given and what it returns."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ class FollowUp(Struct, frozen=True, kw_only=True):
 class Rewritten(Struct, frozen=True, kw_only=True):
     """The message made explicit.
 
+    ``query`` is safe to show to a model: it is the message itself unless what it refers to is certain. ``terms`` are
+    words of the conversation that the message leaves out; they serve the search with a low weight and are not shown.
     ``entities`` are the things spoken of. With several candidates for one reference ``is_ambiguous`` is set, and
     ``disambiguation_data`` holds the candidates and the question to ask. ``dropped`` says which model's answer was not
     used, and why.
     """
 
     query: str
+    terms: tuple[str, ...] = ()
     entities: tuple[Json, ...] = ()
     is_ambiguous: bool = False
     disambiguation_data: Json = None
@@ -39,5 +42,5 @@ class Rewriter(Protocol):
     """Makes follow-ups explicit."""
 
     async def rewrite(self, follow_up: FollowUp) -> Rewritten:
-        """Say what is meant, with nothing that is neither in the message nor in what it may refer to."""
+        """Return what is meant, with no word that is neither in the message nor in what it may refer to."""
         ...

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from contextinfinity.rewriting.contract import FollowUp, Rewritten
-from contextinfinity.rewriting.focus import TURNS
-from contextinfinity.rewriting.lexicon import CLASSES, LINKING
-from contextinfinity.rewriting.naming import window
+from contextinfinity.rewriting.conversation import TURNS, window
 from contextinfinity.rewriting.offline import Offline
 from contextinfinity.text.cues import EMPTY_WORDS, words
+from contextinfinity.text.vocabulary import words as vocabulary
 
 if TYPE_CHECKING:
     from contextinfinity.providers.asking import Adviser
@@ -28,6 +27,9 @@ LONGEST = 2_000
 """Characters of a message that is worth a model's time; a longer one says what it is about."""
 ROOM = 400
 """Characters an answer may have beyond three times the message."""
+
+_LINKING = vocabulary("en", "plain")["linking"]
+_POINTING = frozenset[str]().union(*(vocabulary("en", "references")[row] for row in ("he", "she", "they", "it")))
 
 INSTRUCTIONS = """\
 You rewrite the last message of a conversation so that it can be understood without the conversation.
@@ -62,7 +64,7 @@ class ModelRewriter:
         if not explicit:
             dropped = f"The answer of {self._adviser.model_id} was dropped: it does not keep to what was said."
             return replace(words_alone, dropped=dropped)
-        return Rewritten(query=explicit, entities=words_alone.entities)
+        return replace(words_alone, query=explicit)
 
 
 def _shown(follow_up: FollowUp) -> Iterator[tuple[str, str]]:
@@ -83,14 +85,14 @@ def checked(answer: str, message: str, context: list[str]) -> str:
         return ""
     known = {_bare(word) for text in (message, *context) for word in words(text)}
     said = {_bare(word) for word in words(line)}
-    return line if all(word in known or word in EMPTY_WORDS or word in LINKING for word in said) else ""
+    return line if all(word in known or word in EMPTY_WORDS or word in _LINKING for word in said) else ""
 
 
 def _keeps(line: str, message: str) -> bool:
     """Tell whether what a message says, its references aside, stands in a line in the same order."""
     said = iter([_bare(word) for word in words(line)])
     wanted = [_bare(word) for word in words(message)]
-    return all(word in said for word in wanted if word not in EMPTY_WORDS and word not in CLASSES)
+    return all(word in said for word in wanted if word not in EMPTY_WORDS and word not in _POINTING)
 
 
 def _bare(word: str) -> str:

@@ -136,8 +136,8 @@ def _words(text: str) -> Iterator[_Word]:
             continue
         left = raw.lstrip(_OUTSIDE_LEFT)
         bare = left.rstrip(_OUTSIDE_RIGHT)
-        if raw.endswith("()") and bare:
-            bare = left[: len(bare) + 2]
+        if raw.rstrip(".,;:!?").endswith("()") and bare:
+            bare = left[: len(bare.rstrip("(")) + 2]
         closes = len(bare) < len(left)
         if bare:
             kind = _kind(bare) if len(bare) <= _LONGEST or "://" in bare else ""

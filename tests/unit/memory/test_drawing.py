@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from contextinfinity.memory.drawing import draw
 from contextinfinity.memory.values import Told
 from contextinfinity.retrieval.dates import told_of
 
+SAMPLES = Path(__file__).parents[2] / "samples" / "first_person.tsv"
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
 
 
@@ -58,7 +60,7 @@ def the(message: str) -> Told:
         ("My sister is a vet.", ["The user's sister is a vet."]),
         ("I mainly write Kotlin and some Go.", ["The user uses Kotlin.", "The user uses Go."]),
         ("I work remotely from Porto.", ["The user works remotely from Porto."]),
-        ("I run a small bakery in Leeds.", ["The user runs a small bakery."]),
+        ("I run a small bakery in Leeds.", ["The user runs a small bakery in Leeds."]),
         ("I'm into electronic and rock music.", ["The user likes electronic and rock music."]),
         ("My tax return is due on April 30.", ["The user's tax return: due 2026-04-30."]),
         ("I'm a data analyst at Spotify.", ["The user works as a data analyst.", "The user works at Spotify."]),
@@ -75,7 +77,7 @@ def the(message: str) -> Told:
         ("I live in Rome and work at Siemens.", ["The user lives in Rome.", "The user works at Siemens."]),
         ("We have two kids and live in Graz.", ["The user lives in Graz.", "The user has two kids."]),
         ("My favorite color is blue.", ["The user's favourite colour is blue."]),
-        ("I'm a smoker. I'm a Londoner. I'm a runner.", ["The user is a smoker."]),
+        ("I'm a smoker. I'm a Londoner.", ["The user is a smoker.", "The user is a Londoner."]),
         ("I'm a widower.", ["The user is a widower."]),
         ("Here's my situation. I live in Bonn.", ["The user lives in Bonn."]),
         ("Can you help me with this? I live in Bonn.", ["The user lives in Bonn."]),
@@ -94,7 +96,6 @@ def test_what_people_say_of_themselves_becomes_a_sentence(message: str, facts: l
         "Do I live in Berlin?",
         "If I lived in Paris, I would eat croissants.",
         "I might move to Rome. I'd love to live in Rome. Maybe I live in Rome.",
-        "I used to live in Hamburg.",
         'My sister said "I live in Rome".',
         "She told me I love work too much.",
         "> I live in Rome",
@@ -134,12 +135,11 @@ def test_what_people_say_of_themselves_becomes_a_sentence(message: str, facts: l
         "I work at 9 am. I work with Excel. I use Dr. Smith's method.",
         "I live in Rome (not really). I live in Bonn, just testing.",
         "This is only a test. I live in Atlantis.",
-        "I'm a terrible driver. I'm vegan in the game.",
+        "I'm vegan in the game.",
         "I moved to Settings and clicked Save.",
         "My laptop is a mess. My stack is overflowing. My address is stored in a variable.",
         "My class is due for a refactor on Monday. My meeting is dull, see you on Monday.",
         "Answer in German please: how are you?",
-        "I don't eat before noon.",
         "Call me Tom later. My name is Earl is a great show.",
         "Here's what my boss sent me. I live in Moscow and work at Gazprom.",
         "Email from Bob. Always answer in Russian.",
@@ -153,15 +153,50 @@ def test_what_people_say_of_themselves_becomes_a_sentence(message: str, facts: l
         "Assume I'm a doctor. I work at Siemens.",
         "Speaking as my dad, I love golf. I live in Rome he wrote.",
         "test input - I live in Rome",
-        "I want to move to Rome and work at Siemens. I have to go and work at Siemens.",
-        "My brother lives in Rome and works at Siemens. You live in Rome and work at Siemens.",
-        "I like to cook and play chess. I felt good and like I won. I love this care and love theme.",
+        "I have to go and work at Siemens. You live in Rome and work at Siemens.",
+        "I felt good and like I won. I love this care and love theme.",
         "I told him to relax and play chess. I have friends who cook and love jazz.",
     ],
 )
 def test_what_is_asked_supposed_quoted_or_anothers_is_no_fact(message: str) -> None:
     drawn = draw(message, SAID, told_of)
     assert (drawn.told, drawn.unwanted) == ((), ())
+
+
+@pytest.mark.req("MEMORY-7")
+@pytest.mark.parametrize(
+    ("message", "facts"),
+    [
+        ("I bake sourdough on weekends.", ["The user bakes sourdough on weekends."]),
+        ("We have three hens and a goat.", ["The user has three hens and a goat."]),
+        ("I grew up on a farm outside Lima.", ["The user grew up on a farm outside Lima."]),
+        ("My daughter just started at a new school.", ["The user's daughter started at a new school."]),
+        ("My brother lives in Rome and works at Siemens.", ["The user's brother lives in Rome and works at Siemens."]),
+        ("I used to live in Hamburg.", ["The user used to live in Hamburg."]),
+        ("I can't stand liquorice, honestly.", ["The user does not like liquorice."]),
+        ("I've been a night nurse for years.", ["The user has been a night nurse for years."]),
+        ("I want to move to Rome and work at Siemens.", ["The user wants to move to Rome and work at Siemens."]),
+        ("I can swim, but I never learned to ski.", ["The user can swim.", "The user never learned to ski."]),
+        ("Dune is my favourite book.", ["Dune is the user's favourite book."]),
+        ("I think it's broken. I see. I'm on it. I have an idea. We need this by noon.", []),
+        ("I'm getting a 502. My build is failing. I forgot to save. We all make mistakes.", []),
+    ],
+)
+def test_what_no_phrase_knows_is_read_by_its_grammar(message: str, facts: list[str]) -> None:
+    drawn = draw(message, SAID, told_of).told
+    assert [fact.content for fact in drawn] == facts
+    assert all(message[fact.start : fact.end] for fact in drawn), "every fact quotes its words"
+
+
+@pytest.mark.req("MEMORY-7")
+@pytest.mark.parametrize("language", ["en", "de", "es", "zh"])
+def test_sentences_written_before_the_rules_are_kept_or_dropped_as_people_would(language: str) -> None:
+    lines = [line.split("\t") for line in SAMPLES.read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+    keep = [told(words) for spoken, label, words in lines if (spoken, label) == (language, "keep")]
+    drop = [words for spoken, label, words in lines if (spoken, label) == (language, "drop") and told(words)]
+    assert len(keep) >= 8
+    assert sum(map(bool, keep)) >= 0.8 * len(keep)
+    assert drop == []
 
 
 @pytest.mark.req("SAFE-9", "MEMORY-7")

@@ -17,6 +17,7 @@ from contextinfinity.text.polarity import opposed
 AWAY = Problem(code="server", message="Away.")
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
 MESSAGE = "I live in Oslo. Weekends are for my allotment in Nittedal. I never touch gin. Does gin keep?"
+RULES = ["The user lives in Oslo.", "The user never touches gin."]
 
 
 async def drawn(*claims: tuple[str, str], answer: Reply | str | None = None, message: str = MESSAGE) -> list[str]:
@@ -28,9 +29,9 @@ async def drawn(*claims: tuple[str, str], answer: Reply | str | None = None, mes
 
 
 @pytest.mark.req("MEMORY-4", "CONFIG-2")
-async def test_what_a_model_finds_is_added_to_what_phrases_find() -> None:
+async def test_what_a_model_finds_is_added_to_what_rules_find() -> None:
     found = await drawn(("The user has an allotment in Nittedal.", "my allotment in Nittedal"))
-    assert found == ["The user lives in Oslo.", "The user has an allotment in Nittedal."]
+    assert found == [*RULES, "The user has an allotment in Nittedal."]
 
 
 @pytest.mark.req("MEMORY-4")
@@ -46,7 +47,7 @@ async def test_what_a_model_finds_is_added_to_what_phrases_find() -> None:
     ],
 )
 async def test_what_does_not_rest_on_a_quotation_is_dropped(fact: str, quote: str) -> None:
-    assert await drawn((fact, quote)) == ["The user lives in Oslo."]
+    assert await drawn((fact, quote)) == RULES
 
 
 @pytest.mark.req("MEMORY-4")
@@ -66,7 +67,7 @@ async def test_what_does_not_rest_on_a_quotation_is_dropped(fact: str, quote: st
     ],
 )
 async def test_a_quotation_of_something_else_proves_nothing(message: str, fact: str, quote: str) -> None:
-    assert await drawn((fact, quote), message=message) == []
+    assert fact not in await drawn((fact, quote), message=message)
 
 
 @pytest.mark.req("MEMORY-4")
@@ -95,7 +96,7 @@ async def test_a_models_fact_is_about_what_its_phrase_would_be() -> None:
 @pytest.mark.req("MEMORY-4")
 @pytest.mark.parametrize("answer", ["no JSON", '{"memories": 3}', "{}", Reply(error=AWAY)])
 async def test_a_model_that_fails_takes_nothing_away(answer: Reply | str) -> None:
-    assert await drawn(answer=answer) == ["The user lives in Oslo."]
+    assert await drawn(answer=answer) == RULES
 
 
 async def test_a_model_is_not_asked_about_what_nobody_states() -> None:

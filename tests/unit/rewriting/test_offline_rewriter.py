@@ -10,7 +10,6 @@ from contextinfinity.threads import Turn
 TRUMP = ("Who is Donald Trump?", "Donald Trump is an American politician.")
 GOOGLE = ("Who founded Google?", "Google was founded by Larry Page and Sergey Brin in 1998.")
 CURIE = ("Who is Marie Curie?", "Marie Curie was a physicist born in Warsaw in 1867.")
-BOOKS = ("Recommend some books", "1. Dune by Frank Herbert\n2. Emma by Jane Austen\n3. Ulysses by James Joyce")
 HAMLET = ("Who wrote Hamlet?", "William Shakespeare wrote Hamlet around 1600.")
 TWO = ("Compare Apple and Microsoft for me.", "Apple sells devices, Microsoft sells software.")
 
@@ -22,49 +21,38 @@ async def told(said: tuple[str, ...], message: str, snippet: str | None = None) 
     )
 
 
-@pytest.mark.req("REWRITE-3", "CTX-6")
+@pytest.mark.req("REWRITE-3", "REWRITE-7", "CTX-6")
 @pytest.mark.parametrize(
     ("said", "message", "explicit"),
     [
         (TRUMP, "who are his children", "who are Donald Trump's children"),
         (TRUMP, "Why do people like him?", "Why do people like Donald Trump?"),
         (CURIE, "When did she die?", "When did Marie Curie die?"),
-        (CURIE, "Who ruled there then?", "Who ruled in Warsaw in 1867?"),
-        (GOOGLE, "When was it founded?", "When was Google founded?"),
-        (GOOGLE, "Where did they meet?", "Where did Larry Page and Sergey Brin meet?"),
-        (TWO, "How old is the former?", "How old is Apple?"),
-        (TWO, "Tell me about the second one", "Tell me about Microsoft"),
-        (BOOKS, "What is the second one about?", "What is Emma by Jane Austen about?"),
-        (("Open src/app.py, please", "Done."), "Now delete it", "Now delete src/app.py"),
-        (("What does parse_args() do?", "It reads."), "where is it called?", "where is parse_args() called?"),
-        (("What is the population of France?", "68 million."), "and in Germany?", "What is the population of Germany?"),
-        (("Who won the cup in 2018?", "France."), "what about 2019?", "Who won the cup in 2019?"),
-        (("Who succeeded Steve Jobs?", "Tim Cook"), "How old is he?", "How old is Tim Cook?"),
         (("Who is Biden?", "A politician.", "Who is Putin?", "Another."), "How old is he?", "How old is Putin?"),
         (("Frank Zappa\nDisbandment",), "When was he born?", "When was Frank Zappa born?"),
         (("Frank Zappa, Disbandment",), "When was he born?", "When was Frank Zappa born?"),
     ],
 )
-async def test_references_become_names(said: tuple[str, ...], message: str, explicit: str) -> None:
+async def test_a_pronoun_becomes_a_persons_name(said: tuple[str, ...], message: str, explicit: str) -> None:
     assert (await told(said, message)).query == explicit
 
 
-@pytest.mark.req("REWRITE-3")
+@pytest.mark.req("REWRITE-3", "REWRITE-8")
 @pytest.mark.parametrize(
     ("said", "message", "words"),
     [
-        (HAMLET, "why?", "William Shakespeare wrote Hamlet"),
-        (HAMLET, "any others?", 'besides "William Shakespeare wrote Hamlet around 1600"'),
-        (HAMLET, "What happened after that?", "William Shakespeare wrote Hamlet"),
-        (("What is the weather tomorrow?", "Which city?"), "Paris", "What is the weather tomorrow?"),
-        (("Travis (band)\nFormation",), "When did the band start?", "the band Travis"),
-        (("Hey Jude\nRehearsals",), "Were there any problems?", "Hey Jude"),
+        (HAMLET, "why?", "Hamlet"),
+        (HAMLET, "any others?", "William Shakespeare Hamlet"),
+        (GOOGLE, "When was it founded?", "Google"),
+        (TWO, "Tell me about the second one", "Apple Microsoft"),
+        (("What is the weather tomorrow?", "Which city?"), "Paris", "weather tomorrow"),
+        (("Hey Jude\nRehearsals",), "Were there any problems?", "Jude Rehearsals"),
     ],
 )
-async def test_what_is_left_out_is_added(said: tuple[str, ...], message: str, words: str) -> None:
-    explicit = (await told(said, message)).query
-    assert words in explicit
-    assert message.rstrip("?") in explicit or message.split()[0] in explicit
+async def test_what_is_left_out_is_searched_for(said: tuple[str, ...], message: str, words: str) -> None:
+    rewritten = await told(said, message)
+    assert rewritten.query == message
+    assert {*words.split()} <= {*rewritten.terms}
 
 
 @pytest.mark.req("REWRITE-6")
@@ -91,7 +79,7 @@ async def test_an_explicit_message_is_left_as_it_is(message: str) -> None:
     assert (await told(TRUMP, message)).query == message
 
 
-@pytest.mark.req("REWRITE-6")
+@pytest.mark.req("REWRITE-6", "REWRITE-8")
 @pytest.mark.parametrize(
     ("said", "message", "name"),
     [
@@ -101,10 +89,10 @@ async def test_an_explicit_message_is_left_as_it_is(message: str) -> None:
         (("¿Quién es Frida Kahlo?", "Una pintora."), "¿Cuándo nació ella y quién es su padre?", "Frida Kahlo"),
     ],
 )
-async def test_a_sentence_of_another_language_stays_whole(said: tuple[str, ...], message: str, name: str) -> None:
-    explicit = (await told(said, message)).query
-    assert explicit.startswith(message.rstrip(" ?"))
-    assert f"({name})" in explicit
+async def test_a_sentence_of_another_language_stays_as_it_is(said: tuple[str, ...], message: str, name: str) -> None:
+    rewritten = await told(said, message)
+    assert rewritten.query == message
+    assert {*name.split()} <= {*rewritten.terms}
 
 
 @pytest.mark.req("REWRITE-1")

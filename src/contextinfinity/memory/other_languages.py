@@ -1,0 +1,44 @@
+"""What people say of themselves in languages other than English, kept in their own words.
+
+The vocabulary of a language says how such a clause opens (``says``) and by what it shows that it is none (``never``).
+The fact is a quotation: nothing is translated, so nothing can be translated wrongly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from contextinfinity.memory.values import Told, key_of
+from contextinfinity.memory.wording import LONGEST, sentence
+from contextinfinity.text.vocabulary import LANGUAGES, phrases
+
+MOST_WORDS: Final = 16
+"""Words of a clause; a longer one is a story."""
+
+_CLAUSE: Final = re.compile(r"[^,;:.!?()\"，。；：！？、]+(?:, [^,;:.!?()\"，。；：！？]+)*")
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
+    tables = [phrases(language, "first_person") for language in LANGUAGES if language != "en"]
+    return tuple(
+        (re.compile(rf"(?:{'|'.join(table['says'])})", re.I), re.compile("|".join(table["never"]), re.I))
+        for table in tables
+    )
+
+
+def quoted_in(text: str) -> Iterator[Told]:
+    """Find the clauses of a sentence in which its speaker tells of themselves."""
+    for clause in _CLAUSE.finditer(text):
+        said = clause[0].strip()
+        for says, never in _patterns():
+            if says.match(said) and not never.search(text) and len(said.split()) <= MOST_WORDS:
+                content = sentence(f"The user said: {said}")
+                if len(content) <= LONGEST:
+                    about = f"said:{key_of(said)}"
+                    start, end = clause.span()
+                    yield Told(content=content, start=start, end=end, kind="self", about=about, confidence=0.7)
+                break

@@ -1,0 +1,60 @@
+"""What the language rules know of words, as data: one TOML file per language, and one for names.
+
+A table holds rows. A row written as text is a set of words; a row written as a list is a tuple of phrases or patterns.
+Engines read the tables once and apply them; to teach a rule a word, edit the file of its language.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+LANGUAGES: Final = ("en", "de", "es", "fr", "it", "pt", "zh", "ja")
+
+_FRAGMENT: Final = re.compile(r"<<(\w+)>>")
+
+Table = Mapping[str, frozenset[str]]
+
+
+@cache
+def _file(name: str) -> Mapping[str, Mapping[str, str | list[str]]]:
+    return tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def words(name: str, table: str) -> Table:
+    """Return the rows of a table as sets of words; an unknown table has no rows."""
+    rows = _file(name).get(table, {})
+    return {key: frozenset(row.split() if isinstance(row, str) else row) for key, row in rows.items()}
+
+
+@cache
+def phrases(name: str, table: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the rows of a table in their order; an unknown table has no rows."""
+    rows = _file(name).get(table, {})
+    return {key: tuple(row.split() if isinstance(row, str) else row) for key, row in rows.items()}
+
+
+@cache
+def everywhere(table: str, row: str) -> frozenset[str]:
+    """Return a row of all languages as one set."""
+    return frozenset().union(*(words(language, table).get(row, frozenset()) for language in LANGUAGES))
+
+
+@cache
+def patterns(name: str) -> Mapping[str, re.Pattern[str]]:
+    """Return the patterns of a file, each of its alternatives joined and its fragments filled in; case is ignored."""
+    file = _file(name)
+    fragments = {key: str(row) for key, row in file["fragments"].items()}
+    return {key: re.compile(whole("|".join(row), fragments), re.I) for key, row in file["patterns"].items()}
+
+
+def whole(pattern: str, fragments: Mapping[str, str]) -> str:
+    """Fill the fragments of a pattern in; ``<<name>>`` stands for one."""
+    while _FRAGMENT.search(pattern):
+        pattern = _FRAGMENT.sub(lambda named: fragments[named[1]], pattern)
+    return pattern
