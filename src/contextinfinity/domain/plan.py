@@ -74,6 +74,8 @@ class Retrieved(Struct, frozen=True, kw_only=True, array_like=True):
     """What stood there instead, where the words themselves were too many."""
     uncut: tuple[TurnId, ChunkSide] | None = None
     """The turn and its side, where that was not cut into chunks yet: it may be cut otherwise."""
+    superseded_by: int = 0
+    """The turn with a newer statement about the same thing, which the prompt named."""
 
 
 class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -36,6 +36,7 @@ def artifact_of(piece: Piece, session_id: SessionId, *, is_cut: bool = True) -> 
         is_summary=piece.form == "summary",
         score=piece.score,
         uncut=None if is_cut else first.source_turn,
+        superseded_by=piece.superseded_by,
     )
 
 
@@ -47,7 +48,9 @@ async def artifact_again(store: Store, session_id: SessionId, placed: Retrieved)
         return None
     text = entries[0].text[placed.start : placed.end] if placed.summary is None else placed.summary
     artifact = _artifact(entries[0], session_id, placed.chunk_id, text)
-    return replace(artifact, start=placed.start, end=placed.end, score=placed.similarity)
+    return replace(
+        artifact, start=placed.start, end=placed.end, score=placed.similarity, superseded_by=placed.superseded_by
+    )
 
 
 async def attachments(store: Store, session_id: SessionId, wanted: Sequence[ChunkId]) -> tuple[Artifact, ...]:

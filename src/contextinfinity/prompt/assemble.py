@@ -82,6 +82,7 @@ def assemble(
                 end=artifact.end,
                 summary=artifact.text if artifact.is_summary else None,
                 uncut=None if artifact.uncut is None else (artifact.uncut, artifact.side),
+                superseded_by=artifact.superseded_by,
             )
             for rank, artifact in enumerate(sections.artifacts, start=1)
         ),

@@ -122,6 +122,7 @@ def artifact_text(artifact: Artifact, layout: int = LAYOUT_VERSION) -> str:
         "name": _name(artifact.speaker),
         "on": artifact.said_at.date().isoformat(),
         "turn": str(artifact.turn_seq or ""),
+        "superseded-by-turn": str(artifact.superseded_by or ""),
     }
     opening = " ".join(f'{key}="{value}"' for key, value in about.items() if value)
     return f"<artifact {opening}>\n{quote(artifact.text, layout)}\n</artifact>"

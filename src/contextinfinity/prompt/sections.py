@@ -36,6 +36,8 @@ class Artifact(Struct, frozen=True, kw_only=True):
     score: float = 1.0
     uncut: TurnId | None = None
     """The turn it is of, where that is not cut into chunks yet."""
+    superseded_by: int = 0
+    """The turn with a newer statement about the same thing; 0 if there is none."""
 
 
 class Shown(Struct, frozen=True, kw_only=True):
