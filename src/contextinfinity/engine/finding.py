@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 TURNS = 32
 """How many of the turns in which something was found are ranked, with the turns beside them."""
+FEW_TURNS = 20
+"""The same for a search without a budget."""
 MOST_TURNS = 512
 SHORT = 24
 """Tokens of a budget for which one more turn is ranked: more turns than may go in, so that the best of them do."""
@@ -108,7 +110,7 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
 
 async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:
     """Find what was said; with a budget, what would be packed into it."""
-    turns = max(TURNS, limit) if budget is None else _turns_for(budget)
+    turns = max(FEW_TURNS, limit) if budget is None else _turns_for(budget)
     looked = await look(parts, Question(text=question, asked_at=now()), scope, turns=min(turns, MOST_TURNS))
     if budget is None:
         looked = replace(looked, candidates=tuple(one for one in looked.candidates if looked.is_meant(one)))

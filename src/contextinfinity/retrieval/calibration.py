@@ -44,7 +44,7 @@ class Calibration(Struct, frozen=True):
         return steps
 
 
-GATE, SURE, LEAST = 0.45, 0.9, 0.2
+GATE, SURE, LEAST = 0.4, 0.9, 0.15
 """The score for which 0.72 stands: GATE if nothing in the conversation is likely to answer the question. The more the
 best passage speaks for an answer, the lower, down to LEAST from SURE on: then texts around the best are not unrelated.
 """

@@ -11,6 +11,9 @@ from collections.abc import Collection, Sequence
 
 MOST = 8
 LONGEST = 200
+FEW = 5
+"""Texts up to which a plain number tells those that hold it from all others."""
+_LETTER = re.compile(r"[^\W\d_]")
 _QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』\n]{2,80})[\"“”»」』]|`([^`\n]{1,80})`")
 _TOKEN = re.compile(r"[\w~@#$€£%+./\\:,-]*\w[\w%+/\\]*")
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’/-][^\W\d_]+)?|(?:[^\W\d_]\.)+[^\W\d_]?|[^\W\d_]+(?:-[^\W\d_]+)+")
@@ -36,16 +39,18 @@ def _is_exact(token: str) -> bool:
     return _IDENTIFIER.search(token) is not None and _ORDINAL.fullmatch(token) is None
 
 
-def exact_patterns(words: Sequence[str]) -> list[tuple[str, re.Pattern[str]]]:
-    """Return for each exact word itself and a pattern that finds it in a text in lower case."""
-    return [(word, re.compile(rf"(?<!\w)(?<!\d[.-]){_spaced(word)}(?!\w|[.-]\d)")) for word in words]
+def holding(words: Sequence[str], texts: Sequence[str]) -> list[int]:
+    """Return for each text how many of the words it holds.
 
-
-def held(patterns: Sequence[tuple[str, re.Pattern[str]]], text: str) -> int:
-    """Return how many of the words a text holds."""
-    low = text.lower()
-    return sum(1 for word, found in patterns if (" " in word or word in low) and found.search(low))
-
-
-def _spaced(word: str) -> str:
-    return r"\s+".join(map(re.escape, word.split()))
+    A plain number (15, 60%, 5.3.0) that many texts hold tells none of them from another, and is left out.
+    """
+    counts, lowered = [0] * len(texts), [text.lower() for text in texts] if words else []
+    for word in words:
+        parts = word.split()
+        written = r"\s+".join(map(re.escape, parts))
+        found = re.compile(rf"(?<!\w)(?<!\d[.-]){written}(?!\w|[.-]\d)")
+        rows = [row for row, text in enumerate(lowered) if parts[0] in text and found.search(text)]
+        if len(rows) <= FEW or _LETTER.search(word):
+            for row in rows:
+                counts[row] += 1
+    return counts

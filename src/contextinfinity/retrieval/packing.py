@@ -4,7 +4,7 @@
     2  with vectors, a passage similar to one already taken counts less (MMR), and one that says the same is left out
     3  for a question that asks for several things, a passage from a sitting not yet represented counts more
     4  a newer statement about the same thing is placed with an older one, which is marked as superseded
-    5  what does not fit goes in as the sentences that answer best, or as its summary, or is skipped
+    5  what does not fit is skipped; the best one goes in as the sentences that answer, or as its summary
     6  touching passages of one message become one piece
 
 The same candidates always give the same pieces, whatever their order. All that was left out is named with its reason.
@@ -33,7 +33,7 @@ from contextinfinity.text.keywords import terms
 Form: TypeAlias = Literal["whole", "slice", "summary"]
 
 TARGET = 800
-DIVERSITY = 0.05
+DIVERSITY = 0.02
 """How much similarity to what was taken counts against a candidate. More costs answers: what belongs together is
 similar as well."""
 SPREAD = 0.05
@@ -42,8 +42,6 @@ SAME = 0.985
 """The cosine from which on two texts say the same."""
 ENOUGH = 40
 """After so many candidates in a row that did not fit, no more are tried."""
-SMALLEST_SLICE = 60
-"""Tokens under which a slice says nothing."""
 _TAKEN = -10.0
 
 
@@ -208,7 +206,9 @@ class _Tray:
         piece = _piece(candidate, candidate.text, "whole" if is_whole else "slice", self._count)
         if piece.tokens <= free:
             return piece
-        found = best_slice(candidate.text, self._words, free, self._count) if free >= SMALLEST_SLICE else None
+        if self._taken:
+            return None
+        found = best_slice(candidate.text, self._words, free, self._count)
         if found is not None:
             start, end = candidate.start + found[0], candidate.start + found[1]
             part = replace(candidate, start=start, end=end, text=candidate.text[slice(*found)])

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,7 +30,7 @@ from contextinfinity.retrieval.asking import Asked, Question, read_question, sea
 from contextinfinity.retrieval.calibration import RARE, Calibration, confident
 from contextinfinity.retrieval.candidates import Candidate, Spot, candidate_of, spots_of
 from contextinfinity.retrieval.dates import nearness
-from contextinfinity.retrieval.exact import exact_patterns, held
+from contextinfinity.retrieval.exact import holding
 from contextinfinity.retrieval.spans import Count
 from contextinfinity.retrieval.vocabulary import pattern
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
@@ -50,12 +51,15 @@ SHORT = 120
 """Characters of a passage up to which the messages around it count in full; with length they count less."""
 SITTING = timedelta(hours=6)
 """A longer pause ends what messages have to do with each other."""
+RECENCY = 0.2
 STEP = 0.3
 """What the distance from an average to a rare pair of texts counts, whatever the embedder."""
 ENOUGH_WORDS = 0.5
 """The share of the question's words with which a passage passes whatever else speaks against it."""
 MOST = 128
 _TIE = 1e-6
+_PUNCTUATION = str.maketrans("‘’“”–—…•→", "''\"\"--.*>")
+"""Punctuation of plain English text: without it most texts are ASCII, in which words are found sooner."""
 _QUESTION_MARKS = ("?", "？", "؟")
 
 
@@ -91,7 +95,7 @@ class Means(Struct, frozen=True, kw_only=True):
     count: Count
     weights: Weights = CHOSEN
     recency: float = 0.1
-    """What the newest passage gains over the oldest: a tenth of its score."""
+    """How much the newest passage gains over the oldest: so many times ``RECENCY``."""
 
 
 def rank(question: Question, found: Found, means: Means, *, most: int = MOST) -> tuple[Candidate, ...]:
@@ -121,8 +125,7 @@ def rank(question: Question, found: Found, means: Means, *, most: int = MOST) ->
 def _exact(asked: Asked, spots: Sequence[Spot]) -> NDArray[np.int64]:
     import numpy as np
 
-    patterns = exact_patterns(asked.exact)
-    return np.array([held(patterns, spot.text) if patterns else 0 for spot in spots], dtype=np.int64)
+    return np.array(holding(asked.exact, [spot.text for spot in spots]), dtype=np.int64)
 
 
 def _falling(scores: list[float]) -> list[float]:
@@ -150,7 +153,7 @@ def _scores(asked: Asked, known: Sequence[str], found: Found, spots: Sequence[Sp
     content = STEP * weights.near * (steps + around) + weights.words * words + weights.time * _times(asked, spots)
     content[echoes] = 0
     sums = content + _speakers(asked, spots, weights)
-    sums *= 1 + means.recency * _recency(spots) * (sums > 0)
+    sums += RECENCY * means.recency * _recency(spots)
     sums[echoes] = 0
     _answers_after_statements(sums, spots, echoes, met)
     alone = (steps >= 1) | (met @ rare >= ENOUGH_WORDS)
@@ -175,9 +178,16 @@ def _met(words: Sequence[str], spots: Sequence[Spot]) -> Matrix:
     columns = {word: column for column, word in enumerate(words)}
     found = np.zeros((len(spots), len(words)), dtype=np.float32)
     for row, spot in enumerate(spots):
-        for word in among(spot.text, words):
+        text = spot.text if spot.text.isascii() else spot.text.translate(_PUNCTUATION)
+        held = among(text, words) if text.isascii() and "_" not in text else _terms(text).intersection(words)
+        for word in held:
             found[row, columns[word]] = 1
     return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(terms(text))
 
 
 def _echoes(asked: Asked, spots: Sequence[Spot], met: Matrix) -> Places:

@@ -32,14 +32,15 @@ NEAR = 0.55
 """The cosine from which on two statements may be about the same thing."""
 ALIKE, ALMOST = 0.34, 0.6
 """The share of words in common: of statements about the same thing, and of the same sentence with another value."""
-_QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
+_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
 def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) -> dict[Key, Candidate]:
     """Return for each superseded passage the newest one that supersedes it."""
     stated = [each for each in candidates[:MOST] if _may_state(each)]
-    words = [frozenset(terms(_QUESTION.sub(" ", each.text))) for each in stated]
-    changes = [pattern("changes").search(_QUESTION.sub(" ", each.text)) is not None for each in stated]
+    texts = [_statements(each.text) for each in stated]
+    words = [frozenset(terms(text)) for text in texts]
+    changes = [pattern("changes").search(text) is not None for text in texts]
     order = sorted(range(len(stated)), key=lambda place: (stated[place].said_at, stated[place].turn_seq))
     found: dict[Key, Candidate] = {}
     for at, old in enumerate(order):
@@ -58,7 +59,13 @@ def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) 
 def _may_state(candidate: Candidate) -> bool:
     """Return whether a passage is short, by a person, and more than a question."""
     is_person = candidate.chunk.side == "user" or bool(candidate.speaker)
-    return is_person and len(candidate.text) <= LONGEST and bool(_QUESTION.sub("", candidate.text).strip(" .!\n"))
+    return is_person and len(candidate.text) <= LONGEST and bool(_statements(candidate.text))
+
+
+def _statements(text: str) -> str:
+    """Return a text without its questions."""
+    sentences = (match.group().strip() for match in _SENTENCE.finditer(text))
+    return " ".join(each for each in sentences if each and not each.endswith(("?", "？")))
 
 
 def _same_person(one: Candidate, other: Candidate) -> bool:

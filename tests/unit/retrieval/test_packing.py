@@ -94,7 +94,7 @@ def test_the_two_sides_of_a_turn_are_two_pieces() -> None:
 
 @pytest.mark.req("RETRIEVE-4")
 def test_with_vectors_what_says_nearly_the_same_gives_way() -> None:
-    found = [candidate(n, f"{prose(280, f'place{n}')}", score) for n, score in ((1, 0.9), (2, 0.85), (3, 0.82))]
+    found = [candidate(n, f"{prose(280, f'place{n}')}", score) for n, score in ((1, 0.9), (2, 0.85), (3, 0.84))]
     near = by_chunk(found, [[1.0, 0.0], [0.96, 0.28], [0.0, 1.0]])
     plain = pack(found, "No word of it", count)
     diverse = pack(found, "No word of it", count, vectors=near)
