@@ -52,6 +52,8 @@ TURNS = 32
 """How many of the turns in which something was found are ranked, with the turns beside them."""
 FEW_TURNS = 20
 """The same for a search without a budget."""
+NEAREST = 128
+"""Chunks whose cosines such a search knows."""
 MOST_TURNS = 512
 SHORT = 24
 """Tokens of a budget for which one more turn is ranked: more turns than may go in, so that the best of them do."""
@@ -111,7 +113,8 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
 async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:
     """Find what was said; with a budget, what would be packed into it."""
     turns = max(FEW_TURNS, limit) if budget is None else _turns_for(budget)
-    looked = await look(parts, Question(text=question, asked_at=now()), scope, turns=min(turns, MOST_TURNS))
+    asked = Question(text=question, asked_at=now())
+    looked = await look(parts, asked, scope, turns=min(turns, MOST_TURNS), with_vectors=budget is not None)
     if budget is None:
         looked = replace(looked, candidates=tuple(one for one in looked.candidates if looked.is_meant(one)))
     room = Room(target=budget or UNLIMITED, most=None if budget else limit, apart=budget is None)
@@ -173,10 +176,11 @@ def _without_halves(piece: Piece, entries: Mapping[Place, Entry], redactor: Reda
 # --- looking ---
 
 
-async def look(parts: Parts, question: Question, scope: Scope, *, turns: int = TURNS) -> Looked:
+async def look(parts: Parts, question: Question, scope: Scope, *, turns: int, with_vectors: bool = True) -> Looked:
     """Look by words and by vectors, read what was found and what stands around it, and rank it.
 
-    ``turns`` is how many of the turns in which something was found are ranked, with those beside them.
+    ``turns`` is how many of the turns in which something was found are ranked, with those beside them. Without
+    ``with_vectors`` only the cosines of the nearest chunks are known; it is quicker.
     """
     missing: list[LeftOut] = []
     index, asked = parts.store.index, search_terms(question)
@@ -184,21 +188,30 @@ async def look(parts: Parts, question: Question, scope: Scope, *, turns: int = T
     exact = exact_terms(question)
     holding = (await index.find_words(exact, scope, most=turns)).hits if exact and words.hits else ()
     heard: Sequence[Entry] = ()
+    most = 2 * turns if with_vectors else NEAREST
     if may_name_a_speaker(question):
         heard = await index.read([hit.place for hit in words.hits[:SPEAKERS_FROM]])
-    near = await spared("vectors", missing, lambda: _near(parts, question, heard, scope, 2 * turns)) or _NOTHING_NEAR
+    near = await spared("vectors", missing, lambda: _near(parts, question, heard, scope, most)) or _NOTHING_NEAR
     best = [*(hit.place.turn_id for hit in holding), *_best_turns(words, near)]
     entries = {entry.place: entry for entry in await index.around([*dict.fromkeys(best)][:turns])}
     admitted = await _admitted(parts, entries.values(), scope)
-    placed = await spared("vectors", missing, lambda: _placed(parts, near, admitted)) or _Placed({})
-    found = Found(words=words, entries=admitted, cosines=placed.cosines(near.vector))
+    cosines, placed = near.cosines(admitted), _Placed({})
+    if with_vectors:
+        placed = await spared("vectors", missing, lambda: _placed(parts, near, admitted)) or placed
+        cosines |= placed.cosines(near.vector)
+    found = Found(words=words, entries=admitted, cosines=cosines)
     means = Means(
         calibration=near.calibration,
         count=encoding(ENCODING).count,
         recency=parts.setup.retrieval.recency_boost if parts.setup.retrieval else 0,
     )
     ranked = await asyncio.to_thread(rank, question, found, means, most=4 * turns)
-    fitting = (one for one in ranked if not scope.types or one.chunk.chunk_type in scope.types)
+    fitting = (
+        one
+        for one in ranked
+        if (not scope.types or one.chunk.chunk_type in scope.types)
+        and (not scope.sides or one.chunk.side in scope.sides)
+    )
     return Looked(
         candidates=tuple(_as_kept(one, entries) for one in fitting),
         entries=entries,
@@ -228,6 +241,14 @@ class _Near(Struct, frozen=True, kw_only=True):
     vector: bytes = b""
     namespace: str = ""
     calibration: Calibration = KNOWN[STATIC]
+
+    def cosines(self, entries: Iterable[Entry]) -> dict[ChunkId, float]:
+        """Return the cosines of chunks; for one that is not among the nearest, halfway from the last to the mean."""
+        known = {hit.chunk_id: hit.similarity for hit in self.hits}
+        if not known:
+            return {}
+        other = (min(known.values()) + self.calibration.mean) / 2
+        return {chunk.id: known.get(chunk.id, other) for entry in entries for chunk in entry.chunks}
 
 
 _NOTHING_NEAR = _Near()
@@ -288,12 +309,13 @@ async def _placed(parts: Parts, near: _Near, entries: Sequence[Entry]) -> _Place
 
 
 async def _admitted(parts: Parts, entries: Iterable[Entry], scope: Scope) -> list[Entry]:
-    """Leave out what stands around something and is not to be shown itself: beyond a fork, or of another kind."""
+    """Leave out what stands around something and may not be shown: beyond a fork, or of another time."""
     lineage = None if scope.branch_id is None else await parts.store.branches.lineage(scope.branch_id)
     return [
         entry
         for entry in entries
         if (lineage is None or lineage.owner_of(entry.turn_seq) == entry.branch_id)
         and (scope.before is None or entry.turn_seq < scope.before)
-        and scope.admits(entry.place.side, entry.said_at)
+        and (scope.since is None or entry.said_at >= scope.since)
+        and (scope.until is None or entry.said_at < scope.until)
     ]

@@ -24,7 +24,6 @@ LONGEST = 4_000
 _SHORTEST_NAME = 3
 """Letters of a name from which its front alone may be meant by it."""
 _NAME = re.compile(r"[^\W\d_][\w'’-]*")
-_CAPITAL = re.compile(r"(?<![.!?]\s)(?<!^)\b[^\W\d_a-z]\w", re.M)
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -68,8 +67,10 @@ def exact_terms(question: Question) -> tuple[str, ...]:
 
 
 def may_name_a_speaker(question: Question) -> bool:
-    """Return whether a question holds a word that could be somebody's name."""
-    return bool(_CAPITAL.search(f" {question.full}")) or question.text[:1].isupper()
+    """Return whether a question holds a word in capitals, which could be somebody's name."""
+    text = question.full
+    opening = pattern("asks").sub("", text, count=1) if pattern("asks").match(text) else text
+    return any(word[0].isupper() for word in _NAME.findall(opening))
 
 
 def vector_text(question: Question, speakers: Collection[str]) -> str:
