@@ -31,10 +31,11 @@ from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.retrieval.asking import Question, exact_terms, may_name_a_speaker, search_terms, vector_text
 from contextinfinity.retrieval.calibration import KNOWN, RARE, Calibration, calibration_of
-from contextinfinity.retrieval.candidates import Candidate
+from contextinfinity.retrieval.candidates import Candidate, candidate_of, spots_of
 from contextinfinity.retrieval.chunks import ENCODING
 from contextinfinity.retrieval.packing import Piece, Room, pack
 from contextinfinity.retrieval.ranking import Found, Means, rank
+from contextinfinity.retrieval.superseding import may_state, supersedes
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
 from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turns import RetrievalFigures, note
@@ -64,6 +65,8 @@ QUESTION_SECONDS = 3.0
 """How long a question waits for its vector."""
 AWAY_SECONDS = 30.0
 """How long an embedder that did not answer is not asked again."""
+STATEMENTS, SIMILAR = 4, 8
+"""For how many of the best statements newer ones are looked for, and among how many similar ones."""
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
 
@@ -75,6 +78,8 @@ class Looked:
     candidates: tuple[Candidate, ...]
     entries: dict[Place, Entry]
     placed: _Placed
+    namespace: str
+    """Whose vectors were compared."""
     worded: frozenset[Place]
     """Where words of the question stand."""
     missing: tuple[LeftOut, ...] = ()
@@ -100,6 +105,8 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     looked = await look(parts, question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))
     missing += looked.missing
     good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
+    newer = await spared("newer statements", missing, lambda: _newer(parts, looked, good, scope))
+    good += newer or ()
     vectors = looked.placed.by_chunk(good) if retrieval.mmr else None
     chosen = await asyncio.to_thread(pack, good, question.full, _quoted, room=room, vectors=vectors)
     missing += chosen.left_out[:MOST_LEFT_OUT]
@@ -173,6 +180,23 @@ def _without_halves(piece: Piece, entries: Mapping[Place, Entry], redactor: Reda
     return msgspec.structs.replace(piece, start=start, end=max(start, end), text=entry.text[start : max(start, end)])
 
 
+async def _newer(parts: Parts, looked: Looked, good: Sequence[Candidate], scope: Scope) -> list[Candidate]:
+    """Return newer statements similar to the best ones: they may supersede them in other words than the question's."""
+    known = {one.chunk.id for one in looked.candidates}
+    stated = [one for one in good if may_state(one) and one.chunk.id in looked.placed.places][:STATEMENTS]
+    found: list[Candidate] = []
+    for one in stated:
+        row = looked.placed.by_chunk([one])[one.chunk.id]
+        hits = await parts.store.vectors.near(packed(row), looked.namespace, scope, most=SIMILAR)
+        places = [hit.place for hit in hits if hit.chunk_id not in known and hit.place.side == one.chunk.side]
+        for entry in await parts.store.index.read(places):
+            looked.entries[entry.place] = entry
+            for spot in spots_of([entry], {}) if entry.turn_seq > one.turn_seq else ():
+                made = candidate_of(spot, one.score, encoding(ENCODING).count, exact=False, lists=one.lists)
+                found += [made] if supersedes(made, one) else []
+    return found
+
+
 # --- looking ---
 
 
@@ -216,6 +240,7 @@ async def look(parts: Parts, question: Question, scope: Scope, *, turns: int, wi
         candidates=tuple(_as_kept(one, entries) for one in fitting),
         entries=entries,
         placed=placed,
+        namespace=near.namespace,
         worded=frozenset(hit.place for hit in words.hits if hit.own),
         missing=tuple(missing),
     )

@@ -1,14 +1,15 @@
 """Find statements that a newer statement about the same thing supersedes.
 
-Two statements are about the same thing if the same person made them, most of the words of the shorter one are in the
-other or their vectors are similar, and each says something the other does not. One of two conditions must hold beside
-that: the newer one says that something changed, or both are almost the same sentence with another value.
+The same person made both, and the older one says something that the newer does not. Beside that, either the newer one
+says that something changed, and they share words or are similar by their vectors; or both are almost the same sentence
+with another value.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.domain.ids import ChunkId
@@ -24,11 +25,11 @@ Vectors: TypeAlias = "Mapping[ChunkId, NDArray[np.float32]]"
 Key: TypeAlias = tuple[ChunkId, int]
 """The chunk of a passage, and where the passage begins."""
 
-MOST = 48
+MOST = 24
 """Candidates that are compared, the best first."""
-LONGEST = 400
+LONGEST = 240
 """Characters of a passage that may be one statement."""
-NEAR = 0.55
+NEAR = 0.45
 """The cosine from which on two statements may be about the same thing."""
 ALIKE, ALMOST = 0.34, 0.6
 """The share of words in common: of statements about the same thing, and of the same sentence with another value."""
@@ -37,26 +38,44 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) -> dict[Key, Candidate]:
     """Return for each superseded passage the newest one that supersedes it."""
-    stated = [each for each in candidates[:MOST] if _may_state(each)]
-    texts = [_statements(each.text) for each in stated]
-    words = [frozenset(terms(text)) for text in texts]
-    changes = [pattern("changes").search(text) is not None for text in texts]
-    order = sorted(range(len(stated)), key=lambda place: (stated[place].said_at, stated[place].turn_seq))
+    stated = [each for each in candidates if may_state(each)][:MOST]
+    newest = sorted(stated, key=lambda each: (each.said_at, each.turn_seq), reverse=True)
     found: dict[Key, Candidate] = {}
-    for at, old in enumerate(order):
-        for new in reversed(order[at + 1 :]):
-            one, other = stated[old], stated[new]
-            if _same_person(one, other) and one.turn_seq < other.turn_seq and words[old] - words[new]:
-                shared = _shared(words[old], words[new])
-                near = vectors is not None and _cosine(one, other, vectors) >= NEAR
-                same_thing = changes[new] and (shared >= ALIKE or (near and shared > 0))
-                if same_thing or (shared >= ALMOST and words[new] - words[old]):
-                    found[one.chunk.id, one.start] = other
-                    break
+    for old in stated:
+        for new in newest:
+            if new is old:
+                break
+            if supersedes(new, old, _cosine(old, new, vectors)):
+                found[old.chunk.id, old.start] = new
+                break
     return found
 
 
-def _may_state(candidate: Candidate) -> bool:
+def supersedes(new: Candidate, old: Candidate, cosine: float = 1.0) -> bool:
+    """Return whether a statement supersedes an older one; ``cosine`` is that of their vectors."""
+    if not (_same_person(old, new) and old.turn_seq < new.turn_seq):
+        return False
+    before, after = _words(old.text), _words(new.text)
+    shared = len(before & after)
+    share = shared / max(1, min(len(before), len(after)))
+    if not shared or not before - after:
+        return False
+    if _changes(new.text) and ((shared >= 2 and share >= ALIKE) or cosine >= NEAR):
+        return True
+    return shared >= 2 and share >= ALMOST and bool(after - before)
+
+
+@lru_cache(maxsize=1 << 10)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(terms(_statements(text)))
+
+
+@lru_cache(maxsize=1 << 10)
+def _changes(text: str) -> bool:
+    return pattern("changes").search(_statements(text)) is not None
+
+
+def may_state(candidate: Candidate) -> bool:
     """Return whether a passage is short, by a person, and more than a question."""
     is_person = candidate.chunk.side == "user" or bool(candidate.speaker)
     return is_person and len(candidate.text) <= LONGEST and bool(_statements(candidate.text))
@@ -76,11 +95,7 @@ def _same_person(one: Candidate, other: Candidate) -> bool:
     )
 
 
-def _shared(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / max(1, min(len(one), len(other)))
-
-
-def _cosine(one: Candidate, other: Candidate, vectors: Vectors) -> float:
-    if one.chunk.id not in vectors or other.chunk.id not in vectors:
+def _cosine(one: Candidate, other: Candidate, vectors: Vectors | None) -> float:
+    if vectors is None or one.chunk.id not in vectors or other.chunk.id not in vectors:
         return 0.0
     return float(vectors[one.chunk.id] @ vectors[other.chunk.id])
