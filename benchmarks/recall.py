@@ -20,17 +20,20 @@ from benchmarks.answering import models
 from benchmarks.asked import LOCOMO, PUBLIC, Asked, Talk, chats, locomo, public
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.ledgers import digest
-from benchmarks.plain_rankings import PLAIN, Passages
+from benchmarks.plain_rankings import PLAIN, Passages, count
 from contextinfinity.domain.arrival import Arrival
+from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
-from contextinfinity.domain.search import Hits
+from contextinfinity.domain.search import Entry, Hits, Place
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.finding import bring_back
 from contextinfinity.engine.parts import Need, Parts, Retrieval, Setup
 from contextinfinity.engine.texts import Texts
+from contextinfinity.retrieval.seams import parts_of
+from contextinfinity.retrieval.spans import spans_of
 from contextinfinity.settings import Settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -59,7 +62,7 @@ class Shares(NamedTuple):
 
 async def run(bench: Bench) -> list[Row]:
     """Measure every set that is there, with the best embedder of this machine."""
-    sets = {"LoCoMo": _without_adversarial(locomo()), "BEAM": public("beam"), "REALTALK": public("realtalk")}
+    sets = {"LoCoMo": without_adversarial(locomo()), "BEAM": public("beam"), "REALTALK": public("realtalk")}
     if bench.scale.blocks <= 2:
         sets = {"chats": [_first(chats())]}
     embedder = embedder_of(Settings())
@@ -180,7 +183,48 @@ def _ids(hits: Hits) -> list[str]:
     return list(dict.fromkeys(each for hit in hits.hits for each in hit.external_ids))
 
 
-def _without_adversarial(talks: Sequence[Talk]) -> list[Talk]:
+def entries_of(talk: Talk) -> list[Entry]:
+    """Return the messages of a conversation as a store gives them, each cut into chunks."""
+    entries, seq, is_open = list[Entry](), 0, False
+    for said in talk.said:
+        seq += said.side == "user" or not is_open
+        is_open = said.side == "user"
+        place = Place(f"turn-{seq:05}", said.side)
+        chunks = tuple(
+            Chunk(
+                id=f"{said.id}-{span.start}",
+                session_id="session",
+                branch_id="branch",
+                source_turn=place.turn_id,
+                side=said.side,
+                start=span.start,
+                end=span.end,
+                rendered_text=said.text[span.start : span.end],
+                summary="",
+                chunk_type="Other",
+                token_est=span.tokens,
+                content_hash="",
+                created_at=said.at,
+            )
+            for span in spans_of(said.text, parts_of(said.text, None), count)
+        )
+        entry = Entry(
+            place=place,
+            session_id="session",
+            branch_id="branch",
+            turn_seq=seq,
+            said_at=said.at,
+            text=said.text,
+            speaker=said.speaker,
+            external_ids=(said.id,),
+            chunks=chunks,
+        )
+        entries.append(entry)
+    return entries
+
+
+def without_adversarial(talks: Sequence[Talk]) -> list[Talk]:
+    """Leave out the questions of LoCoMo that confuse two people."""
     return [Talk(talk.said, [asked for asked in talk.asked if asked.category < 5]) for talk in talks]
 
 

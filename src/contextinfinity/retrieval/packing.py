@@ -36,7 +36,7 @@ TARGET = 800
 DIVERSITY = 0.02
 """How much similarity to what was taken counts against a candidate. More costs answers: what belongs together is
 similar as well."""
-SPREAD = 0.05
+SPREAD = 0.02
 """What a sitting that is not represented yet counts for a question that asks for several things."""
 SAME = 0.985
 """The cosine from which on two texts say the same."""

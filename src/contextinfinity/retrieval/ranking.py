@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
@@ -49,6 +49,8 @@ WORDS_AROUND = {-1: 0.8, -2: 0.64, -3: 0.51, -4: 0.41, 1: 0.3, 2: 0.2}
 NEAR_AROUND = {-1: 0.15, 1: 0.15, -2: 0.1, 2: 0.1}
 SHORT = 120
 """Characters of a passage up to which the messages around it count in full; with length they count less."""
+NOT_READ = 3
+"""Turns between two messages that may be missing, because only the turns beside what was found are read."""
 SITTING = timedelta(hours=6)
 """A longer pause ends what messages have to do with each other."""
 RECENCY = 0.2
@@ -57,6 +59,8 @@ STEP = 0.3
 ENOUGH_WORDS = 0.5
 """The share of the question's words with which a passage passes whatever else speaks against it."""
 MOST = 128
+MOST_CHARACTERS = 320_000
+"""Of text that is ranked for one question."""
 _TIE = 1e-6
 _PUNCTUATION = str.maketrans("‘’“”–—…•→", "''\"\"--.*>")
 """Punctuation of plain English text: without it most texts are ASCII, in which words are found sooner."""
@@ -102,7 +106,7 @@ def rank(question: Question, found: Found, means: Means, *, most: int = MOST) ->
     """Return the passages of what was found, the best first, with calibrated scores between 0 and 1."""
     import numpy as np
 
-    spots = spots_of(with_speakers(found.entries, question.full), found.cosines)
+    spots = _bounded(spots_of(with_speakers(found.entries, question.full), found.cosines), found)
     if not spots:
         return ()
     newest = max(spot.entry.said_at for spot in spots)
@@ -120,6 +124,18 @@ def rank(question: Question, found: Found, means: Means, *, most: int = MOST) ->
         candidate_of(spots[row], score, means.count, exact=bool(exact[row]), lists=asked.lists)
         for row, score in zip(order, ends, strict=True)
     )
+
+
+def _bounded(spots: list[Spot], found: Found) -> list[Spot]:
+    """Leave out the least promising of very much text, so that no search takes long; the order of saying stays."""
+    if sum(len(spot.text) for spot in spots) <= MOST_CHARACTERS:
+        return spots
+    held = {hit.place: hit.own.bit_count() + hit.lent.bit_count() / 2 for hit in found.words.hits}
+    near = [found.cosines.get(spot.cut.id, 0.0) if spot.cut else 0.0 for spot in spots]
+    order = sorted(range(len(spots)), key=lambda row: (-held.get(spots[row].entry.place, 0.0) - near[row], row))
+    sizes = accumulate(len(spots[row].text) for row in order)
+    kept = sorted(row for row, size in zip(order, sizes, strict=True) if size <= MOST_CHARACTERS)
+    return [spots[row] for row in kept]
 
 
 def _exact(asked: Asked, spots: Sequence[Spot]) -> NDArray[np.int64]:
@@ -321,6 +337,6 @@ class _Messages:
 def _apart(one: Entry, other: Entry) -> bool:
     return (
         one.session_id != other.session_id
-        or other.turn_seq - one.turn_seq > 1
+        or other.turn_seq - one.turn_seq > NOT_READ
         or abs(other.said_at - one.said_at) > SITTING
     )

@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import chunk_id
-from contextinfinity.domain.search import WordHits
+from contextinfinity.domain.search import WordHit, WordHits
 from contextinfinity.domain.wire import text_hash
+from contextinfinity.retrieval import ranking
 from contextinfinity.retrieval.asking import Question
 from contextinfinity.retrieval.calibration import RARE, unrelated_sentences
 from contextinfinity.retrieval.ranking import Found, Weights, rank
@@ -135,6 +136,16 @@ def test_nothing_found_and_nothing_asked_give_an_order_all_the_same() -> None:
     assert rank(Question(text="Who?", asked_at=NOW), nothing, means()) == ()
     assert len(ranked("", entries_of(TALK))) == len(TALK)
     assert len(ranked("who was it?", entries_of(TALK))) == len(TALK)
+
+
+def test_very_much_text_is_bounded_and_the_promising_stays() -> None:
+    filler = [Line(side, f"{number} " + "word " * 700) for number in range(60) for side in ("user", "assistant")]
+    entries = entries_of([*filler, Line("user", "The clutch is broken.")])
+    found = found_for("What about the clutch?", entries)
+    found = replace(found, words=replace(found.words, hits=(WordHit(entries[-1].place, own=1),)), cosines={})
+    best = rank(Question(text="What about the clutch?", asked_at=NOW), found, means(), most=10**6)
+    assert best[0].text == "The clutch is broken."
+    assert sum(len(each.text) for each in best) <= ranking.MOST_CHARACTERS < sum(len(line.text) for line in filler)
 
 
 def test_the_same_is_found_whatever_the_order_it_came_in() -> None:
