@@ -56,7 +56,7 @@ FEW_TURNS = 20
 NEAREST = 128
 """Chunks whose cosines such a search knows."""
 MOST_TURNS = 512
-SHORT = 16
+SHORT = 20
 """Tokens of a budget for which one more turn is ranked: more turns than may go in, so that the best of them do."""
 SPEAKERS_FROM = 16
 """Hits that are read to know the names of the speakers."""

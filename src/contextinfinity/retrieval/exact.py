@@ -12,10 +12,11 @@ from collections.abc import Collection, Sequence
 MOST = 8
 LONGEST = 200
 FEW = 5
-"""Texts up to which a plain number tells those that hold it from all others."""
-_LETTER = re.compile(r"[^\W\d_]")
+"""Texts up to which a plain number or name tells those that hold it from all others."""
+_STRONG = re.compile(r"[^\W\d_].*[\d_/\\.:-]|[\d_/\\.:-].*[^\W\d_]")
+"""A letter together with a digit or a mark of code."""
 _QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』\n]{2,80})[\"“”»」』]|`([^`\n]{1,80})`")
-_TOKEN = re.compile(r"[\w~@#$€£%+./\\:,-]*\w[\w%+/\\]*")
+_TOKEN = re.compile(r"[\w~@#$€£%+./\\:,-]+")
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’/-][^\W\d_]+)?|(?:[^\W\d_]\.)+[^\W\d_]?|[^\W\d_]+(?:-[^\W\d_]+)+")
 _IDENTIFIER = re.compile(r"\d|_|[^\W\d_][./\\:]+[^\W_]|^[./\\~]|[a-z][A-Z]|[/\\]")
 _ORDINAL = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
@@ -27,7 +28,7 @@ def exact_words(text: str, times: Collection[str] = ()) -> tuple[str, ...]:
     left = _QUOTED.sub(" ", text)
     for time in times:
         left = left.replace(time, " ")
-    tokens = (match.group().strip(".,:-").removesuffix("/") for match in _TOKEN.finditer(left))
+    tokens = (match.group().strip(".,:-+#@").removesuffix("/") for match in _TOKEN.finditer(left))
     found = [token for token in tokens if _is_exact(token)]
     lowered = (each.lower() for each in (*quoted, *found) if 0 < len(each) <= LONGEST)
     return tuple(dict.fromkeys(lowered))[:MOST]
@@ -42,7 +43,8 @@ def _is_exact(token: str) -> bool:
 def holding(words: Sequence[str], texts: Sequence[str]) -> list[int]:
     """Return for each text how many of the words it holds.
 
-    A plain number (15, 60%, 5.3.0) that many texts hold tells none of them from another, and is left out.
+    A plain number (15, 60%, 5.3.0) or a name in mixed case (JavaScript) that many texts hold tells none of them from
+    another, and is left out.
     """
     counts, lowered = [0] * len(texts), [text.lower() for text in texts] if words else []
     for word in words:
@@ -50,7 +52,7 @@ def holding(words: Sequence[str], texts: Sequence[str]) -> list[int]:
         written = r"\s+".join(map(re.escape, parts))
         found = re.compile(rf"(?<!\w)(?<!\d[.-]){written}(?!\w|[.-]\d)")
         rows = [row for row, text in enumerate(lowered) if parts[0] in text and found.search(text)]
-        if len(rows) <= FEW or _LETTER.search(word):
+        if len(rows) <= FEW or len(parts) > 1 or _STRONG.search(word):
             for row in rows:
                 counts[row] += 1
     return counts

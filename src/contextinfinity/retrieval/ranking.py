@@ -59,7 +59,7 @@ STEP = 0.3
 ENOUGH_WORDS = 0.5
 """The share of the question's words with which a passage passes whatever else speaks against it."""
 MOST = 128
-MOST_CHARACTERS = 320_000
+MOST_CHARACTERS = 400_000
 """Of text that is ranked for one question."""
 _TIE = 1e-6
 _PUNCTUATION = str.maketrans("‘’“”–—…•→", "''\"\"--.*>")
@@ -130,7 +130,8 @@ def _bounded(spots: list[Spot], found: Found) -> list[Spot]:
     """Leave out the least promising of very much text, so that no search takes long; the order of saying stays."""
     if sum(len(spot.text) for spot in spots) <= MOST_CHARACTERS:
         return spots
-    held = {hit.place: hit.own.bit_count() + hit.lent.bit_count() / 2 for hit in found.words.hits}
+    most = max(1, len(found.words.counts))
+    held = {hit.place: (hit.own.bit_count() + hit.lent.bit_count() / 2) / most for hit in found.words.hits}
     near = [found.cosines.get(spot.cut.id, 0.0) if spot.cut else 0.0 for spot in spots]
     order = sorted(range(len(spots)), key=lambda row: (-held.get(spots[row].entry.place, 0.0) - near[row], row))
     sizes = accumulate(len(spots[row].text) for row in order)
