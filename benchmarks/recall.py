@@ -20,6 +20,7 @@ from benchmarks.answering import models
 from benchmarks.asked import LOCOMO, PUBLIC, Asked, Talk, chats, locomo, public
 from benchmarks.harness import Bench, Row, Series
 from benchmarks.ledgers import digest
+from benchmarks.peer_stores import peer_rows
 from benchmarks.plain_rankings import PLAIN, Passages, count
 from contextinfinity.domain.arrival import Arrival
 from contextinfinity.domain.chunk import Chunk
@@ -72,6 +73,8 @@ async def run(bench: Bench) -> list[Row]:
             rows.append(Row(what=f"evidence found ({name})", measured=f"not measured: it is not in {where}"))
             continue
         rows += _rows(name, *await measured(bench.folder, name, talks, embedder))
+        if name == "LoCoMo":
+            rows += peer_rows(talks, BUDGETS)
     return rows
 
 
