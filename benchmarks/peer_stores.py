@@ -1,7 +1,7 @@
 """Other stores with the same vectors: chromadb, mem0 (``infer=False``) and LangChain's in-memory store.
 
-``make peers`` installs them in an environment of their own; whichever is not there is named. They rank whole messages by
-their vectors, and get each question as it is asked.
+``make peers`` installs them in an environment of their own; whichever is not there is named. They rank whole messages
+by their vectors, and get each question as it is asked.
 """
 
 from __future__ import annotations
