@@ -44,7 +44,7 @@ class Calibration(Struct, frozen=True):
         return steps
 
 
-GATE, SURE, LEAST = 0.4, 0.9, 0.15
+GATE, SURE, LEAST = 0.45, 0.9, 0.15
 """The score for which 0.72 stands: GATE if nothing in the conversation is likely to answer the question. The more the
 best passage speaks for an answer, the lower, down to LEAST from SURE on: then texts around the best are not unrelated.
 """
@@ -55,10 +55,10 @@ KNOWN = {STATIC: Calibration(0.021, 0.318), MINILM: Calibration(0.057, 0.397)}
 
 
 def confident(sums: Numbers, content: Numbers, alone: NDArray[np.bool_]) -> Numbers:
-    """Return calibrated scores for sums of all terms; ``content`` are the same without speaker and role.
+    """Return calibrated scores for sums of all terms; ``content`` are the same without role and recency.
 
-    Who speaks lets nothing pass while no content is likely to answer. What is ``alone`` enough, by its vector or by
-    its words, passes whatever the rest says.
+    Those two let nothing pass while no content is likely to answer. What is ``alone`` enough, by its vector or by its
+    words, passes whatever the rest says.
     """
     import numpy as np
 

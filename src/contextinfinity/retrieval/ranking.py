@@ -168,8 +168,9 @@ def _scores(asked: Asked, known: Sequence[str], found: Found, spots: Sequence[Sp
     words = np.maximum(met, messages.best_around(met, weights.words_around) * short[:, None]) @ rare
     around = messages.sum_around(steps, weights.near_around) * short
     content = STEP * weights.near * (steps + around) + weights.words * words + weights.time * _times(asked, spots)
+    content += weights.speaker * _speakers(asked, spots)
     content[echoes] = 0
-    sums = content + _speakers(asked, spots, weights)
+    sums = content + weights.role * _roles(asked, spots)
     sums += RECENCY * means.recency * _recency(spots)
     sums[echoes] = 0
     _answers_after_statements(sums, spots, echoes, met)
@@ -248,17 +249,24 @@ def _cosines(spots: Sequence[Spot], found: Found, unknown: float) -> Column:
     return np.fromiter(known, dtype=np.float32, count=len(spots))
 
 
-def _speakers(asked: Asked, spots: Sequence[Spot], weights: Weights) -> Column:
-    """Prefer the one speaker who is named; where no names are known, the user."""
+def _speakers(asked: Asked, spots: Sequence[Spot]) -> Column:
+    """Return 1 for the one speaker who is named, -1 for others; 0 if none or several are named."""
     import numpy as np
 
-    if len(asked.speakers) == 1:
-        named = np.array([spot.entry.speaker.lower() in asked.speakers for spot in spots])
-        return np.where(named, weights.speaker, -weights.speaker).astype(np.float32)
+    if len(asked.speakers) != 1:
+        return np.zeros(len(spots), dtype=np.float32)
+    named = np.array([spot.entry.speaker.lower() in asked.speakers for spot in spots])
+    return np.where(named, 1, -1).astype(np.float32)
+
+
+def _roles(asked: Asked, spots: Sequence[Spot]) -> Column:
+    """Return 1 for the user, -1 for others; 0 if speakers have names or the question is about the assistant."""
+    import numpy as np
+
     if asked.of_assistant or any(spot.entry.speaker for spot in spots):
         return np.zeros(len(spots), dtype=np.float32)
     users = np.array([spot.entry.place.side == "user" for spot in spots])
-    return np.where(users, weights.role, -weights.role).astype(np.float32)
+    return np.where(users, 1, -1).astype(np.float32)
 
 
 def _times(asked: Asked, spots: Sequence[Spot]) -> Column:
