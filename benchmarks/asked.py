@@ -1,7 +1,9 @@
-"""Conversations with questions whose answers are known: people's (LoCoMo) and work with an assistant (our own).
+"""Conversations with questions whose answers are known.
 
-LoCoMo is read from ``$CONTEXTINFINITY_BENCH_DATA`` (default: ``../shared/data`` beside the checkout); weights were
-chosen on it. The chats with an assistant stand among ordinary talk; they say whether the same weights serve there too.
+LoCoMo (two people) is read from ``$CONTEXTINFINITY_BENCH_DATA`` (default: ``../shared/data`` beside the checkout), BEAM
+(chats with an assistant) and REALTALK (two people) from ``$CONTEXTINFINITY_BENCH_PUBLIC`` (default: the same folder),
+as ``beam.json`` and ``realtalk.json``. None of them is part of this repository. The chats with an assistant that are
+stand among ordinary talk.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from contextinfinity.domain.chunk import ChunkSide
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("CONTEXTINFINITY_BENCH_DATA", HERE.parent.parent / "shared" / "data"))
+PUBLIC = Path(os.environ.get("CONTEXTINFINITY_BENCH_PUBLIC", DATA))
 LOCOMO = DATA / "locomo" / "conversations.json"
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 _BEGIN = datetime(2024, 3, 4, 9, tzinfo=UTC)
@@ -76,6 +79,34 @@ def _session(talk: dict[str, Any], number: int) -> Iterator[Said]:
     for place, each in enumerate(talk[f"session_{number}"]):
         side: ChunkSide = "user" if each["speaker"] == talk["speaker_a"] else "assistant"
         yield Said(each["dia_id"], side, each["speaker"], each["text"], began + timedelta(minutes=place))
+
+
+def public(name: str) -> list[Talk]:
+    """Read ``beam`` or ``realtalk``; none where the file is absent."""
+    path = PUBLIC / f"{name}.json"
+    return [_public(each) for each in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+
+
+def _public(chat: dict[str, Any]) -> Talk:
+    messages = [each for each in chat["messages"] if (each["content"] or "").strip()]
+    first = messages[0].get("speaker", "")
+    said = [
+        Said(
+            each["id"],
+            each.get("role") or ("user" if each["speaker"] == first else "assistant"),
+            each.get("speaker", ""),
+            each["content"],
+            datetime.fromisoformat(each["created_at"].replace("Z", "+00:00")),
+        )
+        for each in messages
+    ]
+    known = {each.id for each in said}
+    asked = [
+        Asked(each["question"], frozenset(found), 0)
+        for each in chat["questions"]
+        if (found := known & {*each["evidence"]})
+    ]
+    return Talk(said, asked)
 
 
 def chats() -> Talk:

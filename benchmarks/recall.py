@@ -1,215 +1,262 @@
-"""How much of what answers a question comes back within so many tokens, beside other stores with the same vectors.
+"""How much of what answers a question comes back within so many tokens: in a search, and in a prompt.
 
-A question's evidence counts by the share of its messages that are packed whole. Each piece costs its words and ten
-tokens. The peers are chromadb, mem0 (``infer=False``) and LangChain's in-memory store; ``make peers`` installs them in
-an environment of their own, and whichever is not there is named.
+Three public sets: LoCoMo (questions of categories 1 to 4), BEAM (chats with an assistant), REALTALK. Each conversation
+is imported into a ledger, indexed, and asked through the engine. A question's evidence counts by the share of its
+messages of which a passage comes back. Beside it: BM25, BM25 with neighbours and raw vectors, packed alike. For BEAM
+also R@10 over the user's messages, as others report it.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.asked import CATEGORIES, LOCOMO, Asked, Talk, chats, locomo
+from msgspec.structs import replace
+
+from benchmarks.answering import models
+from benchmarks.asked import LOCOMO, PUBLIC, Asked, Talk, chats, locomo, public
 from benchmarks.harness import Bench, Row, Series
-from benchmarks.shelf import Shelf, count
-from contextinfinity.embedders.static import built_in
-from contextinfinity.retrieval.asking import Question
-from contextinfinity.retrieval.calibration import KNOWN
-from contextinfinity.retrieval.lexicon import built_in_lexicon
-from contextinfinity.retrieval.packing import Candidate, Room, pack
-from contextinfinity.retrieval.ranking import CHOSEN, Found, Means, Weights, rank
+from benchmarks.ledgers import digest
+from benchmarks.peer_stores import peer_rows
+from benchmarks.plain_rankings import PLAIN, Passages, count
+from contextinfinity.domain.arrival import Arrival
+from contextinfinity.domain.chunk import Chunk
+from contextinfinity.domain.ids import new_id, now
+from contextinfinity.domain.message import say
+from contextinfinity.domain.search import Entry, Hits, Place
+from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.embedders.choice import Embedders
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.finding import bring_back
+from contextinfinity.engine.parts import Need, Parts, Retrieval, Setup
+from contextinfinity.engine.texts import Texts
+from contextinfinity.retrieval.seams import parts_of
+from contextinfinity.retrieval.spans import spans_of
+from contextinfinity.settings import Settings
+from contextinfinity.storage.journal import JournalFolder
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.text.keywords import VERSION
+from contextinfinity.wiring.embedding import embedder_of
 
-HERE = Path(__file__).parent
-PEERS = Path(os.environ.get("CONTEXTINFINITY_BENCH_PEERS", HERE.parent / ".venv-peers" / "bin" / "python"))
-BUDGETS = (500, 1_000, 2_000)
-BORDER = 10
-FEW = 150
-"""Messages of a conversation at the size of a test."""
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+if TYPE_CHECKING:
+    from contextinfinity.embedders.contract import Embedder
 
-ABLATIONS: dict[str, Weights] = {
-    "words alone": Weights(near=0, voice=0, time=0, asking=0, heard_around={}),
-    "vector alone": Weights(heard=0, voice=0, time=0, asking=0, near_around={}),
-    "words and vector": Weights(voice=0, time=0, asking=0, heard_around={}, near_around={}),
-    "without words around": Weights(heard_around={}),
-    "without vectors around": Weights(near_around={}),
-    "without the vector": Weights(near=0),
-    "without the voice": Weights(voice=0),
-    "without times": Weights(time=0),
-    "without the share that asks": Weights(asking=0),
-}
+BUDGETS = (1_000, 2_000)
+WINDOW = 128_000
+AIMS = {"LoCoMo": (88, 92), "BEAM": (68, 74), "REALTALK": (78, 85), "our chats": (90, 95)}
+FEW = 40
+"""Messages and questions of a conversation at the size of a test."""
 
 
-class Share(NamedTuple):
-    """What came back of one question's evidence within each budget."""
+class Shares(NamedTuple):
+    """For one question and each budget: the share of the evidence that a search and a prompt bring back."""
 
-    category: int
-    shares: tuple[float, ...]
+    search: tuple[float, ...]
+    prompt: tuple[float, ...]
+    plain: dict[str, tuple[float, ...]]
+    user_messages: float | None
+    """The share of the user's messages among the evidence that are among the first ten of them."""
 
 
 async def run(bench: Bench) -> list[Row]:
-    """Measure people's conversations and chats with an assistant."""
-    talks, talk = locomo(), chats()
-    if bench.scale.blocks <= 2:
-        talks, talk = [_first(each) for each in talks[:1]], _first(talk)
-    if not talks:
-        missing = f"not measured: there is no {LOCOMO.name} in {LOCOMO.parent}; set CONTEXTINFINITY_BENCH_DATA"
-        return [Row(what="evidence found (LoCoMo)", measured=missing), _chats(talk)]
-    shelves = [Shelf(talk) for talk in talks]
-    found = [_found(shelf, talk) for shelf, talk in zip(shelves, talks, strict=True)]
-    chosen, took = _ours(talks, shelves, found, CHOSEN)
-    return [
-        *_figures(chosen, took),
-        *_peers(talks, shelves),
-        *(_ablation(name, _ours(talks, shelves, found, weights)[0]) for name, weights in ABLATIONS.items()),
-        _chats(talk),
-    ]
+    """Measure every set that is there, with the best embedder of this machine."""
+    sets = {"LoCoMo": without_adversarial(locomo()), "BEAM": public("beam"), "REALTALK": public("realtalk")}
+    sets = {"our chats": [_first(chats())]} if bench.scale.blocks <= 2 else {**sets, "our chats": [chats()]}
+    embedder = embedder_of(Settings())
+    rows: list[Row] = []
+    for name, talks in sets.items():
+        if not talks:
+            where = LOCOMO.parent if name == "LoCoMo" else PUBLIC
+            rows.append(Row(what=f"evidence found ({name})", measured=f"not measured: it is not in {where}"))
+            continue
+        rows += _rows(name, *await measured(bench.folder, name, talks, embedder))
+        if name == "LoCoMo":
+            rows += peer_rows(talks, BUDGETS)
+    return rows
 
 
-def _first(talk: Talk) -> Talk:
-    """Cut a conversation down to what is asked of its beginning: a few questions of each kind."""
-    said = talk.said[:FEW]
-    known = {each.id for each in said}
-    asked = [each for each in talk.asked if each.evidence <= known]
-    return Talk(said, [each for kind in CATEGORIES for each in [a for a in asked if a.category == kind][:3]])
-
-
-def _found(shelf: Shelf, talk: Talk) -> list[Found]:
-    return [shelf.find(_question(asked)) for asked in talk.asked]
-
-
-def _question(asked: Asked) -> Question:
-    return Question(text=asked.text, asked_at=NOW)
-
-
-def _ours(
-    talks: Sequence[Talk], shelves: Sequence[Shelf], found: Sequence[Sequence[Found]], weights: Weights
-) -> tuple[list[Share], Series]:
-    """Rank and pack every question; time the ranking."""
-    means = Means(calibration=KNOWN[built_in().name], lexicon=built_in_lexicon(), count=count, weights=weights)
-    shares, took = [], Series()
-    for talk, shelf, finds in zip(talks, shelves, found, strict=True):
-        for asked, each in zip(talk.asked, finds, strict=True):
-            with took.timed():
-                ranked = rank(_question(asked), each, means)
-            shares.append(_share(asked, [_packed(shelf, ranked, asked.text, budget) for budget in BUDGETS]))
+async def measured(folder: Path, name: str, talks: Sequence[Talk], embedder: Embedder) -> tuple[list[Shares], Series]:
+    """Ask every question of a set."""
+    shares, took = list[Shares](), Series()
+    for number, talk in enumerate(talks):
+        kept = folder / f"recall-{name}-{number}-{digest(VERSION, embedder.name)}"
+        passages = Passages(talk)
+        async with engine_at(kept, embedder) as engine:
+            asking = await _Asking.of(engine, talk, embedder)
+            for asked in talk.asked:
+                shares.append(await asking.shares(asked, passages, took))
     return shares, took
 
 
-def _packed(shelf: Shelf, ranked: Sequence[Candidate], question: str, budget: int) -> set[str]:
-    """Pack as a search with a budget does; give the ids of what went in whole."""
-    rows = shelf.vectors(int(each.chunk.id) for each in ranked)
-    room = Room(target=budget, border=BORDER)
-    pieces = pack(ranked, question, count, room=room, vectors=rows).pieces
-    whole = (chunk.id for piece in pieces if piece.form == "whole" for chunk in piece.chunks)
-    return {shelf.entries[int(place)].external_ids[0] for place in whole}
+def engine_at(folder: Path, embedder: Embedder) -> Engine:
+    """Open an engine on a ledger of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    setup = Setup(retrieval=Retrieval(embedders=Embedders(lambda: embedder)), folds=False)
+    journals = JournalFolder(folder / "streams")
+    return Engine(SqliteStore(folder / "ledger.db"), journals, models(lambda _: "Fine."), setup)
 
 
-def _share(asked: Asked, packed: Iterable[set[str]]) -> Share:
-    return Share(asked.category, tuple(len(asked.evidence & each) / len(asked.evidence) for each in packed))
+class _Asking:
+    """A conversation in a ledger that is asked."""
+
+    def __init__(self, engine: Engine, session: Session, ids: dict[tuple[int, str], str], embedder: Embedder) -> None:
+        self._engine = engine
+        self._session = session
+        self._ids = ids
+        self._embedders = Embedders(lambda: embedder)
+        self._journals = JournalFolder(Path(mkdtemp()))
+
+    @classmethod
+    async def of(cls, engine: Engine, talk: Talk, embedder: Embedder) -> _Asking:
+        """Import a conversation, unless it is there, and index it."""
+        store = engine.store
+        (session,) = await store.sessions.list(Owner(), limit=1) or (await store.sessions.create(NewSession()),)
+        arrivals = [
+            Arrival(
+                message=say("user" if said.side == "user" else "assistant", said.text),
+                place=place,
+                external_id=said.id,
+                created_at=said.at,
+                details={"name": said.speaker} if said.speaker else None,
+            )
+            for place, said in enumerate(talk.said)
+        ]
+        await store.arrivals.add(session.active_branch, arrivals)
+        await engine.bring_in_step()
+        ids: dict[tuple[int, str], str] = {}
+        after = None
+        while turns := await store.index.turns(after=after):
+            origins = await store.arrivals.origins([turn.id for turn in turns])
+            for turn in turns:
+                for origin in origins.get(turn.id, ()):
+                    ids[turn.turn_seq, origin.side] = str(origin.external_id)
+            after = turns[-1].id
+        return cls(engine, session, ids, embedder)
+
+    async def shares(self, asked: Asked, passages: Passages, took: Series) -> Shares:
+        """Ask one question in every way."""
+        search, prompt = [], []
+        for budget in BUDGETS:
+            with took.timed():
+                hits = await self._engine.search(asked.text, thread_id=self._session.id, budget=budget)
+            search.append(_share(asked.evidence, _ids(hits)))
+            prompt.append(_share(asked.evidence, await self._prompt(asked, budget)))
+        plain = {
+            name: tuple(_share(asked.evidence, passages.packed(ranking, asked.text, budget)) for budget in BUDGETS)
+            for name, ranking in PLAIN.items()
+        }
+        return Shares(tuple(search), tuple(prompt), plain, await self._among_ten(asked))
+
+    async def _prompt(self, asked: Asked, budget: int) -> Iterable[str]:
+        """Return the ids of the messages that a prompt with that packing target gets pieces of."""
+        store = self._engine.store
+        (last,) = await store.turns.history(self._session.active_branch, limit=1)
+        turn = replace(last, user_message=say("user", asked.text), turn_seq=last.turn_seq + 1, created_at=now())
+        retrieval = Retrieval(embedders=self._embedders, target=budget)
+        parts = Parts(
+            store=store,
+            journals=self._journals,
+            models=models(lambda _: "Fine."),
+            setup=Setup(retrieval=retrieval),
+            worker=new_id(),
+            texts=Texts(store.contents),
+        )
+        need = Need(turn=turn, explicit=None, first_shown=turn.turn_seq, room=2 * max(BUDGETS), window=WINDOW)
+        return [self._ids[piece.turn_seq, piece.side] for piece in await bring_back(parts, need, [])]
+
+    async def _among_ten(self, asked: Asked) -> float | None:
+        users = {self._ids[key] for key in self._ids if key[1] == "user"} & asked.evidence
+        if not users:
+            return None
+        hits = await self._engine.search(asked.text, thread_id=self._session.id, roles=("user",), limit=40)
+        found = _ids(hits)[:10]
+        return _share(users, found)
 
 
-def _of(shares: Sequence[Share], *categories: int) -> tuple[float, ...]:
-    """Give the mean for each budget, in percent."""
-    wanted = [share.shares for share in shares if share.category in categories]
-    return tuple(100 * mean(column) for column in zip(*wanted, strict=True))
+def _share(evidence: Iterable[str], found: Iterable[str]) -> float:
+    wanted = set(evidence)
+    return len(wanted & set(found)) / len(wanted)
 
 
-def _figures(shares: Sequence[Share], took: Series) -> list[Row]:
-    main, adversarial = _of(shares, 1, 2, 3, 4), _of(shares, 5)
-    wanted = [share.shares[1] for share in shares if share.category < 5]
-    every, some = (100 * mean(map(test, wanted)) for test in (lambda s: s == 1, lambda s: s > 0))
-    by_kind = ", ".join(f"{name} {_of(shares, number)[1]:.1f}" for number, name in CATEGORIES.items())
-    return [
-        _row("evidence found within 1,000 tokens (LoCoMo 1–4)", main[1], 85, f"all of it {every:.1f}, any {some:.1f}"),
-        _row("evidence found within 2,000 tokens (LoCoMo 1–4)", main[2], 90, f"within 500: {main[0]:.1f}"),
-        _row("evidence of adversarial questions within 1,000", adversarial[1], 75, f"within 500: {adversarial[0]:.1f}"),
-        Row(what="by kind of question, within 1,000", measured=by_kind),
-        Row(what="ranking what was found for a question", measured=str(took), values={"p95_ms": took.p95}),
-    ]
+def _ids(hits: Hits) -> list[str]:
+    return list(dict.fromkeys(each for hit in hits.hits for each in hit.external_ids))
 
 
-def _row(what: str, percent: float, aim: int, beside: str) -> Row:
-    return Row(
-        what=what,
-        figure=f"≥ {aim}%",
-        measured=f"{percent:.1f}% ({beside})",
-        reached=percent >= aim,
-        values={"percent": percent},
-    )
+def entries_of(talk: Talk) -> list[Entry]:
+    """Return the messages of a conversation as a store gives them, each cut into chunks."""
+    entries, seq, is_open = list[Entry](), 0, False
+    for said in talk.said:
+        seq += said.side == "user" or not is_open
+        is_open = said.side == "user"
+        place = Place(f"turn-{seq:05}", said.side)
+        chunks = tuple(
+            Chunk(
+                id=f"{said.id}-{span.start}",
+                session_id="session",
+                branch_id="branch",
+                source_turn=place.turn_id,
+                side=said.side,
+                start=span.start,
+                end=span.end,
+                rendered_text=said.text[span.start : span.end],
+                summary="",
+                chunk_type="Other",
+                token_est=span.tokens,
+                content_hash="",
+                created_at=said.at,
+            )
+            for span in spans_of(said.text, parts_of(said.text, None), count)
+        )
+        entry = Entry(
+            place=place,
+            session_id="session",
+            branch_id="branch",
+            turn_seq=seq,
+            said_at=said.at,
+            text=said.text,
+            speaker=said.speaker,
+            external_ids=(said.id,),
+            chunks=chunks,
+        )
+        entries.append(entry)
+    return entries
 
 
-def _ablation(name: str, shares: Sequence[Share]) -> Row:
-    return Row(what=f"… {name}", measured=f"{_told(_of(shares, 1, 2, 3, 4))}; adversarial {_of(shares, 5)[1]:.1f}")
+def without_adversarial(talks: Sequence[Talk]) -> list[Talk]:
+    """Leave out the questions of LoCoMo that confuse two people."""
+    return [Talk(talk.said, [asked for asked in talk.asked if asked.category < 5]) for talk in talks]
 
 
-def _told(percents: Sequence[float]) -> str:
-    return " · ".join(f"{percent:.1f}" for percent in percents) + " % within 500 · 1,000 · 2,000"
+def _first(talk: Talk) -> Talk:
+    """Cut a conversation down to its beginning."""
+    said = talk.said[:FEW]
+    known = {each.id for each in said}
+    return Talk(said, [asked for asked in talk.asked if asked.evidence <= known][:FEW])
 
 
-def _chats(talk: Talk) -> Row:
-    """Measure the chats with an assistant."""
-    shelf = Shelf(talk)
-    found = [_found(shelf, talk)]
-    rows = [
-        f"{name} {_of(_ours([talk], [shelf], found, weights)[0], 4)[0]:.1f}"
-        for name, weights in {"chosen": CHOSEN, **ABLATIONS}.items()
-        if name in ("chosen", "words alone", "vector alone", "words and vector")
-    ]
-    return Row(what="answers in chats with an assistant, within 500 tokens", measured=f"{', '.join(rows)} %")
-
-
-def _peers(talks: Sequence[Talk], shelves: Sequence[Shelf]) -> list[Row]:
-    """Ask the peers, in their own environment."""
-    if not PEERS.is_file():
-        return [Row(what="peers: chromadb, mem0, LangChain", measured="not installed; `make peers` does it")]
-    given = [_given(talk, shelf) for talk, shelf in zip(talks, shelves, strict=True)]
-    ran = subprocess.run(
-        [str(PEERS), str(HERE / "peers.py")], input=json.dumps(given), capture_output=True, text=True, check=False
-    )
-    if ran.returncode:
-        return [Row(what="peers", measured=f"not measured: {ran.stderr.strip().splitlines()[-1][:160]}")]
-    answers = json.loads(ran.stdout.splitlines()[-1])
-    return [_peer(name, answer, talks, shelves) for name, answer in answers.items()]
-
-
-def _given(talk: Talk, shelf: Shelf) -> dict[str, Any]:
-    questions = [asked.text for asked in talk.asked]
-    return {
-        "texts": [entry.text for entry in shelf.entries],
-        "rows": shelf.rows.tolist(),
-        "asked": questions,
-        "asked_rows": built_in().encode(questions).tolist(),
-    }
-
-
-def _peer(name: str, answer: dict[str, Any], talks: Sequence[Talk], shelves: Sequence[Shelf]) -> Row:
-    if "trouble" in answer:
-        return Row(what=f"beside it: {name}", measured=f"not measured: {answer['trouble']}")
-    shares = [
-        _share(asked, [_filled(shelf, order, budget) for budget in BUDGETS])
-        for talk, shelf, orders in zip(talks, shelves, answer["orders"], strict=True)
-        for asked, order in zip(talk.asked, orders, strict=True)
-    ]
-    took = Series()
-    took.seconds = answer["seconds"]
-    found = f"{_told(_of(shares, 1, 2, 3, 4))}; adversarial {_of(shares, 5)[1]:.1f}; a search {took}"
-    return Row(what=f"beside it: {name} {answer['version']}", measured=found)
-
-
-def _filled(shelf: Shelf, order: Iterable[int], budget: int) -> set[str]:
-    """Take messages in their order as far as they fit, as we do."""
-    taken: set[str] = set()
-    for place in order:
-        tokens = shelf.entries[place].chunks[0].token_est + BORDER
-        if tokens <= budget:
-            budget -= tokens
-            taken.add(shelf.entries[place].external_ids[0])
-    return taken
+def _rows(name: str, shares: Sequence[Shares], took: Series) -> list[Row]:
+    rows = []
+    for place, budget in enumerate(BUDGETS):
+        search = 100 * mean(each.search[place] for each in shares)
+        prompt = 100 * mean(each.prompt[place] for each in shares)
+        aim = AIMS[name][place]
+        rows.append(
+            Row(
+                what=f"evidence found within {budget:,} tokens ({name}): search",
+                figure=f"≥ {aim}%",
+                measured=f"{search:.1f}% (in a prompt {prompt:.1f}%)",
+                reached=search >= aim,
+                values={"search_percent": search, "prompt_percent": prompt},
+            )
+        )
+    for plain in shares[0].plain:
+        told = " · ".join(f"{100 * mean(each.plain[plain][at] for each in shares):.1f}" for at in range(len(BUDGETS)))
+        rows.append(Row(what=f"  beside it: {plain}", measured=f"{told} %"))
+    ten = [each.user_messages for each in shares if each.user_messages is not None]
+    if ten:
+        rows.append(Row(what=f"  user's messages among the first ten ({name})", measured=f"{100 * mean(ten):.1f}%"))
+    rows.append(Row(what="  a search with a budget", measured=str(took), values={"p95_ms": took.p95}))
+    return rows

@@ -28,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     fails or loses power bring their own. A background shell starts its commands with SIGINT ignored, which processes
     inherit: tests that send one to a process of theirs need the default.
     """
+    # Where MiniLM's weights are, every engine with default settings would load them: tests of it name it.
+    os.environ.setdefault("CONTEXTINFINITY_RETRIEVAL__EMBEDDING_MODEL", "static")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # with xdist: in the process that collects the reports

@@ -13,8 +13,9 @@ from contextinfinity.domain.sides import sides_of
 from contextinfinity.domain.turn import Turn
 from contextinfinity.prompt.layout import artifact_text, lay_out
 from contextinfinity.prompt.quoting import harmless, quote, unquote
+from contextinfinity.retrieval.candidates import Candidate
 from contextinfinity.retrieval.chunks import chunks_of
-from contextinfinity.retrieval.packing import Candidate, Room, pack
+from contextinfinity.retrieval.packing import Room, pack
 from tests.unit.prompt.injections import attempts, lenient, parsed
 from tests.unit.prompt.material import artifact, sections
 from tests.unit.retrieval.turns import THEN, chunk, count, turn
@@ -70,6 +71,9 @@ candidates = st.lists(
     st.builds(
         lambda number, text, score, seq: Candidate(
             chunk=chunk(number, text or "x", source_turn=f"turn-{seq}", summary=text[:20]),
+            start=0,
+            end=len(text or "x"),
+            text=text or "x",
             score=score,
             turn_seq=seq,
             said_at=THEN,

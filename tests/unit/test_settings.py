@@ -53,7 +53,7 @@ FIGURES = {
     "retrieval.similarity_threshold": 0.72,
     "retrieval.recency_boost": 0.10,
     "retrieval.enable_mmr": True,
-    "retrieval.packing_target_tokens": 800,
+    "retrieval.packing_target_tokens": "auto",
     "compaction.enabled": True,
     "compaction.compaction_trigger_tokens": 24000,
     "compaction.verbatim_window_tokens": 4000,
@@ -181,6 +181,7 @@ def test_every_key_can_be_set_from_the_environment(tmp_path: Path) -> None:
                 new[f"{section}.{key.name}"] = _another(key.default)
     new |= {"storage.url": "postgresql://h/db", "storage.threads": "ledger", "storage.threads_shadow": "redis"}
     new |= {"storage.redis_url": "redis://h", "tools.mode": "enabled", "openai.truncation": "auto"}
+    new |= {"retrieval.packing_target_tokens": 700}
     new |= {"server.workers": 2, "server.allowed_hosts": ("a.org", "b.org"), "server.cors_origins": ("https://a.org",)}
     new |= {"compaction.summary_budget_tokens": 700}
     new |= {"local.threads": 2, "general.redact_with": "my_module:hide", "general.redact_patterns": ("[0-9]{4}", "ann")}

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.errors import ProviderError, SettingsError
-from contextinfinity.settings import General, ModelSettings, Retrieval, Settings
+from contextinfinity.settings import General, Local, ModelSettings, Retrieval, Settings
 from contextinfinity.testing.vendors import FakeVendors
 from contextinfinity.wiring.embedding import embedder_of
 
@@ -25,7 +26,7 @@ def settings(name: str, **model: Any) -> Settings:
 @pytest.mark.parametrize(
     ("named", "name", "dim"),
     [
-        (settings("built-in"), "wordllama-l2_supercat-256/1", 256),
+        (settings("static"), "wordllama-l2_supercat-256/1", 256),
         (settings("minilm"), "local/all-MiniLM-L6-v2/384/1", 384),
         (settings("text-embedding-3-small"), "openai/text-embedding-3-small/1536/1", 1536),
         (
@@ -49,6 +50,19 @@ async def test_the_name_of_vectors_says_provider_model_and_dimension(named: Sett
     embedder = embedder_of(named)
     assert (embedder.name, embedder.dim) == (name, dim)
     await embedder.close()
+
+
+@pytest.mark.req("RETRIEVE-3")
+def test_the_built_in_embedder_is_minilm_where_its_weights_are_and_nothing_is_fetched(
+    tmp_path: Path, minilm_files: tuple[Path, Path]
+) -> None:
+    built_in = replace(settings("built-in"), local=Local(models_dir=str(tmp_path)))
+    assert embedder_of(built_in).name == "wordllama-l2_supercat-256/1"
+    assert not [*tmp_path.iterdir()]
+    for path in minilm_files:
+        (tmp_path / path.name).symlink_to(path)
+    assert embedder_of(built_in).name == "local/all-MiniLM-L6-v2/384/1"
+    assert embedder_of(replace(built_in, retrieval=Retrieval(embedding_model="static"))).dim == 256
 
 
 @pytest.mark.req("CONFIG-1")

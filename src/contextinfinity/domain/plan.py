@@ -76,6 +76,8 @@ class Retrieved(Struct, frozen=True, kw_only=True, array_like=True):
     """The turn and its side, where that was not cut into chunks yet: it may be cut otherwise."""
     elsewhere: bool = False
     """It was said in another conversation of the same owner, which the prompt names."""
+    superseded_by: int = 0
+    """The turn with a newer statement about the same thing, which the prompt named."""
 
 
 class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -37,6 +37,7 @@ def artifact_of(piece: Piece, session_id: SessionId, *, is_cut: bool = True) -> 
         score=piece.score,
         uncut=None if is_cut else first.source_turn,
         conversation=first.session_id if first.session_id != session_id else "",
+        superseded_by=piece.superseded_by,
     )
 
 
@@ -48,8 +49,14 @@ async def artifact_again(store: Store, session_id: SessionId, placed: Retrieved)
         return None
     text = entries[0].text[placed.start : placed.end] if placed.summary is None else placed.summary
     artifact = _artifact(entries[0], session_id, placed.chunk_id, text)
-    conversation = entries[0].session_id if placed.elsewhere else ""
-    return replace(artifact, start=placed.start, end=placed.end, score=placed.similarity, conversation=conversation)
+    return replace(
+        artifact,
+        start=placed.start,
+        end=placed.end,
+        score=placed.similarity,
+        conversation=entries[0].session_id if placed.elsewhere else "",
+        superseded_by=placed.superseded_by,
+    )
 
 
 async def attachments(store: Store, session_id: SessionId, wanted: Sequence[ChunkId]) -> tuple[Artifact, ...]:

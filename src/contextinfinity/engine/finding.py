@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -29,41 +29,47 @@ from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.quoting import quote
 from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
 from contextinfinity.prompt.sections import Artifact
-from contextinfinity.retrieval.asking import Question, search_terms, vector_text
+from contextinfinity.retrieval.asking import Question, exact_terms, may_name_a_speaker, search_terms, vector_text
 from contextinfinity.retrieval.calibration import KNOWN, RARE, Calibration, calibration_of
+from contextinfinity.retrieval.candidates import Candidate, candidate_of, spots_of
 from contextinfinity.retrieval.chunks import ENCODING
-from contextinfinity.retrieval.lexicon import built_in_lexicon
-from contextinfinity.retrieval.packing import Candidate, Piece, Room, pack
+from contextinfinity.retrieval.packing import Piece, Room, pack
 from contextinfinity.retrieval.ranking import Found, Means, rank
+from contextinfinity.retrieval.superseding import may_state, supersedes
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
-from contextinfinity.rewriting.message import asks
 from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turns import RetrievalFigures, note
 from contextinfinity.text.cues import carries_content, words
-from contextinfinity.text.keywords import terms
 from contextinfinity.text.tokens.encodings import encoding
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from contextinfinity.domain.vectors import Rows
 
+    Row: TypeAlias = NDArray[np.float32]
+
 TURNS = 32
-"""How many of the turns in which something was found are ranked, with the turns beside them: as good as three times as
-many, and thrice as fast."""
+"""How many of the turns in which something was found are ranked, with the turns beside them."""
+FEW_TURNS = 20
+"""The same for a search without a budget."""
+NEAREST = 128
+"""Chunks whose cosines such a search knows."""
 MOST_TURNS = 512
-SHORT = 16
-"""Tokens of a budget for which one more turn is ranked: twice as many as may go in, so that the best of them do."""
-HEARD = 16
-"""Of how many hits it is heard who speaks."""
+SHORT = 20
+"""Tokens of a budget for which one more turn is ranked: more turns than may go in, so that the best of them do."""
+SPEAKERS_FROM = 16
+"""Hits that are read to know the names of the speakers."""
 UNLIMITED = 2**31
 QUESTION_SECONDS = 3.0
-"""How long a question waits to be placed: somebody waits for its answer."""
+"""How long a question waits for its vector."""
 AWAY_SECONDS = 30.0
-"""How long an embedder that did not answer is left alone."""
-_QUESTION_MARKS = ("?", "？", "؟")
-_ASKING = frozenset(terms("tell show give remind say know"))
-"""Words of a request that say nothing of what is asked for."""
+"""How long an embedder that did not answer is not asked again."""
 EMPTY = 2
 """Words with content up to which a message is searched for with words of the conversation as if they were its own."""
+STATEMENTS, SIMILAR = 4, 8
+"""For how many of the best statements newer ones are looked for, and among how many similar ones."""
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
 
@@ -75,37 +81,39 @@ class Looked:
     candidates: tuple[Candidate, ...]
     entries: dict[Place, Entry]
     placed: _Placed
+    namespace: str
+    """Whose vectors were compared."""
     worded: frozenset[Place]
     """Where words of the question stand."""
     missing: tuple[LeftOut, ...] = ()
 
     def is_cut(self, piece: Piece) -> bool:
-        """Tell whether the chunks of a piece are stored; those of what was just said may not be."""
+        """Return whether the chunks of a piece are stored; those of what was just said may not be."""
         return bool(self.entries[place_of(piece.chunks[0])].chunks)
 
     def is_meant(self, candidate: Candidate) -> bool:
-        """Tell whether there is more than chance to a candidate: a word of the question, or a high score."""
-        return candidate.score >= RARE or place_of(candidate.chunk) in self.worded
+        """Return whether a person who searches may want to see it: it holds a word of the question, or is similar."""
+        return candidate.score >= RARE / 2 or place_of(candidate.chunk) in self.worded
 
 
 async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-    """Bring back what was said before in this lineage and matters now."""
+    """Bring back what was said before in this lineage and matters now, by value up to the packing target."""
     turn, retrieval = need.turn, parts.setup.retrieval
-    if retrieval is None:
+    if retrieval is None or retrieval.top_k == 0:
         return ()
     text = turn.user_message.rendered_text
     is_empty = sum(map(carries_content, words(text))) <= EMPTY
     standalone = need.explicit or (" ".join((text, *need.terms)) if need.terms and is_empty else "")
     question = Question(text=text, asked_at=turn.created_at, standalone=standalone, terms=need.terms)
     scope = need.scope or Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
-    looked = await look(parts, question, scope)
+    room = Room(target=min(retrieval.target_of(need.window), need.room))
+    looked = await look(parts, question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))
     missing += looked.missing
-    good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached][
-        : retrieval.overfetch_k
-    ]
-    room = Room(target=min(retrieval.target, need.room), most=retrieval.top_k)
-    vectors = looked.placed.of([one.chunk.id for one in good]) if retrieval.mmr else None
-    chosen = pack(good, question.full, _quoted, room=room, vectors=vectors)
+    good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
+    newer = await spared("newer statements", missing, lambda: _newer(parts, looked, good, scope))
+    good += newer or ()
+    vectors = looked.placed.by_chunk(good) if retrieval.mmr else None
+    chosen = await asyncio.to_thread(pack, good, question.full, _quoted, room=room, vectors=vectors)
     missing += chosen.left_out[:MOST_LEFT_OUT]
     pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in chosen.pieces]
     placed = [piece for piece in pieces if piece.text.strip()]
@@ -116,39 +124,27 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
 
 async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:
     """Find what was said; with a budget, what would be packed into it."""
-    turns = min(max(TURNS, limit if budget is None else budget // SHORT), MOST_TURNS)
-    looked = await look(parts, Question(text=question, asked_at=now()), scope, turns=turns)
+    turns = max(FEW_TURNS, limit) if budget is None else _turns_for(budget)
+    asked = Question(text=question, asked_at=now())
+    looked = await look(parts, asked, scope, turns=min(turns, MOST_TURNS), with_vectors=budget is not None)
     if budget is None:
         looked = replace(looked, candidates=tuple(one for one in looked.candidates if looked.is_meant(one)))
     room = Room(target=budget or UNLIMITED, most=None if budget else limit, apart=budget is None)
-    mmr = parts.setup.retrieval is not None and parts.setup.retrieval.mmr
-    vectors = looked.placed.of([one.chunk.id for one in looked.candidates]) if mmr else None
-    chosen = pack(looked.candidates, question, encoding(ENCODING).count, room=room, vectors=vectors)
-    hits = [_hit(piece, looked.entries) for piece in chosen.pieces]
+    mmr = budget is not None and parts.setup.retrieval is not None and parts.setup.retrieval.mmr
+    vectors = looked.placed.by_chunk(looked.candidates) if mmr else None
+    chosen = await asyncio.to_thread(
+        pack, looked.candidates, question, encoding(ENCODING).count, room=room, vectors=vectors
+    )
     return Hits(
-        hits=_sources_first(hits, question),
+        hits=tuple(_hit(piece, looked.entries) for piece in chosen.pieces),
         tokens=chosen.tokens,
         missing=tuple(f"{left.what}: {left.reason}" for left in looked.missing),
     )
 
 
-def _sources_first(hits: Sequence[Hit], question: str) -> tuple[Hit, ...]:
-    """Move earlier questions that say no more than the query to the end; their answers go after what users stated."""
-    known = _ASKING.union(terms(question))
-    asking = {hit.chunk_id for hit in hits if _only_asks(hit, known)}
-    asked_before = {hit.turn_id for hit in hits if hit.chunk_id in asking}
-    is_stated = any(hit.role == "user" and hit.chunk_id not in asking for hit in hits)
-
-    def place(hit: Hit) -> int:
-        return 2 if hit.chunk_id in asking else int(is_stated and hit.turn_id in asked_before)
-
-    return tuple(sorted(hits, key=place))
-
-
-def _only_asks(hit: Hit, known: frozenset[str]) -> bool:
-    """Return whether a hit is an earlier question with no word beyond the query."""
-    is_question = hit.text.rstrip().endswith(_QUESTION_MARKS) or asks(hit.text)
-    return hit.role == "user" and is_question and known.issuperset(terms(hit.text))
+def _turns_for(budget: int, least: int = TURNS) -> int:
+    """Return how many turns to rank for a budget in tokens."""
+    return min(max(TURNS, least, budget // SHORT), MOST_TURNS)
 
 
 def _quoted(text: str) -> int:
@@ -189,35 +185,67 @@ def _without_halves(piece: Piece, entries: Mapping[Place, Entry], redactor: Reda
     return msgspec.structs.replace(piece, start=start, end=max(start, end), text=entry.text[start : max(start, end)])
 
 
+async def _newer(parts: Parts, looked: Looked, good: Sequence[Candidate], scope: Scope) -> list[Candidate]:
+    """Return newer statements similar to the best ones: they may supersede them in other words than the question's."""
+    known = {one.chunk.id for one in looked.candidates}
+    stated = [one for one in good if may_state(one) and one.chunk.id in looked.placed.places][:STATEMENTS]
+    found: list[Candidate] = []
+    for one in stated:
+        row = looked.placed.by_chunk([one])[one.chunk.id]
+        hits = await parts.store.vectors.near(packed(row), looked.namespace, scope, most=SIMILAR)
+        places = [hit.place for hit in hits if hit.chunk_id not in known and hit.place.side == one.chunk.side]
+        for entry in await parts.store.index.read(places):
+            looked.entries[entry.place] = entry
+            for spot in spots_of([entry], {}) if entry.turn_seq > one.turn_seq else ():
+                made = candidate_of(spot, one.score, encoding(ENCODING).count, exact=False, lists=one.lists)
+                found += [made] if supersedes(made, one) else []
+    return found
+
+
 # --- looking ---
 
 
-async def look(parts: Parts, question: Question, scope: Scope, *, turns: int = TURNS) -> Looked:
+async def look(parts: Parts, question: Question, scope: Scope, *, turns: int, with_vectors: bool = True) -> Looked:
     """Look by words and by vectors, read what was found and what stands around it, and rank it.
 
-    ``turns`` is how many of the turns in which something was found are ranked, with those beside them.
+    ``turns`` is how many of the turns in which something was found are ranked, with those beside them. Without
+    ``with_vectors`` only the cosines of the nearest chunks are known; it is quicker.
     """
     missing: list[LeftOut] = []
     index, asked = parts.store.index, search_terms(question)
     words = await spared("keywords", missing, lambda: index.find_words(asked, scope, most=2 * turns)) or WordHits()
-    heard = await index.around({hit.place.turn_id for hit in words.hits[:HEARD]})
-    near = await spared("vectors", missing, lambda: _near(parts, question, heard, scope, 2 * turns)) or _NOTHING_NEAR
-    entries = {entry.place: entry for entry in await index.around(_best_turns(words, near)[:turns])}
+    exact = exact_terms(question)
+    holding = (await index.find_words(exact, scope, most=turns)).hits if exact and words.hits else ()
+    heard: Sequence[Entry] = ()
+    most = 2 * turns if with_vectors else NEAREST
+    if may_name_a_speaker(question):
+        heard = await index.read([hit.place for hit in words.hits[:SPEAKERS_FROM]])
+    near = await spared("vectors", missing, lambda: _near(parts, question, heard, scope, most)) or _NOTHING_NEAR
+    best = [*(hit.place.turn_id for hit in holding), *_best_turns(words, near)]
+    entries = {entry.place: entry for entry in await index.around([*dict.fromkeys(best)][:turns])}
     admitted = await _admitted(parts, entries.values(), scope)
-    placed = await spared("vectors", missing, lambda: _placed(parts, near, admitted)) or _Placed({})
-    found = Found(words=words, entries=admitted, cosines=placed.cosines(near.vector))
+    cosines, placed = near.cosines(admitted), _Placed({})
+    if with_vectors:
+        placed = await spared("vectors", missing, lambda: _placed(parts, near, admitted)) or placed
+        cosines |= placed.cosines(near.vector)
+    found = Found(words=words, entries=admitted, cosines=cosines)
     means = Means(
         calibration=near.calibration,
-        lexicon=built_in_lexicon(),
         count=encoding(ENCODING).count,
         recency=parts.setup.retrieval.recency_boost if parts.setup.retrieval else 0,
     )
-    ranked = rank(question, found, means, most=4 * turns)
-    fitting = (one for one in ranked if not scope.types or one.chunk.chunk_type in scope.types)
+    ranked = await asyncio.to_thread(rank, question, found, means, most=4 * turns)
+    fitting = (
+        one
+        for one in ranked
+        if (not scope.types or one.chunk.chunk_type in scope.types)
+        and (not scope.sides or one.chunk.side in scope.sides)
+    )
     return Looked(
         candidates=tuple(_as_kept(one, entries) for one in fitting),
         entries=entries,
         placed=placed,
+        namespace=near.namespace,
         worded=frozenset(hit.place for hit in words.hits if hit.own),
         missing=tuple(missing),
     )
@@ -243,6 +271,14 @@ class _Near(Struct, frozen=True, kw_only=True):
     vector: bytes = b""
     namespace: str = ""
     calibration: Calibration = KNOWN[STATIC]
+
+    def cosines(self, entries: Iterable[Entry]) -> dict[ChunkId, float]:
+        """Return the cosines of chunks; for one that is not among the nearest, halfway from the last to the mean."""
+        known = {hit.chunk_id: hit.similarity for hit in self.hits}
+        if not known:
+            return {}
+        other = (min(known.values()) + self.calibration.mean) / 2
+        return {chunk.id: known.get(chunk.id, other) for entry in entries for chunk in entry.chunks}
 
 
 _NOTHING_NEAR = _Near()
@@ -281,12 +317,11 @@ class _Placed(NamedTuple):
     places: dict[ChunkId, int]
     rows: Rows | None = None
 
-    def of(self, chunks: Sequence[ChunkId]) -> Rows | None:
-        """Give the rows of chunks; None unless all are known."""
-        if self.rows is None or not all(chunk in self.places for chunk in chunks):
-            return None
-        rows: Rows = self.rows[[self.places[chunk] for chunk in chunks]]
-        return rows
+    def by_chunk(self, candidates: Iterable[Candidate]) -> dict[ChunkId, Row]:
+        """Return the vectors of the candidates' chunks, as far as they are known."""
+        if self.rows is None:
+            return {}
+        return {one.chunk.id: self.rows[self.places[one.chunk.id]] for one in candidates if one.chunk.id in self.places}
 
     def cosines(self, vector: bytes) -> dict[ChunkId, float]:
         """Tell how near each is to a vector."""
@@ -304,12 +339,13 @@ async def _placed(parts: Parts, near: _Near, entries: Sequence[Entry]) -> _Place
 
 
 async def _admitted(parts: Parts, entries: Iterable[Entry], scope: Scope) -> list[Entry]:
-    """Leave out what stands around something and is not to be shown itself: beyond a fork, or of another kind."""
+    """Leave out what stands around something and may not be shown: beyond a fork, or of another time."""
     lineage = None if scope.branch_id is None else await parts.store.branches.lineage(scope.branch_id)
     return [
         entry
         for entry in entries
         if (lineage is None or lineage.owner_of(entry.turn_seq) == entry.branch_id)
         and (scope.before is None or entry.turn_seq < scope.before)
-        and scope.admits(entry.place.side, entry.said_at)
+        and (scope.since is None or entry.said_at >= scope.since)
+        and (scope.until is None or entry.said_at < scope.until)
     ]

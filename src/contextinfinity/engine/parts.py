@@ -188,6 +188,8 @@ class Need:
     """The first turn that stands there word for word; all after it do."""
     room: int
     """Tokens that retrieved text may take at most."""
+    window: int
+    """The context window of the branch's model."""
     attached: tuple[ChunkId, ...] = ()
     terms: tuple[str, ...] = ()
     """Words of the conversation that the message leaves out; the search uses them where no explicit form is certain."""
@@ -267,9 +269,14 @@ class Retrieval:
     threshold: float = 0.72
     recency_boost: float = 0.10
     mmr: bool = True
-    target: int = 800
+    target: int | None = None
+    """Tokens of retrieved text to aim for; None: a share of the model's window."""
     opened: set[str] = field(default_factory=set)
     """Namespaces that this process made sure of."""
+
+    def target_of(self, window: int) -> int:
+        """Return the packing target for a model with a window of so many tokens."""
+        return min(max(window * 3 // 200, 400), 2_000) if self.target is None else self.target
 
 
 async def rewrite_offline(follow_up: FollowUp) -> Rewritten:

@@ -235,12 +235,13 @@ async def retrieve(
     if recalled.terms is not None and recalled.terms.only_last is not None:
         return ()
     attached = await attachments(parts.store, turn.session_id, running.asked.attach)
-    room = parts.budget_of(recalled.home).retrieval_budget
+    budget = parts.budget_of(recalled.home)
     need = Need(
         turn=turn,
         explicit=explicit,
         first_shown=recalled.first_shown(turn),
-        room=room - sum(artifact.tokens for artifact in attached),
+        room=budget.retrieval_budget - sum(artifact.tokens for artifact in attached),
+        window=budget.model_limit,
         attached=running.asked.attach,
         terms=terms,
     )

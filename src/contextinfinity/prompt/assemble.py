@@ -83,6 +83,7 @@ def assemble(
                 summary=artifact.text if artifact.is_summary else None,
                 uncut=None if artifact.uncut is None else (artifact.uncut, artifact.side),
                 elsewhere=bool(artifact.conversation),
+                superseded_by=artifact.superseded_by,
             )
             for rank, artifact in enumerate(sections.artifacts, start=1)
         ),

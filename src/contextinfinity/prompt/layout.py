@@ -123,6 +123,7 @@ def artifact_text(artifact: Artifact, layout: int = LAYOUT_VERSION) -> str:
         "on": artifact.said_at.date().isoformat(),
         "turn": str(artifact.turn_seq or ""),
         "in-conversation": _name(artifact.conversation),
+        "superseded-by-turn": str(artifact.superseded_by or ""),
     }
     opening = " ".join(f'{key}="{value}"' for key, value in about.items() if value)
     return f"<artifact {opening}>\n{quote(artifact.text, layout)}\n</artifact>"

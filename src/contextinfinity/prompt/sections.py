@@ -39,6 +39,8 @@ class Artifact(Struct, frozen=True, kw_only=True):
     """The turn it is of, where that is not cut into chunks yet."""
     conversation: SessionId = ""
     """The other conversation of the same owner in which it was said, where the prompt names it."""
+    superseded_by: int = 0
+    """The turn with a newer statement about the same thing; 0 if there is none."""
 
 
 class Shown(Struct, frozen=True, kw_only=True):

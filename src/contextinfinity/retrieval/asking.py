@@ -1,10 +1,8 @@
-"""A question as a search reads it: whom it is about, when, and by which words it is answered.
+"""Read a question: its words, the exact ones among them, whom and when it is about, and whether it asks for a list.
 
-    words     those that mean something, without the names of the speakers and without the words that name a time
-    persons   a speaker who is named; without one, "my" stands for the user and "your" for the assistant
-    spans     the times it names
-
-A speaker's name is said by others more than by the speaker: as a word it leads astray, so it counts as a voice instead.
+A speaker's name is said by the other person more often than by the speaker, so it is no search word: it says whose
+messages are preferred. Words that name a time are no search words either. An exact word (with a digit, an identifier,
+a path, a quoted phrase) matches itself only, see ``exact``.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.retrieval.dates import TimeSpan, spans_in
-from contextinfinity.retrieval.lexicon import Word, words_of
+from contextinfinity.retrieval.exact import exact_words
+from contextinfinity.retrieval.vocabulary import pattern
 from contextinfinity.text.keywords import terms, terms_of
 
 MOST_WORDS = 32
@@ -25,14 +23,7 @@ MOST_WORDS = 32
 LONGEST = 4_000
 _SHORTEST_NAME = 3
 """Letters of a name from which its front alone may be meant by it."""
-
 _NAME = re.compile(r"[^\W\d_][\w'’-]*")
-_MINE = re.compile(
-    r"\b(?:my|mine|(?:did|have|had|was|am|do) I|I (?:said|told|wanted)|mein\w*|meus?|mon|mes|mis?)\b", re.I
-)
-_YOURS = re.compile(
-    r"\b(?:your|yours|(?:did|have|had|were) you|you (?:said|told|suggested)|dein\w*|ton|tes|tus?)\b", re.I
-)
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -53,21 +44,39 @@ class Question(Struct, frozen=True, kw_only=True):
 class Asked(Struct, frozen=True, kw_only=True):
     """A question, read."""
 
-    words: tuple[Word, ...]
+    words: tuple[str, ...]
+    """Its terms as the index knows them, without names of speakers and words that name a time."""
+    exact: tuple[str, ...] = ()
+    only_exact: bool = False
+    """Whether it consists of nothing but exact words."""
     spans: tuple[TimeSpan, ...] = ()
     speakers: frozenset[str] = frozenset()
-    """Those it names, small."""
-    side: ChunkSide | None = None
-    """Whom "my" or "your" stands for, where no speaker is named."""
+    """The speakers it names, in lower case."""
+    of_assistant: bool = False
+    """Whether it asks for something the assistant said."""
+    lists: bool = False
+    """Whether it asks for several things or for their number."""
 
 
 def search_terms(question: Question) -> tuple[str, ...]:
-    """Give what a question is looked up by in an index of words, each once."""
+    """Return the terms by which the index is searched, each once."""
     return tuple(dict.fromkeys(terms(question.full)))[:MOST_WORDS]
 
 
+def exact_terms(question: Question) -> tuple[str, ...]:
+    """Return the terms of the question's exact words, by which texts that hold them are found."""
+    return tuple(dict.fromkeys(terms(" ".join(exact_words(question.full)))))[:MOST_WORDS]
+
+
+def may_name_a_speaker(question: Question) -> bool:
+    """Return whether a question holds a word in capitals, which could be somebody's name."""
+    text = question.full
+    opening = pattern("asks").sub("", text, count=1) if pattern("asks").match(text) else text
+    return any(word[0].isupper() for word in _NAME.findall(opening))
+
+
 def vector_text(question: Question, speakers: Collection[str]) -> str:
-    """Give the text that is placed for a question: without the speakers' names, which nobody says of themselves."""
+    """Return the text that is embedded for a question: without speakers' names, which nobody says of themselves."""
     text = question.standalone or question.text
     named = _named(text, speakers)
     if not named:
@@ -77,7 +86,7 @@ def vector_text(question: Question, speakers: Collection[str]) -> str:
 
 
 def read_question(question: Question, speakers: Collection[str], *, newest: datetime | None = None) -> Asked:
-    """Read a question; ``newest`` is when the last of what was found was said.
+    """Read a question; ``newest`` is the time of the newest text that was found.
 
     Times are reckoned from when the question is asked, or, where all that was found is older than what they then mean,
     from the newest of it: in an old conversation people mean the days of that conversation.
@@ -87,20 +96,25 @@ def read_question(question: Question, speakers: Collection[str], *, newest: date
     if newest is not None and spans and all(span.start > newest for span in spans):
         spans = spans_in(text, newest)
     named = _named(text, speakers)
-    hidden = {word.term for word in words_of(" ".join((*named, *(span.words for span in spans))))}
-    found = {word.term: word for word in reversed(words_of(text)) if word.term not in hidden}
+    times = [span.words for span in spans]
+    hidden = set(terms(" ".join((*named, *times))))
+    words = tuple(term for term in dict.fromkeys(terms(text)) if term not in hidden)[:MOST_WORDS]
+    exact = exact_words(text, times)
     return Asked(
-        words=tuple(reversed(found.values()))[:MOST_WORDS],
+        words=words,
+        exact=exact,
+        only_exact=bool(exact) and set(words) <= set(terms(" ".join(exact))),
         spans=spans,
         speakers=frozenset(_meant(named, speakers)),
-        side=None if named else _side(question.text),
+        of_assistant=pattern("yours").search(text) is not None,
+        lists=pattern("lists").search(text) is not None,
     )
 
 
 def _named(text: str, speakers: Collection[str]) -> list[str]:
-    """Give the words of a text that stand for a speaker: a name, or its front with a capital letter."""
+    """Return the words of a text that stand for a speaker: a name, or its front with a capital letter."""
     parts = {part.lower() for name in speakers for part in _NAME.findall(name) if len(part) >= _SHORTEST_NAME}
-    found = dict.fromkeys(_without_s(word) for word in _NAME.findall(text))
+    found = dict.fromkeys(_without_s(word) for word in _NAME.findall(text)) if parts else ()
     return [word for word in found if _is_name(word, parts)]
 
 
@@ -122,10 +136,3 @@ def _meant(named: Sequence[str], speakers: Collection[str]) -> list[str]:
         for name in speakers
         if any(part.lower().startswith(low) for part in _NAME.findall(name) for low in lows)
     ]
-
-
-def _side(text: str) -> ChunkSide | None:
-    mine, yours = _MINE.search(text) is not None, _YOURS.search(text) is not None
-    if mine == yours:
-        return None
-    return "user" if mine else "assistant"

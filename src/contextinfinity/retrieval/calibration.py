@@ -1,19 +1,22 @@
 """Scores that mean the same for every embedder.
 
-    0      as alike as any two texts are on average
-    0.72   more alike than all but one of a thousand pairs of texts that have nothing to do with each other
-    1      the same
+    0      as similar as two unrelated texts are on average
+    0.72   exceeded by one of a thousand unrelated texts
+    1      the text itself
 
-Two numbers of an embedder say where these lie. They are known for the built-in embedder; for any other one they are
-measured once, on sentences of our own.
+Two numbers of an embedder place its cosines on this scale. They are known for the embedders that come with the
+project, and measured once for any other one, on the sentences of ``unrelated_sentences.txt``.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from contextinfinity.embedders.minilm.embedder import NAME as MINILM
 from contextinfinity.embedders.static import NAME as STATIC
 
 if TYPE_CHECKING:
@@ -25,44 +28,52 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float32]
 
 RARE = 0.72
-"""The score that one random pair in a thousand exceeds."""
+"""The score that one unrelated pair in a thousand exceeds."""
 _ONE_IN = 1_000
 
 
 class Calibration(Struct, frozen=True):
-    """Where the values of random pairs lie: their mean, and what one in a thousand exceeds."""
+    """The cosines of unrelated pairs: their mean, and what one in a thousand exceeds."""
 
     mean: float
     rare: float
 
-    @property
-    def most_steps(self) -> float:
-        """The steps of a text to itself."""
-        return (1 - self.mean) / (self.rare - self.mean)
-
     def steps(self, values: Numbers) -> Numbers:
-        """Give values in steps of what separates a rare pair from an ordinary one: scores without a bend, to add up."""
+        """Return cosines in steps: 0 is the mean of unrelated pairs, 1 is exceeded by one of a thousand."""
         steps: Numbers = (values - self.mean) / (self.rare - self.mean)
         return steps
 
-    def scores(self, values: Numbers) -> Numbers:
-        """Give values as scores; what is less alike than any two are is below 0."""
-        import numpy as np
 
-        low = RARE * (values - self.mean) / (self.rare - self.mean)
-        high = RARE + (1 - RARE) * (values - self.rare) / max(1 - self.rare, 1e-6)
-        return np.where(values < self.rare, low, high).astype(np.float32)
+GATE, SURE, LEAST = 0.45, 0.9, 0.15
+"""The score for which 0.72 stands: GATE if nothing in the conversation is likely to answer the question. The more the
+best passage speaks for an answer, the lower, down to LEAST from SURE on: then texts around the best are not unrelated.
+"""
+WHOLE = 1.5
+"""The score that counts as 1."""
+KNOWN = {STATIC: Calibration(0.021, 0.318), MINILM: Calibration(0.057, 0.397)}
+"""Measured with ``calibration_of``."""
 
 
-SHARES = Calibration(0.0, 0.25)
-"""Of the words of a question that are met, and of all that speaks for a text: shares of what the question itself would
-reach. Measured on the same sentences; embedders make no difference."""
-KNOWN = {STATIC: Calibration(0.021, 0.318)}
-"""Measured with ``measured``, over the same sentences."""
+def confident(sums: Numbers, content: Numbers, alone: NDArray[np.bool_]) -> Numbers:
+    """Return calibrated scores for sums of all terms; ``content`` are the same without role and recency.
+
+    Those two let nothing pass while no content is likely to answer. What is ``alone`` enough, by its vector or by its
+    words, passes whatever the rest says.
+    """
+    import numpy as np
+
+    top = float(content.max())
+    floor = float(np.interp(top, (GATE, SURE), (GATE, LEAST)))
+    if top < GATE:
+        floor += max(0.0, float((sums - content).max()))
+    low = RARE * sums / floor
+    high = RARE + (1 - RARE) * (sums - floor) / (WHOLE - floor)
+    scores = np.where(sums < floor, low, high)
+    return np.where(alone & (scores < RARE), RARE + 1e-3 * scores, scores).astype(np.float32)
 
 
 def of_pairs(values: Numbers) -> Calibration:
-    """Draw both numbers from the values of random pairs."""
+    """Calibrate by the cosines of unrelated pairs."""
     import numpy as np
 
     mean, rare = float(values.mean()), float(np.quantile(values, 1 - 1 / _ONE_IN))
@@ -70,15 +81,19 @@ def of_pairs(values: Numbers) -> Calibration:
 
 
 def of_rows(rows: Vectors) -> Calibration:
-    """Draw both numbers from the rows of texts that have nothing to do with each other."""
+    """Calibrate by the vectors of unrelated texts."""
     import numpy as np
 
     return of_pairs((rows @ rows.T)[np.triu_indices(len(rows), k=1)])
 
 
 async def calibration_of(embedder: Embedder) -> Calibration:
-    """Give what is known of an embedder, or measure it; whoever asks keeps the answer."""
-    from contextinfinity.retrieval.yardstick import SENTENCES
-
+    """Return the calibration of an embedder, measured if it is not known; the caller keeps it."""
     known = KNOWN.get(embedder.name)
-    return known if known is not None else of_rows(await embedder.embed(SENTENCES))
+    return known if known is not None else of_rows(await embedder.embed(unrelated_sentences()))
+
+
+@cache
+def unrelated_sentences() -> tuple[str, ...]:
+    """Return sentences that have nothing to do with each other."""
+    return tuple((files(__package__) / "unrelated_sentences.txt").read_text(encoding="utf-8").splitlines())

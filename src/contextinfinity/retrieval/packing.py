@@ -1,9 +1,11 @@
-"""What of the found goes into a prompt, in few tokens.
+"""Choose which passages go into a prompt: by value, within a token target, each thing once.
 
-    1  what says the same as something better is left out
-    2  the best first; with vectors, what is near to something taken already counts less (MMR)
-    3  what does not fit whole goes in as its most telling slice, else as its summary, else not at all
-    4  neighbouring chunks of one message become one piece, without saying anything twice
+    1  the best first, one passage a message; where room is left, further passages of the same messages
+    2  with vectors, a passage similar to one already taken counts less (MMR), and one that says the same is left out
+    3  for a question that asks for several things, a passage from a sitting not yet represented counts more
+    4  a newer statement about the same thing is placed with an older one, which is marked as superseded
+    5  what does not fit is skipped; the best one goes in as the sentences that answer, or as its summary
+    6  touching passages of one message become one piece
 
 The same candidates always give the same pieces, whatever their order. All that was left out is named with its reason.
 """
@@ -12,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import groupby
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from itertools import chain, groupby
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,36 +23,26 @@ from msgspec.structs import replace
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.plan import LeftOut
+from contextinfinity.domain.search import Place, place_of
+from contextinfinity.retrieval.candidates import Candidate
 from contextinfinity.retrieval.slices import best_slice
 from contextinfinity.retrieval.spans import Count
-from contextinfinity.text import cues
-
-if TYPE_CHECKING:
-    from contextinfinity.text.topics import Matrix
+from contextinfinity.retrieval.superseding import Key, Vectors, superseded
+from contextinfinity.text.keywords import terms
 
 Form: TypeAlias = Literal["whole", "slice", "summary"]
 
 TARGET = 800
-DIVERSITY = 0.1
-"""How much nearness to what was taken counts against a candidate's own score. More costs answers: what belongs together
-is near to each other as well."""
-_TAKEN = -10.0
+DIVERSITY = 0.02
+"""How much similarity to what was taken counts against a candidate. More costs answers: what belongs together is
+similar as well."""
+SPREAD = 0.02
+"""What a sitting that is not represented yet counts for a question that asks for several things."""
 SAME = 0.985
-"""Vectors nearer to each other than this say the same."""
-ENOUGH = 8
-"""After so many candidates in a row for which there is no room, there is none."""
-SMALLEST_SLICE = 60
-"""Tokens under which a slice says nothing."""
-
-
-class Candidate(Struct, frozen=True, kw_only=True):
-    """A chunk that was found; ``said_at`` is when its words were said."""
-
-    chunk: Chunk
-    score: float
-    turn_seq: int
-    said_at: datetime
-    speaker: str = ""
+"""The cosine from which on two texts say the same."""
+ENOUGH = 40
+"""After so many candidates in a row that did not fit, no more are tried."""
+_TAKEN = -10.0
 
 
 class Piece(Struct, frozen=True, kw_only=True):
@@ -67,6 +59,8 @@ class Piece(Struct, frozen=True, kw_only=True):
     said_at: datetime
     tokens: int
     speaker: str = ""
+    superseded_by: int = 0
+    """The turn with a newer statement about the same thing; 0 if there is none."""
 
 
 class Room(Struct, frozen=True, kw_only=True):
@@ -77,7 +71,7 @@ class Room(Struct, frozen=True, kw_only=True):
     most: int | None = None
     """How many pieces at most."""
     apart: bool = False
-    """Whether each chunk stays by itself, and the same words may come from several."""
+    """Whether to give whole chunks, each by itself, and the same words several times."""
 
 
 USUAL = Room()
@@ -97,116 +91,136 @@ def pack(
     count: Count,
     *,
     room: Room = USUAL,
-    vectors: Matrix | None = None,
+    vectors: Vectors | None = None,
 ) -> Packed:
-    """Choose what goes into a prompt; ``vectors`` are the rows of the candidates, of length 1."""
-    rows = {candidate.chunk.id: place for place, candidate in enumerate(candidates)}
+    """Choose what goes in; ``vectors`` are those of the candidates' chunks, as far as they are known."""
     left: list[LeftOut] = []
-    wanted = [*_wanted(candidates, left, apart=room.apart)]
-    tray = _Tray(count, cues.content(cues.words(question)), room)
+    best, others = (_whole_chunks(candidates), []) if room.apart else _distinct(candidates, left)
+    newer = {} if room.apart else superseded(best, vectors)
+    tray = _Tray(count, frozenset(terms(question)), room)
     refused = 0
-    for looked, candidate in enumerate(_diverse(wanted, rows, vectors, left), start=1):
-        reason = tray.take(candidate)
+    for candidate in chain(_by_value(best, vectors, left), others):
+        following = newer.get(_key(candidate))
+        if following is not None:
+            tray.take(following, newer.get(_key(following)))
+        reason = tray.take(candidate, following)
         refused = refused + 1 if reason else 0
         if reason:
             left.append(_left(candidate, reason))
-        if refused == ENOUGH and looked < len(wanted):
+        if refused == ENOUGH:
             left.append(LeftOut(what="all that is worth less", reason=reason))
             break
     pieces = sorted(tray.pieces(), key=lambda piece: (-piece.score, piece.turn_seq, piece.start, piece.chunks[0].id))
-    return Packed(
-        pieces=tuple(pieces), left_out=tuple(left), tokens=sum(piece.tokens + room.border for piece in pieces)
-    )
+    tokens = sum(piece.tokens + room.border for piece in pieces)
+    return Packed(pieces=tuple(pieces), left_out=tuple(left), tokens=tokens)
 
 
-def _wanted(candidates: Sequence[Candidate], left: list[LeftOut], *, apart: bool) -> Iterator[Candidate]:
-    """Give each chunk once, the best first, and the same words only once."""
+def _whole_chunks(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return each chunk once, whole, with the score of its best passage; the best first."""
     best: dict[ChunkId, Candidate] = {}
-    for candidate in candidates:
-        known = best.get(candidate.chunk.id)
-        if known is None or candidate.score > known.score:
-            best[candidate.chunk.id] = candidate
+    for candidate in sorted(candidates, key=_rank):
+        chunk = candidate.chunk
+        best.setdefault(chunk.id, replace(candidate, start=chunk.start, end=chunk.end, text=chunk.rendered_text))
+    return [*best.values()]
+
+
+def _distinct(candidates: Sequence[Candidate], left: list[LeftOut]) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the best passage of each message, and the others; the same words only once."""
+    best: dict[Place, Candidate] = {}
+    others: list[Candidate] = []
     said: set[tuple[str, str]] = set()
-    for candidate in sorted(best.values(), key=_rank):
-        words = (candidate.chunk.side, candidate.chunk.rendered_text.strip())
-        if words in said and not apart:
+    for candidate in sorted(candidates, key=_rank):
+        words = (candidate.chunk.side, candidate.text.strip())
+        if words in said:
             left.append(_left(candidate, "the same words are there already"))
-        else:
-            said.add(words)
-            yield candidate
+        elif best.setdefault(place_of(candidate.chunk), candidate) is not candidate:
+            others.append(candidate)
+        said.add(words)
+    return [*best.values()], others
 
 
-def _rank(candidate: Candidate) -> tuple[float, int, str]:
-    return -candidate.score, -candidate.turn_seq, candidate.chunk.id
+def _rank(candidate: Candidate) -> tuple[bool, float, int, str, int]:
+    return not candidate.exact, -candidate.score, -candidate.turn_seq, candidate.chunk.id, candidate.start
+
+
+def _key(candidate: Candidate) -> Key:
+    return candidate.chunk.id, candidate.start
 
 
 def _left(candidate: Candidate, reason: str) -> LeftOut:
     return LeftOut(what=f"chunk {candidate.chunk.id}", reason=reason, tokens=candidate.chunk.token_est)
 
 
-def _diverse(
-    wanted: list[Candidate], rows: dict[ChunkId, int], vectors: Matrix | None, left: list[LeftOut]
-) -> Iterator[Candidate]:
-    """Give candidates in the order in which they are worth most beside those given before."""
-    if vectors is None or not wanted:
+def _by_value(wanted: Sequence[Candidate], vectors: Vectors | None, left: list[LeftOut]) -> Iterator[Candidate]:
+    """Yield candidates in the order in which they are worth most beside those yielded before."""
+    if not wanted or (not vectors and not wanted[0].lists):
         yield from wanted
         return
     import numpy as np
 
-    placed = np.array([each.chunk.id in rows for each in wanted])
-    own = vectors[[rows.get(each.chunk.id, 0) for each in wanted]]
-    worth = np.array([(1 - DIVERSITY) * each.score for each in wanted])
+    nowhere = np.zeros(len(next(iter(vectors.values()))) if vectors else 1, dtype=np.float32)
+    rows = np.array([nowhere if not vectors else vectors.get(each.chunk.id, nowhere) for each in wanted])
+    sittings = np.array([f"{each.chunk.session_id} {each.said_at.date()}" for each in wanted])
+    worth = np.array([each.score + each.exact for each in wanted])  # an exact word goes before everything
     near = np.zeros(len(wanted))
+    fresh = np.full(len(wanted), SPREAD if wanted[0].lists else 0.0)
     for _ in wanted:
-        place = int(np.argmax(worth - DIVERSITY * near))
-        chosen = wanted[place]
+        place = int(np.argmax(worth + fresh - DIVERSITY * near))
         worth[place] = _TAKEN
         if near[place] >= SAME:
-            left.append(_left(chosen, "something nearly the same is there already"))
+            left.append(_left(wanted[place], "something nearly the same is there already"))
             continue
-        yield chosen
-        if placed[place]:
-            near = np.maximum(near, np.where(placed, own @ own[place], 0))
+        yield wanted[place]
+        near = np.maximum(near, rows @ rows[place])
+        fresh[sittings == sittings[place]] = 0
 
 
 class _Tray:
     """What was taken so far."""
 
-    def __init__(self, count: Count, terms: frozenset[str], room: Room) -> None:
+    def __init__(self, count: Count, words: frozenset[str], room: Room) -> None:
         self._count = count
-        self._terms = terms
+        self._words = words
         self._room = room
-        self._taken: list[Piece] = []
+        self._taken: dict[Key, Piece] = {}
         self._used = 0
 
-    def take(self, candidate: Candidate) -> str:
-        """Take a candidate as far as there is room; say why not otherwise."""
+    def take(self, candidate: Candidate, newer: Candidate | None) -> str:
+        """Take a candidate if there is room for it; return why not otherwise. ``newer`` supersedes it."""
         room = self._room
+        if _key(candidate) in self._taken:
+            return ""
         if room.most is not None and len(self._taken) >= room.most:
             return f"{room.most} pieces are there already"
         piece = self._fitting(candidate, room.target - self._used - room.border)
         if piece is None:
             return f"no room within {room.target} tokens"
-        self._taken.append(piece)
+        self._taken[_key(candidate)] = replace(piece, superseded_by=0 if newer is None else newer.turn_seq)
         self._used += piece.tokens + room.border
         return ""
 
     def _fitting(self, candidate: Candidate, free: int) -> Piece | None:
+        """Return the passage, its sentences that answer best, or the summary of its chunk: the first that fits."""
         chunk = candidate.chunk
-        whole = _piece(candidate, chunk.rendered_text, "whole", self._count)
-        if whole.tokens <= free:
-            return whole
-        found = best_slice(chunk.rendered_text, self._terms, free, self._count) if free >= SMALLEST_SLICE else None
+        is_whole = (candidate.start, candidate.end) == (chunk.start, chunk.end)
+        piece = _piece(candidate, candidate.text, "whole" if is_whole else "slice", self._count)
+        if piece.tokens <= free:
+            return piece
+        if self._taken:
+            return None
+        found = best_slice(candidate.text, self._words, free, self._count)
         if found is not None:
-            part = _piece(candidate, chunk.rendered_text[slice(*found)], "slice", self._count, found[0])
-            if part.tokens <= free:
-                return part
+            start, end = candidate.start + found[0], candidate.start + found[1]
+            part = replace(candidate, start=start, end=end, text=candidate.text[slice(*found)])
+            piece = _piece(part, part.text, "slice", self._count)
+            if piece.tokens <= free:
+                return piece
         brief = _piece(candidate, chunk.summary, "summary", self._count)
         return brief if chunk.summary and brief.tokens <= free else None
 
     def pieces(self) -> Iterator[Piece]:
-        """Give what was taken, with neighbours joined."""
-        order = sorted(self._taken, key=_stands)
+        """Yield what was taken, with touching passages of a message joined."""
+        order = sorted(self._taken.values(), key=_stands)
         for _, group in groupby(order, key=lambda piece: _stands(piece)[:3]):
             current: Piece | None = None
             for piece in group:
@@ -220,32 +234,34 @@ class _Tray:
                 yield current
 
     def _joined(self, one: Piece, other: Piece) -> Piece | None:
-        """Join two spans of one message that touch or overlap; a summary stands alone."""
+        """Join two spans of one message that touch or overlap; a summary stays alone."""
         if self._room.apart or "summary" in (one.form, other.form) or other.start > one.end:
             return None
         text = one.text + other.text[max(0, one.end - other.start) :]
         tokens = self._count(text)
         if tokens > one.tokens + other.tokens + self._room.border:
             return None
+        chunks = (*one.chunks, *other.chunks) if one.score >= other.score else (*other.chunks, *one.chunks)
         return replace(
             one,
             text=text,
-            chunks=(*one.chunks, *other.chunks) if one.score >= other.score else (*other.chunks, *one.chunks),
+            chunks=tuple({chunk.id: chunk for chunk in chunks}.values()),
             end=max(one.end, other.end),
             form="whole" if one.form == other.form == "whole" else "slice",
             score=max(one.score, other.score),
             tokens=tokens,
+            superseded_by=one.superseded_by and other.superseded_by,
         )
 
 
-def _piece(candidate: Candidate, text: str, form: Form, count: Count, offset: int = 0) -> Piece:
+def _piece(candidate: Candidate, text: str, form: Form, count: Count) -> Piece:
     chunk = candidate.chunk
-    start = chunk.start + offset
+    is_summary = form == "summary"
     return Piece(
         text=text,
         chunks=(chunk,),
-        start=start,
-        end=chunk.end if form == "summary" else start + len(text),
+        start=chunk.start if is_summary else candidate.start,
+        end=chunk.end if is_summary else candidate.end,
         form=form,
         score=candidate.score,
         turn_seq=candidate.turn_seq,

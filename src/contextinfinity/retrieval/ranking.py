@@ -1,67 +1,82 @@
-"""What was found, in the order in which it answers a question.
+"""Rank passages by how well they answer a question: a linear score of six terms.
 
-    heard     the words of the question, each by its rarity, as well as they are met here or in what was said around
-              here: an answer seldom repeats the question before it
-    near      how near the text's vector is, and those of what was said around it
-    voice     whether the person speaks whom the question is about
-    time      whether it was said, or tells of, when the question says
-    asking    what only asks is seldom an answer
+    near      the cosine of the passage's chunk to the question, calibrated per embedder
+    words     the share of the question's words it holds, weighted by rarity; a word said in a message around a short
+              passage counts in part, since an answer seldom repeats the question before it
+    around    the cosines of the messages around it, for a short passage
+    speaker   whether the person speaks whom the question names
+    role      without names: whether the user speaks, unless the question asks for what the assistant said
+    time      whether it was said when the question says
 
-Their weighted sum puts candidates in order. It is a share of what the question itself would reach, and calibrated: what
-texts come to that have nothing to do with the question is 0, what one in a thousand of them exceeds is 0.72. Words
-count by what they add up to, so a question of many rare words goes by its words, one of few common words by its vector.
+A passage that holds an exact word of the question ranks above every passage that does not. An earlier question that
+adds no word to this one cannot answer it: it ranks last, and lends nothing to the messages around it.
+
+Weights and ablation: docs/decisions/0024-ranking.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
 
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import Entry, WordHits
-from contextinfinity.retrieval import signals
-from contextinfinity.retrieval.asking import Question, read_question, search_terms
-from contextinfinity.retrieval.calibration import RARE, SHARES, Calibration
-from contextinfinity.retrieval.lexicon import Lexicon
-from contextinfinity.retrieval.packing import Candidate
+from contextinfinity.retrieval.asking import Asked, Question, read_question, search_terms
+from contextinfinity.retrieval.calibration import RARE, Calibration, confident
+from contextinfinity.retrieval.candidates import Candidate, Spot, candidate_of, spots_of
+from contextinfinity.retrieval.dates import nearness
+from contextinfinity.retrieval.exact import holding
 from contextinfinity.retrieval.spans import Count
-from contextinfinity.retrieval.spots import Spot, chunk_of, spots_of
+from contextinfinity.retrieval.vocabulary import pattern
 from contextinfinity.retrieval.voices import speakers_of, with_speakers
+from contextinfinity.text.keywords import among, terms
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from contextinfinity.retrieval.signals import Column
+    Column: TypeAlias = NDArray[np.float32]
+    Matrix: TypeAlias = NDArray[np.float32]
+    Places: TypeAlias = NDArray[np.intp]
 
-HEARD = {-1: 0.8, -2: 0.64, -3: 0.51, -4: 0.41, 1: 0.3, 2: 0.2}
-"""What a word counts that was said so many texts before (-) or after (+), beside one that is said here."""
-NEAR = {-1: 0.4, 1: 0.4, -2: 0.3, 2: 0.3}
-"""The same of a vector."""
+WORDS_AROUND = {-1: 0.8, -2: 0.64, -3: 0.51, -4: 0.41, 1: 0.3, 2: 0.2}
+"""What a word counts that was said so many messages before (-) or after (+) a short passage."""
+NEAR_AROUND = {-1: 0.15, 1: 0.15, -2: 0.1, 2: 0.1}
+SHORT = 120
+"""Characters of a passage up to which the messages around it count in full; with length they count less."""
+NOT_READ = 3
+"""Turns between two messages that may be missing, because only the turns beside what was found are read."""
+SITTING = timedelta(hours=6)
+"""A longer pause ends what messages have to do with each other."""
+RECENCY = 0.2
+STEP = 0.3
+"""What the distance from an average to a rare pair of texts counts, whatever the embedder."""
+ENOUGH_WORDS = 0.5
+"""The share of the question's words with which a passage passes whatever else speaks against it."""
 MOST = 128
-"""Candidates that are given at most."""
-MOST_CHARACTERS = 160_000
-"""Of text that is read for one question."""
-TOLD = 64
-"""Candidates whose words are searched for times, where the question names one: the best without it."""
+MOST_CHARACTERS = 400_000
+"""Of text that is ranked for one question."""
 _TIE = 1e-6
-"""What keeps two scores apart that would be the same."""
-_LEAST = 1e-3
+_PUNCTUATION = str.maketrans("‘’“”–—…•→", "''\"\"--.*>")
+"""Punctuation of plain English text: without it most texts are ASCII, in which words are found sooner."""
+_QUESTION_MARKS = ("?", "？", "؟")
 
 
 class Weights(Struct, frozen=True, kw_only=True):
-    """What each signal counts; chosen on data, see docs/decisions/0011."""
+    """What each term counts."""
 
-    heard: float = 3.5
-    near: float = 1.3
-    voice: float = 1.5
-    time: float = 5.3
-    asking: float = -3.4
-    heard_around: dict[int, float] = field(default_factory=lambda: dict(HEARD))
-    near_around: dict[int, float] = field(default_factory=lambda: dict(NEAR))
+    near: float = 1.0
+    words: float = 0.7
+    speaker: float = 0.15
+    role: float = 0.1
+    time: float = 0.5
+    words_around: dict[int, float] = field(default_factory=lambda: dict(WORDS_AROUND))
+    near_around: dict[int, float] = field(default_factory=lambda: dict(NEAR_AROUND))
 
 
 CHOSEN = Weights()
@@ -78,33 +93,45 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class Means(Struct, frozen=True, kw_only=True):
-    """What a ranking works with: the embedder's calibration, the words, how tokens are counted, the weights."""
+    """What a ranking works with: the embedder's calibration, a token counter, the weights."""
 
     calibration: Calibration
-    lexicon: Lexicon
     count: Count
     weights: Weights = CHOSEN
     recency: float = 0.1
-    """What the newest candidate gains over the oldest: a tenth of what speaks for it."""
+    """How much the newest passage gains over the oldest: so many times ``RECENCY``."""
 
 
 def rank(question: Question, found: Found, means: Means, *, most: int = MOST) -> tuple[Candidate, ...]:
-    """Put what was found in order, the best first."""
-    entries = with_speakers(found.entries, question.full)
-    spots = _bounded(spots_of(entries, found.cosines), found)
+    """Return the passages of what was found, the best first, with calibrated scores between 0 and 1."""
+    import numpy as np
+
+    spots = _bounded(spots_of(with_speakers(found.entries, question.full), found.cosines), found)
     if not spots:
         return ()
-    scores = _scores(question, found, spots, means)
-    order = (-scores).argsort(kind="stable")[:most].tolist()
-    ends = [min(max(float(scores[row]), _TIE * (len(order) - at)), 1 - _TIE * at) for at, row in enumerate(order)]
-    return tuple(_candidate(spots[row], score, means) for row, score in zip(order, ends, strict=True))
+    newest = max(spot.entry.said_at for spot in spots)
+    asked = read_question(question, speakers_of(spot.entry for spot in spots), newest=newest)
+    exact = _exact(asked, spots)
+    if asked.only_exact:
+        kept = np.flatnonzero(exact)
+        spots, exact = [spots[row] for row in kept.tolist()], exact[kept]
+        if not spots:
+            return ()
+    scores = _scores(asked, search_terms(question), found, spots, means)
+    order = np.lexsort((-scores, -exact))[:most].tolist()
+    ends = _falling([max(float(scores[row]), RARE) if exact[row] else float(scores[row]) for row in order])
+    return tuple(
+        candidate_of(spots[row], score, means.count, exact=bool(exact[row]), lists=asked.lists)
+        for row, score in zip(order, ends, strict=True)
+    )
 
 
 def _bounded(spots: list[Spot], found: Found) -> list[Spot]:
     """Leave out the least promising of very much text, so that no search takes long; the order of saying stays."""
     if sum(len(spot.text) for spot in spots) <= MOST_CHARACTERS:
         return spots
-    held = {hit.place: hit.own.bit_count() + hit.lent.bit_count() / 2 for hit in found.words.hits}
+    most = max(1, len(found.words.counts))
+    held = {hit.place: (hit.own.bit_count() + hit.lent.bit_count() / 2) / most for hit in found.words.hits}
     near = [found.cosines.get(spot.cut.id, 0.0) if spot.cut else 0.0 for spot in spots]
     order = sorted(range(len(spots)), key=lambda row: (-held.get(spots[row].entry.place, 0.0) - near[row], row))
     sizes = accumulate(len(spots[row].text) for row in order)
@@ -112,29 +139,107 @@ def _bounded(spots: list[Spot], found: Found) -> list[Spot]:
     return [spots[row] for row in kept]
 
 
-def _scores(question: Question, found: Found, spots: Sequence[Spot], means: Means) -> Column:
-    """Give the scores; below 0 and above 1 they go on, so that the order is kept."""
-    weights, newest = means.weights, max(spot.entry.said_at for spot in spots)
-    asked = read_question(question, speakers_of(spot.entry for spot in spots), newest=newest)
-    beside = signals.around(spots)
-    texts = [spot.text for spot in spots]
-    rare = signals.rarities([word.term for word in asked.words], search_terms(question), found.words)
-    met = signals.met(asked, texts, rare, means.lexicon)
+def _exact(asked: Asked, spots: Sequence[Spot]) -> NDArray[np.int64]:
+    import numpy as np
+
+    return np.array(holding(asked.exact, [spot.text for spot in spots]), dtype=np.int64)
+
+
+def _falling(scores: list[float]) -> list[float]:
+    """Lift scores so that none is below a later one, within 0 to 1."""
+    least = 0.0
+    for place in reversed(range(len(scores))):
+        scores[place] = least = min(max(scores[place], least + _TIE), 1 - _TIE * place)
+    return scores
+
+
+def _scores(asked: Asked, known: Sequence[str], found: Found, spots: Sequence[Spot], means: Means) -> Column:
+    """Return the calibrated score of each passage."""
+    import numpy as np
+
+    weights, rare = means.weights, _rarities(asked.words, known, found.words)
+    messages = _Messages(spots)
+    met = _met(asked.words, spots)
+    echoes = _echoes(asked, spots, met)
+    met[echoes] = 0
     steps = means.calibration.steps(_cosines(spots, found, means.calibration.mean))
-    sums: Column = (
-        weights.heard * (signals.heard(met, beside, weights.heard_around) @ rare)
-        + weights.near * signals.near(steps, beside, weights.near_around)
-        + weights.voice * signals.voices(asked, spots)
-        + weights.asking * signals.asking(texts)
-    )
-    if asked.spans:
-        likeliest = (-sums).argsort(kind="stable")[:TOLD].tolist()
-        sums += weights.time * signals.times(asked, spots, likeliest)
-    every = max(float(rare.sum()), _LEAST)
-    whole = weights.heard * every + weights.near * means.calibration.most_steps
-    shares = sums / whole * (1 + means.recency * _recency(spots))
-    alone = (steps >= 1) | (met @ rare / every >= SHARES.rare)
-    return _lifted(SHARES.scores(shares), alone)
+    steps[echoes] = 0
+    short = np.minimum(1, SHORT / np.array([max(1, len(spot.text)) for spot in spots], dtype=np.float32))
+    words = np.maximum(met, messages.best_around(met, weights.words_around) * short[:, None]) @ rare
+    around = messages.sum_around(steps, weights.near_around) * short
+    content = STEP * weights.near * (steps + around) + weights.words * words + weights.time * _times(asked, spots)
+    content += weights.speaker * _speakers(asked, spots)
+    content[echoes] = 0
+    sums = content + weights.role * _roles(asked, spots)
+    sums += RECENCY * means.recency * _recency(spots)
+    sums[echoes] = 0
+    _answers_after_statements(sums, spots, echoes, met)
+    alone = (steps >= 1) | (met @ rare >= ENOUGH_WORDS)
+    return confident(sums, content, alone)
+
+
+def _rarities(words: Sequence[str], known: Sequence[str], hits: WordHits) -> Column:
+    """Return what share of the question each word is: rare words more, together 1."""
+    import numpy as np
+
+    counts = dict(zip(known, hits.counts, strict=False))
+    said = np.array([counts.get(word, 0) for word in words], dtype=np.float32)
+    total = np.float32(max(hits.total, 1, *said) if len(said) else 1)
+    rare: Column = np.log1p((total - said + 0.5) / (said + 0.5)).astype(np.float32)
+    return rare / max(float(rare.sum()), 1e-3)
+
+
+def _met(words: Sequence[str], spots: Sequence[Spot]) -> Matrix:
+    """Return which passages hold which words."""
+    import numpy as np
+
+    columns = {word: column for column, word in enumerate(words)}
+    found = np.zeros((len(spots), len(words)), dtype=np.float32)
+    for row, spot in enumerate(spots):
+        text = spot.text if spot.text.isascii() else spot.text.translate(_PUNCTUATION)
+        held = among(text, words) if text.isascii() and "_" not in text else _terms(text).intersection(words)
+        for word in held:
+            found[row, columns[word]] = 1
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(terms(text))
+
+
+def _echoes(asked: Asked, spots: Sequence[Spot], met: Matrix) -> Places:
+    """Return the passages that are questions without a word beyond those asked."""
+    import numpy as np
+
+    known = set(asked.words).union(terms(" ".join(asked.speakers)))
+    rows = [
+        row
+        for row in np.flatnonzero(met.any(axis=1)).tolist()
+        if spots[row].entry.place.side == "user" and _asks_no_more(spots[row].text, known)
+    ]
+    return np.array(rows, dtype=np.intp)
+
+
+def _asks_no_more(text: str, known: set[str]) -> bool:
+    asks = pattern("asks")
+    if not text.rstrip().endswith(_QUESTION_MARKS) and asks.match(text.lstrip()) is None:
+        return False
+    return known.issuperset(terms(asks.sub(" ", text)))
+
+
+def _answers_after_statements(sums: Column, spots: Sequence[Spot], echoes: Places, met: Matrix) -> None:
+    """Put earlier answers to the same question after what users stated: they are no source of it."""
+    import numpy as np
+
+    turns = {spots[row].entry.place.turn_id for row in echoes.tolist()}
+    if not turns:
+        return
+    users = np.array([spot.entry.place.side == "user" for spot in spots])
+    answers = ~users & np.array([spot.entry.place.turn_id in turns for spot in spots])
+    stated = users & met.any(axis=1)
+    if answers.any() and stated.any():
+        sums[answers] = np.minimum(sums[answers], sums[stated].max() - _TIE)
 
 
 def _cosines(spots: Sequence[Spot], found: Found, unknown: float) -> Column:
@@ -144,28 +249,103 @@ def _cosines(spots: Sequence[Spot], found: Found, unknown: float) -> Column:
     return np.fromiter(known, dtype=np.float32, count=len(spots))
 
 
-def _lifted(scores: Column, alone: NDArray[np.bool_]) -> Column:
-    """Let pass what one signal alone says is no chance, be the rest against it; among such the order stays."""
+def _speakers(asked: Asked, spots: Sequence[Spot]) -> Column:
+    """Return 1 for the one speaker who is named, -1 for others; 0 if none or several are named."""
     import numpy as np
 
-    return np.where(alone & (scores < RARE), RARE + _TIE * scores, scores)
+    if len(asked.speakers) != 1:
+        return np.zeros(len(spots), dtype=np.float32)
+    named = np.array([spot.entry.speaker.lower() in asked.speakers for spot in spots])
+    return np.where(named, 1, -1).astype(np.float32)
+
+
+def _roles(asked: Asked, spots: Sequence[Spot]) -> Column:
+    """Return 1 for the user, -1 for others; 0 if speakers have names or the question is about the assistant."""
+    import numpy as np
+
+    if asked.of_assistant or any(spot.entry.speaker for spot in spots):
+        return np.zeros(len(spots), dtype=np.float32)
+    users = np.array([spot.entry.place.side == "user" for spot in spots])
+    return np.where(users, 1, -1).astype(np.float32)
+
+
+def _times(asked: Asked, spots: Sequence[Spot]) -> Column:
+    """Return how well the time at which each was said fits the times of the question."""
+    import numpy as np
+
+    moments = [spot.entry.said_at for spot in spots]
+    if not asked.spans:
+        return np.zeros(len(spots), dtype=np.float32)
+    fits = {moment: max(span.certainty * nearness(span, moment) for span in asked.spans) for moment in set(moments)}
+    return np.array([fits[moment] for moment in moments], dtype=np.float32)
 
 
 def _recency(spots: Sequence[Spot]) -> Column:
-    """Give 0 for the oldest, 1 for the newest."""
+    """Return 0 for the oldest, 1 for the newest."""
     import numpy as np
 
     times = np.array([spot.entry.said_at.timestamp() for spot in spots])
-    stretch = float(times.max() - times.min())
-    found: Column = ((times - times.min()) / (stretch or 1.0)).astype(np.float32)
+    found: Column = ((times - times.min()) / (float(times.max() - times.min()) or 1.0)).astype(np.float32)
     return found
 
 
-def _candidate(spot: Spot, score: float, means: Means) -> Candidate:
-    return Candidate(
-        chunk=chunk_of(spot, means.count),
-        score=score,
-        turn_seq=spot.entry.turn_seq,
-        said_at=spot.entry.said_at,
-        speaker=spot.entry.speaker,
+class _Messages:
+    """The messages that passages are of, and which of them follow each other in one sitting."""
+
+    def __init__(self, spots: Sequence[Spot]) -> None:
+        import numpy as np
+
+        new = [True] + [one.entry is not other.entry for one, other in pairwise(spots)]
+        self._of = np.cumsum(new) - 1
+        entries = [spot.entry for spot, is_new in zip(spots, new, strict=True) if is_new]
+        apart = [_apart(one, other) for one, other in pairwise(entries)]
+        self._sittings = np.cumsum([False, *apart])
+
+    def best_around(self, values: Matrix, shares: Mapping[int, float]) -> Matrix:
+        """Return for each passage the best value of the messages around, each counted by its share."""
+        import numpy as np
+
+        own = self._own(values)
+        best = np.zeros_like(own)
+        for by, share in shares.items():
+            best = np.maximum(best, share * self._moved(own, by))
+        found: Matrix = best[self._of]
+        return found
+
+    def sum_around(self, values: Column, shares: Mapping[int, float]) -> Column:
+        """Return for each passage the sum of the values of the messages around, each counted by its share."""
+        import numpy as np
+
+        own = self._own(values)
+        total = np.zeros_like(own)
+        for by, share in shares.items():
+            total += share * self._moved(own, by)
+        found: Column = total[self._of]
+        return found
+
+    def _own(self, values: Matrix) -> Matrix:
+        """Return the best value of each message."""
+        import numpy as np
+
+        starts = np.flatnonzero(np.diff(self._of, prepend=-1))
+        return np.maximum.reduceat(values, starts, axis=0)
+
+    def _moved(self, values: Matrix, by: int) -> Matrix:
+        """Return for each message the value of the one so far behind it, 0 beyond the sitting."""
+        import numpy as np
+
+        found = np.zeros_like(values)
+        if abs(by) >= len(values):
+            return found
+        here, there = (slice(0, len(values) - by), slice(by, None)) if by > 0 else (slice(-by, None), slice(0, by))
+        same = self._sittings[here] == self._sittings[there]
+        found[here] = np.where(same.reshape(-1, *[1] * (values.ndim - 1)), values[there], 0)
+        return found
+
+
+def _apart(one: Entry, other: Entry) -> bool:
+    return (
+        one.session_id != other.session_id
+        or other.turn_seq - one.turn_seq > NOT_READ
+        or abs(other.said_at - one.said_at) > SITTING
     )

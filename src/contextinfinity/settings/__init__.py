@@ -7,7 +7,7 @@ declarations: what the file and the environment may say (``loading``), the words
 
 from __future__ import annotations
 
-from contextinfinity.settings.forms import AUTO, BUILT_IN, MINILM, OFFLINE
+from contextinfinity.settings.forms import AUTO, BUILT_IN, MINILM, OFFLINE, STATIC
 from contextinfinity.settings.loading import LoadedSettings, load_settings
 from contextinfinity.settings.rules import Preference, Rule
 from contextinfinity.settings.sections import (
@@ -36,6 +36,7 @@ __all__ = [
     "BUILT_IN",
     "MINILM",
     "OFFLINE",
+    "STATIC",
     "Anthropic",
     "Budget",
     "Compaction",

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 BUILT_IN = "built-in"
 MINILM = "minilm"
+STATIC = "static"
 OFFLINE = "offline"
 AUTO = "auto"
 SQLITE = "sqlite:///"

@@ -18,6 +18,7 @@ from contextinfinity.settings.forms import (
     MINILM,
     OFFLINE,
     SQLITE,
+    STATIC,
     ChatModel,
     EntryPoint,
     EnvironmentName,
@@ -110,11 +111,18 @@ class Retrieval(Struct, frozen=True, kw_only=True):
     embedding_model: Annotated[
         Text,
         Meta(
-            description=f"The model that makes vectors: {BUILT_IN}, {MINILM} (better and slower), a [models.NAME], or "
-            "OpenAI's own name of one."
+            description=f"The model that makes vectors: {BUILT_IN} ({MINILM} where its weights are on this machine, "
+            f"else {STATIC}), {MINILM}, {STATIC} (quickest), a [models.NAME], or OpenAI's own name of one."
         ),
     ] = BUILT_IN
-    top_k: Annotated[int, Meta(ge=0, le=1000, description="How many pieces to aim for.")] = 6
+    top_k: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1000,
+            description="How many hits a search without a budget gives; 0: prompts get no retrieved text.",
+        ),
+    ] = 6
     overfetch_k: Annotated[int, Meta(ge=1, le=10_000, description="How many candidates to look at first.")] = 16
     similarity_threshold: Annotated[
         float, Meta(ge=0, le=1, description="The calibrated score a piece needs, after all adjustments.")
@@ -122,8 +130,12 @@ class Retrieval(Struct, frozen=True, kw_only=True):
     recency_boost: Annotated[float, Meta(ge=0, le=1, description="What the newest piece gains over the oldest.")] = 0.10
     enable_mmr: Annotated[bool, Meta(description="Prefer pieces that say different things.")] = True
     packing_target_tokens: Annotated[
-        Tokens, Meta(description="How much retrieved text to aim for; budget.max_retrieval_tokens is the ceiling.")
-    ] = 800
+        Tokens | Literal["auto"],
+        Meta(
+            description="How much retrieved text a prompt gets at most, if that much is relevant; auto: 1.5% of the "
+            "model's window, between 400 and 2,000. budget.max_retrieval_tokens is the ceiling."
+        ),
+    ] = "auto"
 
 
 class Compaction(Struct, frozen=True, kw_only=True):

@@ -36,32 +36,47 @@ def retrieval_of(settings: Settings) -> Retrieval:
         threshold=said.similarity_threshold,
         recency_boost=said.recency_boost,
         mmr=said.enable_mmr,
-        target=said.packing_target_tokens,
+        target=None if said.packing_target_tokens == "auto" else said.packing_target_tokens,
     )
 
 
 def embedder_of(settings: Settings) -> Embedder:
     """Give the embedder that the settings name, with a memory; nothing is opened or asked yet."""
     from contextinfinity.embedders.cached import CachedEmbedder
-    from contextinfinity.settings import BUILT_IN, MINILM, ModelSettings
+    from contextinfinity.settings import BUILT_IN, MINILM, STATIC, ModelSettings
 
     name = settings.retrieval.embedding_model
-    if name == BUILT_IN:
-        from contextinfinity.embedders.static import built_in
+    if name not in settings.models:
+        if name == BUILT_IN:
+            name = MINILM if has_minilm(settings) else STATIC
+        if name == MINILM:
+            return CachedEmbedder(_minilm(settings))
+        if name == STATIC:
+            from contextinfinity.embedders.static import built_in
 
-        return CachedEmbedder(built_in())
-    if name == MINILM and name not in settings.models:
-        return CachedEmbedder(_minilm(settings))
+            return CachedEmbedder(built_in())
     model = settings.models.get(name)
     if model is None and name.startswith(OPENAI_EMBEDDERS):
         model = ModelSettings(provider="openai", model_id=name)
     if model is None:
         raise SettingsError(
             f"retrieval.embedding_model: there is no model {name!r}.",
-            hint=f'Say "{BUILT_IN}", "{MINILM}", the NAME of a [models.NAME], or an OpenAI name such as '
+            hint=f'Say "{BUILT_IN}", "{MINILM}", "{STATIC}", the NAME of a [models.NAME], or an OpenAI name such as '
             f'"{OPENAI_EMBEDDERS}3-small".',
         )
     return CachedEmbedder(_endpoint_embedder(name, model, settings))
+
+
+def has_minilm(settings: Settings) -> bool:
+    """Return whether MiniLM can be used without fetching anything: its weights and what runs them are here."""
+    from importlib.util import find_spec
+
+    from contextinfinity.providers.local.weights import MINILM
+
+    files = [(settings.models_dir / file.file, file.size) for file in MINILM.files]
+    return all(path.is_file() and path.stat().st_size == size for path, size in files) and (
+        find_spec("onnxruntime") is not None
+    )
 
 
 def _minilm(settings: Settings) -> Embedder:

@@ -12,8 +12,7 @@ from contextinfinity.domain.search import Entry, Place, WordHits
 from contextinfinity.embedders.static import NAME, built_in
 from contextinfinity.retrieval.asking import Question, search_terms, vector_text
 from contextinfinity.retrieval.calibration import KNOWN
-from contextinfinity.retrieval.lexicon import built_in_lexicon
-from contextinfinity.retrieval.packing import Candidate
+from contextinfinity.retrieval.candidates import Candidate
 from contextinfinity.retrieval.ranking import Found, Means, Weights, rank
 from contextinfinity.retrieval.voices import speakers_of
 from contextinfinity.text.keywords import terms
@@ -71,7 +70,6 @@ def means(weights: Weights | None = None, recency: float = 0.0) -> Means:
     """Give what a ranking works with, for the built-in embedder."""
     return Means(
         calibration=KNOWN[NAME],
-        lexicon=built_in_lexicon(),
         count=count,
         weights=weights or Weights(),
         recency=recency,
@@ -85,4 +83,4 @@ def ranked(text: str, entries: Sequence[Entry], **more: float) -> tuple[Candidat
 
 def texts(candidates: Sequence[Candidate]) -> list[str]:
     """Give what was said, in the order of the ranking."""
-    return [each.chunk.rendered_text for each in candidates]
+    return [each.text for each in candidates]

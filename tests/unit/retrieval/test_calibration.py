@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from contextinfinity.embedders.static import StaticEmbedder, built_in
-from contextinfinity.retrieval.calibration import KNOWN, RARE, Calibration, calibration_of, of_pairs, of_rows
-from contextinfinity.retrieval.yardstick import SENTENCES
+from contextinfinity.retrieval.calibration import (
+    KNOWN,
+    Calibration,
+    calibration_of,
+    of_pairs,
+    of_rows,
+    unrelated_sentences,
+)
 
 if TYPE_CHECKING:
     from contextinfinity.embedders.contract import Vectors
@@ -28,15 +34,14 @@ class Crowded(StaticEmbedder):
 
 
 @pytest.mark.req("RETRIEVE-4")
-def test_the_three_marks_of_the_scale() -> None:
+def test_cosines_are_counted_in_steps_from_an_average_to_a_rare_pair() -> None:
     scale = Calibration(0.2, 0.6)
-    assert scale.scores(np.array([0.2, 0.6, 1.0], dtype=np.float32)) == pytest.approx([0, RARE, 1])
-    assert scale.steps(np.array([0.2, 0.6, 1.0], dtype=np.float32)) == pytest.approx([0, 1, scale.most_steps])
+    assert scale.steps(np.array([0.2, 0.6, 1.0], dtype=np.float32)) == pytest.approx([0, 1, 2])
 
 
 @pytest.mark.req("RETRIEVE-4")
 def test_what_is_known_of_the_built_in_embedder_is_what_is_measured() -> None:
-    measured = of_rows(built_in().encode(SENTENCES))
+    measured = of_rows(built_in().encode(unrelated_sentences()))
     known = KNOWN[built_in().name]
     assert (known.mean, known.rare) == pytest.approx((measured.mean, measured.rare), abs=0.005)
 
@@ -45,14 +50,14 @@ def test_what_is_known_of_the_built_in_embedder_is_what_is_measured() -> None:
 async def test_another_embedder_is_measured() -> None:
     measured = await calibration_of(Crowded())
     assert measured.mean > 0.5, "any two texts are alike there"
-    assert measured.scores(np.array([measured.mean], dtype=np.float32)) == pytest.approx([0], abs=1e-5)
+    assert measured.steps(np.array([measured.mean], dtype=np.float32)) == pytest.approx([0], abs=1e-5)
     assert await calibration_of(built_in()) == KNOWN[built_in().name]
 
 
 def test_an_embedder_that_tells_nothing_apart_still_has_a_scale() -> None:
     flat = of_pairs(np.ones(1000, dtype=np.float32))
-    assert np.isfinite(flat.scores(np.array([0.0, 1.0], dtype=np.float32))).all()
+    assert np.isfinite(flat.steps(np.array([0.0, 1.0], dtype=np.float32))).all()
 
 
 def test_the_sentences_are_different_and_enough() -> None:
-    assert len(set(SENTENCES)) == len(SENTENCES) >= 160
+    assert len(set(unrelated_sentences())) == len(unrelated_sentences()) >= 160

@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import Chunk
-from contextinfinity.retrieval.packing import TARGET, Candidate, Room, pack
+from contextinfinity.retrieval.candidates import Candidate
+from contextinfinity.retrieval.packing import TARGET, Room, pack
 from contextinfinity.retrieval.slices import best_slice
-from contextinfinity.text import cues
+from contextinfinity.text.keywords import terms as terms_of
 from tests.unit.retrieval.turns import THEN, chunk, count, prose
 
 QUESTION = "When does the museum open?"
@@ -22,7 +23,12 @@ def candidate(number: int, text: str | Chunk, score: float, *, seq: int | None =
     """Make something that was found, each in a turn of its own."""
     seq = seq or number
     found = text if isinstance(text, Chunk) else chunk(number, text, source_turn=f"turn-{seq}")
-    return Candidate(chunk=found, score=score, turn_seq=seq, said_at=THEN + timedelta(days=seq), **more)
+    where: dict[str, Any] = {"start": found.start, "end": found.end, "text": found.rendered_text}
+    return Candidate(chunk=found, **where, score=score, turn_seq=seq, said_at=THEN + timedelta(days=seq), **more)
+
+
+def by_chunk(found: list[Candidate], rows: list[list[float]]) -> Any:
+    return {each.chunk.id: np.array(row, dtype=np.float32) for each, row in zip(found, rows, strict=True)}
 
 
 def reasons(packed: Any) -> dict[str, str]:
@@ -88,13 +94,13 @@ def test_the_two_sides_of_a_turn_are_two_pieces() -> None:
 
 @pytest.mark.req("RETRIEVE-4")
 def test_with_vectors_what_says_nearly_the_same_gives_way() -> None:
-    found = [candidate(n, f"{prose(280, f'place{n}')}", score) for n, score in ((1, 0.9), (2, 0.85), (3, 0.8))]
-    near = np.array([[1.0, 0.0], [0.96, 0.28], [0.0, 1.0]], dtype=np.float32)
+    found = [candidate(n, f"{prose(280, f'place{n}')}", score) for n, score in ((1, 0.9), (2, 0.85), (3, 0.84))]
+    near = by_chunk(found, [[1.0, 0.0], [0.96, 0.28], [0.0, 1.0]])
     plain = pack(found, "No word of it", count)
     diverse = pack(found, "No word of it", count, vectors=near)
     assert [piece.turn_seq for piece in plain.pieces] == [1, 2]
     assert [piece.turn_seq for piece in diverse.pieces] == [1, 3]
-    same = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
+    same = by_chunk(found, [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     assert "nearly the same" in reasons(pack(found, QUESTION, count, vectors=same))["chunk chunk-002"]
 
 
@@ -127,7 +133,7 @@ def test_a_slice_is_found_in_code_and_in_scripts_without_blanks() -> None:
     lines = [f"value_{n} = {n}" for n in range(200)]
     lines[120] = "MUSEUM_OPENS = 9  # museum, open"
     code = "\n".join(lines)
-    terms = cues.content(cues.words(QUESTION))
+    terms = frozenset(terms_of(QUESTION))
     found = best_slice(code, terms, 60, count)
     assert found is not None
     assert "MUSEUM_OPENS" in code[slice(*found)]
@@ -139,7 +145,7 @@ def test_a_slice_is_found_in_code_and_in_scripts_without_blanks() -> None:
 def test_the_slice_is_where_most_of_the_question_stands() -> None:
     filler = prose(200)
     text = f"{filler} The museum opens at nine. {filler} A museum is a house of things. {filler}"
-    found = best_slice(text, cues.content(cues.words(QUESTION)), 70, count)
+    found = best_slice(text, frozenset(terms_of(QUESTION)), 70, count)
     assert found is not None
     assert "opens at nine" in text[slice(*found)]
 

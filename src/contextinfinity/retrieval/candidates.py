@@ -1,0 +1,109 @@
+"""What is ranked: the passages of the texts that were found, in the order in which they were said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from contextinfinity.domain import wire
+from contextinfinity.domain.chunk import Chunk, chunk_id
+from contextinfinity.domain.ids import ChunkId
+from contextinfinity.domain.search import Entry
+from contextinfinity.retrieval.kinds import kind_of
+from contextinfinity.retrieval.passages import passages_of
+from contextinfinity.retrieval.spans import Count
+from contextinfinity.retrieval.telling import summary_of
+
+_ORDER = {"user": 0, "tool": 1, "assistant": 2}
+MOST_CHUNKS = 16
+"""Chunks of one side that are all ranked; of a longer one only those that are near, and the first."""
+LONGEST_UNCUT = 4_000
+"""Characters that are ranked of a side that has no chunks yet."""
+
+
+class Spot(Struct, frozen=True):
+    """A passage: the text at ``start`` to ``end`` of one side of a turn; ``cut`` is its chunk, where there is one."""
+
+    entry: Entry
+    start: int
+    end: int
+    text: str
+    cut: Chunk | None = None
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A passage that was ranked; ``said_at`` is when its words were said."""
+
+    chunk: Chunk
+    start: int
+    end: int
+    text: str
+    score: float
+    turn_seq: int
+    said_at: datetime
+    speaker: str = ""
+    exact: bool = False
+    """Whether it holds an exact word of the question."""
+    lists: bool = False
+    """Whether the question asks for several things or for their number."""
+
+
+def spots_of(entries: Sequence[Entry], cosines: Mapping[ChunkId, float]) -> list[Spot]:
+    """Return the passages to rank, in the order of saying."""
+    once = {entry.place: entry for entry in entries}
+    return [spot for entry in sorted(once.values(), key=_place) for spot in _spots(entry, cosines)]
+
+
+def _place(entry: Entry) -> tuple[str, int, str, int]:
+    return entry.session_id, entry.turn_seq, entry.place.turn_id, _ORDER[entry.place.side]
+
+
+def _spots(entry: Entry, cosines: Mapping[ChunkId, float]) -> Iterator[Spot]:
+    if not entry.chunks:
+        text = entry.text[:LONGEST_UNCUT]
+        for start, end in passages_of(text):
+            yield Spot(entry, start, end, text[start:end])
+    for number, chunk in enumerate(entry.chunks):
+        if len(entry.chunks) <= MOST_CHUNKS or not number or chunk.id in cosines:
+            for start, end in passages_of(chunk.rendered_text):
+                yield Spot(entry, chunk.start + start, chunk.start + end, chunk.rendered_text[start:end], chunk)
+
+
+def candidate_of(spot: Spot, score: float, count: Count, *, exact: bool, lists: bool) -> Candidate:
+    """Return a passage with its score and its chunk."""
+    return Candidate(
+        chunk=spot.cut or _uncut(spot.entry, count),
+        start=spot.start,
+        end=spot.end,
+        text=spot.text,
+        score=score,
+        turn_seq=spot.entry.turn_seq,
+        said_at=spot.entry.said_at,
+        speaker=spot.entry.speaker,
+        exact=exact,
+        lists=lists,
+    )
+
+
+def _uncut(entry: Entry, count: Count) -> Chunk:
+    """Make the chunk of a side that has none yet; a short side keeps its id when its chunks are made."""
+    text = entry.text[:LONGEST_UNCUT]
+    side, digest = entry.place.side, wire.text_hash(text).hex()
+    kind = kind_of(text, side, code=0.0, result=float(side == "tool"))
+    return Chunk(
+        id=chunk_id(entry.place.turn_id, kind, digest),
+        session_id=entry.session_id,
+        branch_id=entry.branch_id,
+        source_turn=entry.place.turn_id,
+        side=side,
+        start=0,
+        end=len(text),
+        rendered_text=text,
+        summary=summary_of(text),
+        chunk_type=kind,
+        token_est=count(text),
+        content_hash=digest,
+        created_at=entry.said_at,
+    )

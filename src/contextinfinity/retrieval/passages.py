@@ -1,0 +1,56 @@
+"""Split texts into passages of about 120 tokens: what is ranked, and what is packed into a prompt.
+
+A passage is a run of whole sentences or lines. A short text is one passage. Sizes are estimated from the bytes of the
+text (four bytes a token), so that texts of every script are split alike and no tokenizer runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TypeAlias
+
+Bounds: TypeAlias = tuple[int, int]
+
+TOKENS = 120
+_BYTES = 4 * TOKENS
+_LONGEST = _BYTES * 5 // 4
+"""Bytes of a passage at most: a quarter more than the aim, so that a last sentence is not left alone."""
+_END = re.compile(r"[.!?…][\"'”’»)\]*]{0,3}\s+|[。！？]|\n+")
+
+
+@lru_cache(maxsize=1 << 14)
+def passages_of(text: str) -> tuple[Bounds, ...]:
+    """Return the bounds of the passages of a text, in order; together they cover all of it."""
+    whole = _size(text)
+    if whole <= _LONGEST:
+        return ((0, len(text)),)
+    goal = 0.9 * whole / max(1, round(whole / _BYTES + 0.35))
+    found: list[Bounds] = []
+    start, end, size = 0, 0, 0
+    for first, last in _units(text):
+        more = _size(text[first:last])
+        if end > start and (size + more > _LONGEST or size >= goal):
+            found.append((start, end))
+            start, size = first, 0
+        end, size = last, size + more
+    return (*found, (start, end))
+
+
+def _units(text: str) -> Iterator[Bounds]:
+    """Yield sentences and lines; a longer one is cut at blanks, or anywhere if it has none."""
+    start = 0
+    for end in (*(match.end() for match in _END.finditer(text)), len(text)):
+        while _size(text[start:end]) > _BYTES:
+            step = max(1, (end - start) * _BYTES // _size(text[start:end]) * 9 // 10)
+            cut = text.rfind(" ", start + step // 2, start + step) + 1 or start + step
+            yield start, cut
+            start = cut
+        if end > start:
+            yield start, end
+        start = end
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
