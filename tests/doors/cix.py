@@ -85,9 +85,9 @@ class Cix:
             command = [sys.executable, "-c", IN_A_TERMINAL, sys.executable, "-m", "contextinfinity", *whole]
             return Process(subprocess.Popen(command, env=_environment(), stdin=PIPE, stdout=PIPE, stderr=PIPE))
         with Path(os.devnull).open("rb") as nothing:
-            stdin = None if piped else nothing.fileno()
+            streams = (None if piped else nothing.fileno(), None, None)
             largest = None if disk is None else disk * BLOCK
-            return Process(Forked("contextinfinity", whole, _environment(), stdin=stdin, largest_file=largest))
+            return Process(Forked("contextinfinity", whole, _environment(), streams=streams, largest_file=largest))
 
 
 IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"

@@ -33,8 +33,8 @@ TEMPLATE = "from tests.doors.forked import run_template; run_template()"
 class Forked:
     """A process of the template, with the part of ``subprocess.Popen`` that tests use.
 
-    Streams that are not given are pipes. ``is_terminal``: its standard input is a terminal and becomes its controlling
-    one. ``largest_file``: it cannot write files beyond that many bytes.
+    Standard streams that are not given are pipes. ``is_terminal``: its standard input is a terminal and becomes its
+    controlling one. ``largest_file``: it cannot write files beyond that many bytes.
     """
 
     def __init__(
@@ -43,15 +43,13 @@ class Forked:
         arguments: list[str],
         environment: dict[str, str],
         *,
-        stdin: int | None = None,
-        stdout: int | None = None,
-        stderr: int | None = None,
+        streams: tuple[int | None, int | None, int | None] = (None, None, None),
         is_terminal: bool = False,
         largest_file: int | None = None,
     ) -> None:
         ours: list[IO[bytes] | None] = []
         theirs: list[int] = []
-        for number, given in enumerate((stdin, stdout, stderr)):
+        for number, given in enumerate(streams):
             if given is not None:
                 theirs.append(os.dup(given))
                 ours.append(None)

@@ -69,7 +69,7 @@ class Server:
         environment = inherited | self._environment
         with (self.folder / "log").open("ab") as log, Path(os.devnull).open("rb") as nothing:
             self.process = Forked(
-                "contextinfinity", arguments, environment, stdin=nothing.fileno(), stderr=log.fileno()
+                "contextinfinity", arguments, environment, streams=(nothing.fileno(), None, log.fileno())
             )
         line = self.process.output.readline()
         assert line, (self.folder / "log").read_text()

@@ -58,7 +58,7 @@ class Terminal:
         environment = inherited | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(environ or {})
         whole = [*arguments, "--data-dir", str(folder)]
         self._process = Forked(
-            "contextinfinity", whole, environment, stdin=its_side, stdout=its_side, stderr=its_side, is_terminal=True
+            "contextinfinity", whole, environment, streams=(its_side, its_side, its_side), is_terminal=True
         )
         os.close(its_side)
         self.screen = Screen(self.type, columns, lines)

@@ -29,7 +29,7 @@ THREAD = "a talk"
 def process(folder: Path, *texts: str, kill: Kill | None = None) -> Iterator[Forked]:
     """Start one; it does not outlive the block."""
     arguments = [str(folder), msgspec.json.encode(kill).decode(), *texts]
-    with Forked("tests.recovery.doomed", arguments, dict(os.environ), stdin=0, stderr=2) as running:
+    with Forked("tests.recovery.doomed", arguments, dict(os.environ), streams=(0, None, 2)) as running:
         try:
             yield running
         finally:

@@ -140,8 +140,8 @@ async def test_what_is_announced_or_laid_out_as_material_binds_nobody(announced:
     assert "Mallory" not in own_words(text)
     assert "Ishmael" not in own_words(text)
     assert not draw(text, SAID, told_of).told
-    found = await found_in([Said(turn_seq=1, role="user", text=text)])
-    assert not any(entry.kind in AGREED for entry in found)
+    reading = await read_turns([Said(turn_seq=1, role="user", text=text)], (), no_pause)
+    assert not any(found.entry.kind in AGREED for found in reading.found)
 
 
 @pytest.mark.req("SAFE-9", "MEMORY-7")
