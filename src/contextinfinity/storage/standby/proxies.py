@@ -81,8 +81,11 @@ class Proxy(Generic[Noun]):
 
     async def _find(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read something; if the ledger does not have it, read again after the spools of all processes are in it."""
-        if (found := await self._read(ask)) is not None:
-            return found
+        found = await self._read(ask)
+        return await self._find_replayed(what, ask) if found is None else found
+
+    async def _find_replayed(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
+        """Read something that the ledger does not have, after the spools of all processes are in it."""
         try:
             await self._held.replay.run()
         except LedgerError as error:
@@ -131,15 +134,16 @@ class SessionsProxy(Proxy[Sessions]):
             )
 
         try:
-            found = await self._find(f"Thread {session_id}", ask)
+            found = await self._read(ask)
         except LedgerAway as away:
             self._held.report("get_session", away, session_id)
             if (seen := recent.session(session_id) or recent.session(moved)) is None:
                 raise
             return seen
-        if found is None:
+        if found is None:  # another process may have deleted it, or may hold it
             recent.forget(session_id)
-        else:
+            found = await self._find_replayed(f"Thread {session_id}", ask)
+        if found is not None:
             recent.see_session(found)
         return found
 
