@@ -68,7 +68,7 @@ AWAY_SECONDS = 30.0
 """How long an embedder that did not answer is not asked again."""
 EMPTY = 2
 """Words with content up to which a message is searched for with words of the conversation as if they were its own."""
-STATEMENTS, SIMILAR = 4, 8
+STATEMENTS, SIMILAR = 3, 8
 """For how many of the best statements newer ones are looked for, and among how many similar ones."""
 MOST_LEFT_OUT = 8
 """How many of the pieces that did not go in a plan names; it stays small."""
@@ -194,7 +194,7 @@ async def _newer(parts: Parts, looked: Looked, good: Sequence[Candidate], scope:
         row = looked.placed.by_chunk([one])[one.chunk.id]
         hits = await parts.store.vectors.near(packed(row), looked.namespace, scope, most=SIMILAR)
         places = [hit.place for hit in hits if hit.chunk_id not in known and hit.place.side == one.chunk.side]
-        for entry in await parts.store.index.read(places):
+        for entry in await parts.store.index.read(places) if places else ():
             looked.entries[entry.place] = entry
             for spot in spots_of([entry], {}) if entry.turn_seq > one.turn_seq else ():
                 made = candidate_of(spot, one.score, encoding(ENCODING).count, exact=False, lists=one.lists)
@@ -215,13 +215,13 @@ async def look(parts: Parts, question: Question, scope: Scope, *, turns: int, wi
     index, asked = parts.store.index, search_terms(question)
     words = await spared("keywords", missing, lambda: index.find_words(asked, scope, most=2 * turns)) or WordHits()
     exact = exact_terms(question)
-    holding = (await index.find_words(exact, scope, most=turns)).hits if exact and words.hits else ()
+    holding = _most_held(await index.find_words(exact, scope, most=turns)) if exact and words.hits else []
     heard: Sequence[Entry] = ()
     most = 2 * turns if with_vectors else NEAREST
     if may_name_a_speaker(question):
         heard = await index.read([hit.place for hit in words.hits[:SPEAKERS_FROM]])
     near = await spared("vectors", missing, lambda: _near(parts, question, heard, scope, most)) or _NOTHING_NEAR
-    best = [*(hit.place.turn_id for hit in holding), *_best_turns(words, near)]
+    best = [*holding, *_best_turns(words, near)]
     entries = {entry.place: entry for entry in await index.around([*dict.fromkeys(best)][:turns])}
     admitted = await _admitted(parts, entries.values(), scope)
     cosines, placed = near.cosines(admitted), _Placed({})
@@ -257,8 +257,14 @@ def _as_kept(candidate: Candidate, entries: Mapping[Place, Entry]) -> Candidate:
     return candidate if candidate.speaker == kept else msgspec.structs.replace(candidate, speaker=kept)
 
 
+def _most_held(words: WordHits) -> list[TurnId]:
+    """Return the turns that hold the most of the words themselves."""
+    most = max((hit.own.bit_count() for hit in words.hits), default=0)
+    return [hit.place.turn_id for hit in words.hits if hit.own.bit_count() == most > 0]
+
+
 def _best_turns(words: WordHits, near: _Near) -> list[TurnId]:
-    """Take turns from what words and what vectors found, in turn."""
+    """Return the turns in which words and vectors found something, alternating between the two."""
     by_words, by_vectors = [hit.place.turn_id for hit in words.hits], [hit.place.turn_id for hit in near.hits]
     found = dict.fromkeys(turn_id for pair in zip_longest(by_words, by_vectors) for turn_id in pair if turn_id)
     return [*found]

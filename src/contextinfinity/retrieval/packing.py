@@ -110,7 +110,7 @@ def pack(
         if refused == ENOUGH:
             left.append(LeftOut(what="all that is worth less", reason=reason))
             break
-    pieces = sorted(tray.pieces(), key=lambda piece: (-piece.score, piece.turn_seq, piece.start, piece.chunks[0].id))
+    pieces = sorted(tray.pieces(), key=lambda piece: (-piece.score, -piece.turn_seq, piece.start, piece.chunks[0].id))
     tokens = sum(piece.tokens + room.border for piece in pieces)
     return Packed(pieces=tuple(pieces), left_out=tuple(left), tokens=tokens)
 

@@ -104,6 +104,30 @@ def test_with_vectors_what_says_nearly_the_same_gives_way() -> None:
     assert "nearly the same" in reasons(pack(found, QUESTION, count, vectors=same))["chunk chunk-002"]
 
 
+@pytest.mark.req("RETRIEVE-12")
+@pytest.mark.parametrize(("lists", "taken"), [(False, [1, 2]), (True, [1, 3])])
+def test_a_question_for_several_things_is_spread_over_days(lists: bool, taken: list[int]) -> None:
+    found = [candidate(n, prose(280, f"place{n}"), 0.9 - n / 1000, lists=lists) for n in (1, 2, 3)]
+    found[1] = replace(found[1], said_at=found[0].said_at)
+    assert sorted(piece.turn_seq for piece in pack(found, "No word of it", count).pieces) == taken
+
+
+@pytest.mark.req("RETRIEVE-12")
+def test_a_message_gives_a_second_passage_only_after_all_others() -> None:
+    text = prose(200)
+    whole = chunk(1, text, source_turn="turn-1")
+    halves = [
+        replace(candidate(1, whole, 0.9 - n / 10), start=a, end=b, text=text[a:b])
+        for n, (a, b) in enumerate([(0, 500), (500, 1000)])
+    ]
+    other = candidate(2, prose(90, "lake"), 0.5)
+    tokens = count(halves[0].text) + count(other.text)
+    packed = pack([*halves, other], "No word of it", count, room=Room(target=tokens + 20))
+    assert [piece.turn_seq for piece in packed.pieces] == [1, 2]
+    (joined, _) = pack([*halves, other], "No word of it", count, room=Room(target=2 * tokens)).pieces
+    assert joined.text == text[:1000]
+
+
 # --- what is too large ---
 
 
