@@ -22,6 +22,8 @@ from contextinfinity.memory.values import Drawn, Told, Unwanted, When, key_of
 from contextinfinity.memory.wording import LONGEST, of_the_user, sentence, thing
 from contextinfinity.memory.written import as_said
 
+LONGEST_TALK = 1_500
+"""Characters of a message; a longer one may be a text that was brought along, so only the table reads it."""
 MOST = 12
 """Facts that one message may tell; what tells more is a form or a list."""
 _HERE = re.compile(r"\b(?:in|for|during) this (?:chat|thread|conversation|session)\b", re.I)
@@ -48,33 +50,40 @@ def draw(message: str, said_at: datetime, when: When) -> Drawn:
     """Draw what a user tells of themselves, and what they want to be forgotten."""
     told: dict[str, Told] = {}
     unwanted: list[Unwanted] = []
-    off_record = is_off_record(message)
+    off_record, is_long = is_off_record(message), len(message) > LONGEST_TALK
     for stated in statements(message):
         if (taken_back := unwanted_in(stated.text)) is not None:
-            facts = tuple(fact.content for fact in _told(taken_back[1]))
+            facts = tuple(fact.content for fact in facts_in(taken_back[1]))
             unwanted.append(replace(taken_back[0], facts=facts))
             continue
-        for fact in () if off_record else _facts(stated, said_at, when):
+        for fact in () if off_record else _facts(stated, said_at, when, is_long=is_long):
             told.setdefault(fact.about or fact.content, fact)
-    said = {fact.about.partition(":")[0] for fact in told.values() if not fact.ends}
+    said = {fact.about for fact in told.values() if not fact.ends}
     kept = [fact for fact in told.values() if not said & set(fact.ends)]  # "I left Acme, I'm at Bosch": the new one
     return Drawn(told=tuple(kept[:MOST]), unwanted=tuple(unwanted))
 
 
-def _facts(stated: Stated, said_at: datetime, when: When) -> Iterator[Told]:
+def facts_in(text: str) -> list[Told]:
+    """Read a sentence by the table, by the grammar where the table has nothing, and else as a quotation."""
+    found = [*_told(text)]
+    found += [
+        fact
+        for fact in habits_in(text)
+        if is_meant(text, fact.start, fact.end)
+        and not any(one.start < fact.end and fact.start < one.end for one in found)
+    ]
+    return found or [*quoted_in(text)]
+
+
+def _facts(stated: Stated, said_at: datetime, when: When, *, is_long: bool) -> Iterator[Told]:
     request = request_in(stated.text)
     if request is not None:
         found = _requested(stated.text, request, said_at, when)
     elif len(stated.text) > LONGEST_SENTENCE or is_order(stated.text):
         return
     else:
-        found = [*plans_in(stated.text, said_at, when)] or [*_told(stated.text)]
-        found += [
-            fact
-            for fact in habits_in(stated.text)
-            if is_meant(stated.text, fact.start, fact.end)
-            and not any(one.start < fact.end and fact.start < one.end for one in found)
-        ] or ([] if found else [*quoted_in(stated.text)])
+        read = [*_told(stated.text)] if is_long else facts_in(stated.text)
+        found = [*plans_in(stated.text, said_at, when)] or read
     here = _HERE.search(stated.text) is not None
     for fact in found:
         start, end = stated.span(fact.start, fact.end)
@@ -85,7 +94,7 @@ def _facts(stated: Stated, said_at: datetime, when: When) -> Iterator[Told]:
 def _requested(text: str, request: Told, said_at: datetime, when: When) -> list[Told]:
     """Give the facts of what is to be remembered, and it itself where they do not say all of it."""
     words = text[request.start : request.end]
-    found = [*plans_in(words, said_at, when)] or [*_told(words)] if len(words) <= LONGEST_SENTENCE else []
+    found = [*plans_in(words, said_at, when)] or facts_in(words) if len(words) <= LONGEST_SENTENCE else []
     found = [replace(each, start=each.start + request.start, end=each.end + request.start) for each in found]
     said = sum(each.end - each.start for each in found)
     return found if 2 * said >= len(words) else [*found, request]
@@ -183,7 +192,7 @@ def _is_place(text: str, said: str) -> bool:
 
 def about_of(content: str) -> str:
     """Name what a sentence about the user is about, as if they had said it; nothing where no phrase fits."""
-    return next((fact.about for fact in _told(as_said(content)) if not fact.ends), "")
+    return next((fact.about for fact in facts_in(as_said(content)) if not fact.ends), "")
 
 
 def _cased(text: str, row: Row) -> str:

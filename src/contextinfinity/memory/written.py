@@ -33,7 +33,7 @@ def as_said(fact: str) -> str:
     adverb = _ADVERB.match(match["rest"])
     before = adverb[0] if adverb else ""
     verb, _, after = match["rest"][len(before) :].partition(" ")
-    return f"I {before}{_first_person(verb)} {after}".strip()
+    return f"I {before}{_first_person(verb)} {_THEIRS.sub(lambda word: _MINE[word[0].lower()], after)}".strip()
 
 
 def _dated(plan: re.Match[str]) -> str:

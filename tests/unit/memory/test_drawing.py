@@ -200,6 +200,12 @@ def test_sentences_written_before_the_rules_are_kept_or_dropped_as_people_would(
 
 
 @pytest.mark.req("SAFE-9", "MEMORY-7")
+def test_a_long_text_in_the_first_person_is_read_by_phrases_alone() -> None:
+    story = "I wake before dawn. I bake bread for the harbour. My mother sleeps upstairs. " * 25
+    assert told(story) == []
+
+
+@pytest.mark.req("SAFE-9", "MEMORY-7")
 @pytest.mark.parametrize(
     "message",
     [
