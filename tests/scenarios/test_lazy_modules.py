@@ -31,7 +31,7 @@ async def main(folder):
         assert await engine.afterwards.drain(20)
         memories = [one.content for one in await engine.memories.list(Owner())]
     assert memories == ["The user lives in Leeds."], memories
-    slow = ("memory.table", "memory.drawing", "rewriting.names", "librarian.cues", "text.announcements")
+    slow = ("memory.table", "memory.drawing", "rewriting.names", "librarian.extract", "text.word_classes")
     print([name for name in imported if name.removeprefix("contextinfinity.") in slow])
 
 

@@ -1,14 +1,18 @@
-"""Split a message into the user's own words and the material they show: quotations, files, mails, logs, stories.
+"""Split a message into the user's own words and the material it shows: quotations, files, mails, logs, stories.
 
 Input is a message; output is the same text with the material replaced by blanks, so positions stay valid, and the
-material itself. Material never speaks for the user: it may name things, but it decides nothing and says nothing about
-them. Every consumer that reads a message for decisions, constraints, memories or topic changes reads it through here.
+material itself. Material never speaks for the user: every consumer that reads a message for decisions, constraints,
+memories or topic changes reads it through this module.
 
-Material is recognised by its marks (fences, quoted lines, tags, quotation marks, rules, headings, log lines, mail
-headers), or by a sentence that announces it ("translate this: …", "the file says: …", "Attached is a page.", "Chapter
-1."), in English, German, Spanish, French and Chinese. Unmarked material that is announced ends with the message, except
-for questions at the very end. In doubt, text is material. Time is linear in the length; of a very long message only the
-beginning and the end are looked at.
+1. Delimited material is found by its layout: fences, quoted lines, elements, quotation marks, lines of logs and code.
+2. An introduction (a task on a text, a label, reported speech, a fictional frame, a letter's opening) makes everything
+   after it material, unless delimited material follows. A task at the end makes everything before it material.
+3. The user's voice resumes only where a closing part of the message certainly is theirs: it asks or orders something,
+   contrasts itself with the text, or has another layout.
+
+A message without these signs is the user's own. In doubt, text is material: a missed memory costs little, a false one
+misleads the model. The vocabulary is in ``vocabulary/material.toml``. Time is linear in the length; of a very long
+message only the beginning and the end are read.
 """
 
 from __future__ import annotations
@@ -16,109 +20,52 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.text.announcements import (
-    FICTION,
-    REPORTED,
-    Announces,
-    after_bracket,
-    announces_before_colon,
-    brings_along,
-    hands_over,
-    names_source,
-    points_back,
-    presents,
-)
+from contextinfinity.text.material_layout import QUOTE_MARKS, RULE, TITLE_WORDS, Span, blanked, delimited, joined
+from contextinfinity.text.word_classes import DENSE, has, lower, word_class
 
 READ = 10_000
-"""Characters of a message that are looked at from either end."""
+"""Characters of a message that are read from either end."""
 
-_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
-_TAG = re.compile(
-    r"^[ \t]{0,3}<(?P<opened>[a-z][\w:.-]{0,40})(?:\s[^<>\n]{0,200})?>|</(?P<closed>[a-z][\w:.-]{0,40})>[ \t]*$",
-    re.I | re.M,
+_Kind: TypeAlias = Literal["task", "source", "inline", "clause"]
+"""A text to work on, a document, a person's words in the running line, or one reported clause."""
+
+_BRACKETED = re.compile(r"\W{0,3}[\[(]([^\])\n]{1,60})[\])]\s*")
+_UNIT_END = re.compile(
+    r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|[。！？]++[”’」』）]?|\n"
+    r"|(?<=\s)(?:—|--+|~+|\|+|//+|→|[-=]>|<<+|>>+)(?=\s)|$"
 )
-"""Tags around material: one that begins a line, and one that ends a line."""
-_LAYOUT = re.compile(r"\s{0,3}(?:([-=*_~])(?:[ \t]*\1)+(?:[^\n]{0,60}\1{3,})?[ \t]*$|#{1,6}[ \t]+\S)")
-"""A rule, or a heading of Markdown: what follows is a document, whose own rules end nothing."""
-_QUOTE_MARKS = (">", "＞")
-_WITHIN = r"(?:[^{0}\n]|\n(?![ \t]*\n)){{1,2000}}+"
-_QUOTATION = re.compile(
-    "|".join(
-        (
-            rf'"{_WITHIN.format(chr(34))}"',
-            rf"`{_WITHIN.format('`')}`",
-            rf"“{_WITHIN.format('“”')}”",
-            rf"„{_WITHIN.format('„“”')}[“”]",
-            rf"«{_WITHIN.format('«»')}»",
-            rf"「{_WITHIN.format('「」')}」",
-            r"(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){3,600}+'(?!\w)",
-            r"(?<!\w)‘(?:[^‘’\n]|(?<=\w)’(?=\w)){3,600}+’(?!\w)",
-        )
-    )
+_FOREIGN = re.compile(r"\w['’]s\b|s['’] ")
+_COLON = re.compile(r"[:：](?=\s|$|[^\x00-\x7f]|[\"'“„«])|\s[-–—]\s")
+_ASKS = re.compile(r"[?？][\W]*$|[吗呢か][。\s]*$")
+_INDEFINITE = re.compile(
+    r"\b(?:an?|some|any|no|eine?[nmrs]?|kein\w{0,2}|un|une|una|uma?|uno|unos|unas|des|alg\w{1,5})\s+(?:[\w-]+\s+){0,2}$"
+    r"|一[个封篇份段首]$"
 )
-_CLAUSE = re.compile(
-    r"\b(?:i|i'm|i've|we|we're|you|he|she|they|my|our|your|must|never|always|shall|decided|ich|wir|du|sie|mein\w*"
-    r"|unser\w*"
-    r"|darf|dürfen|muss|nie|yo|nosotros|mi|mis|soy|debe|nunca|prohibido|hemos|me|je|nous|mon|ma|doit|jamais)\b"
-    r"|[我你他她们必须不许禁止决定]",
-    re.I,
-)
-"""What makes a quotation a statement rather than a name or a title."""
-_LONG_QUOTATION = 8
-"""Words from which a quotation is a statement in any case."""
-_MACHINE_LINE = re.compile(
-    r"\s*(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\[?\d\d:\d\d:\d\d\b|\[?(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL)\b\]?["
-    r" :]"
-    r"|Traceback \(|File \"[^\"\n]{1,200}\", line \d|at [\w.$<>]{1,200}\(|[\w.]{0,80}(?:Error|Exception): "
-    r"|diff --git |@@ |[$] \w|(?:#include|import|def|class|return|SELECT|INSERT INTO|var|const|let|function)\b.{0,200}"
-    r"[({;:=])"
-)
-_HEADER = re.compile(
-    r"\s*(?:(?P<sure>From|Subject|Betreff|Von|Asunto|De|Objet|发件人|主题)|To|Cc|Date|An|Datum|Para|Fecha|收件人"
-    r"|日期)\s?[:：]\s?\S"
-)
-_SALUTATION = re.compile(
-    r"\s*(?:dear (?!claude|gpt|chatgpt|assistant|all\b)\w|sehr geehrte|estimad[oa]s?\b|querid[oa]s?\b|chère?s? \w"
-    r"|尊敬的)",
-    re.I,
-)
-_GREETED = re.compile(
-    r"\s*(?:hi|hello|hey|hallo|hola|liebe[r]?|salut) (?!there|all|again|claude|gpt|chatgpt|assistant|bot|friend|you"
-    r"|everyone|zusammen)\w+(?: \w+)?,\s*$",
-    re.I,
-)
-_SIGNED = re.compile(
-    r"\s*(?:(?:kind |best |warm )?regards|best(?: wishes)?|sincerely|yours(?: \w+)?|cheers|love|thanks|many thanks|bye"
-    r"|mit freundlichen grüßen|viele grüße|liebe grüße|cordialement|saludos|此致)\s?,?\s*(?:\w+\s*)?$",
-    re.I,
-)
-_SPEAKER = re.compile(r"\s*(?:\[[^\]\n]{1,30}\]\s*)?(?P<who>[^\W\d_][\w.'-]{0,20}(?: [^\W\d_][\w.'-]{0,20})?)[:：]\s")
-_PERSON = re.compile(
-    r"\b(?:i|i'm|i've|we|we're|you|my|our|ich|wir|mein\w*|yo|me|mi|soy|vivo|je|nous|mon|ma)\b|[我你]", re.I
-)
-_UNIT_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|[。！？]++[”’」』）]?|\n|$")
-_COLON = re.compile(r"[:：](?=\s|$|[^\x00-\x7f]|[\"'“„«])")
-_DASH = re.compile(r"\s[-–—]\s")
-_ASKS = re.compile(r"[?？]\W*$|^\W*(?:thoughts|ideas|opinions?|help|please help|any ideas)\W*$", re.I)
-_SENTENCE = 1_000
-"""Characters of a sentence that are looked at."""
-_COLONS = 4
-"""Colons of a sentence that are looked at."""
-_NOT_LINE_END = re.compile(r"[^\n]")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _WORD = re.compile(r"\w")
 _SIGN = re.compile(r"\S")
-_BLANK_LINE = re.compile(r"\n[ \t]*\n")
+_LONG = 1_000
+"""Characters of a sentence that are read."""
+_HEAD = 200
+"""Characters before a colon that are read."""
+_COLONS = 4
+"""Colons of a sentence that are read."""
+_MOST_SPANS = 50
+"""Spans after which the rest of a message is material."""
+_LONG_HEAD = 3
+"""Words before a colon from which on they are no heading of the user's own."""
 
 
 class Split(Struct, frozen=True):
     """A message taken apart.
 
-    ``own`` is as long as the message and has blanks for the material, which follows in the order in which it stands
-    there. Of a message longer than ``2 * READ``, both are of its beginning and its end alone.
+    ``own`` is as long as the message and has blanks for the material, which follows in order of appearance. Of a
+    message longer than ``2 * READ``, both are of its beginning and its end alone.
     """
 
     own: str
@@ -126,12 +73,17 @@ class Split(Struct, frozen=True):
 
 
 class _Unit(Struct, frozen=True):
-    """A sentence or a line that is not marked as material, and whether its line ends with it."""
+    """A sentence or a line outside delimited material.
+
+    ``seam`` says what is before it: 0 a sentence, 1 a line break, 2 a blank line, a rule or a separator.
+    ``closed`` is true if a line break or a separator follows.
+    """
 
     start: int
     end: int
     text: str
-    closes_line: bool
+    seam: int
+    closed: bool
 
 
 def own_words(message: str) -> str:
@@ -143,183 +95,237 @@ def split(message: str) -> Split:
     """Split a message into own words and material."""
     if len(message) > 2 * READ:
         end = len(message) - READ
-        message = message[:READ] if _may_be_marked(message, end) else f"{message[:READ]}\n\n{message[end:]}"
-    marked = _marked(message)
-    spans = _joined([*marked, *_announced(_blanked(message, marked), message, marked)])
-    return Split(_blanked(message, spans), [message[start:end] for start, end in spans])
+        message = message[:READ] if _may_be_delimited(message, end) else f"{message[:READ]}\n\n{message[end:]}"
+    shown, opening = delimited(message)
+    spans = joined([*shown, *_introduced(blanked(message, shown), message, shown, opening)])
+    return Split(blanked(message, spans), [message[start:end] for start, end in spans])
 
 
-def _may_be_marked(message: str, place: int) -> bool:
-    """Tell whether a place of a long message may lie in a fence, an element or a quoted line that began before it."""
+def _may_be_delimited(message: str, place: int) -> bool:
+    """Return whether a place of a long message may be in a fence, an element or a quoted line that began before it."""
     line = max(message.rfind("\n", 0, place), message.rfind("\r", 0, place)) + 1
     fenced = any(message.find(mark, READ - 2, place + 2) >= 0 for mark in ("```", "~~~", "\n<"))
-    return fenced or message[line : line + 8].lstrip().startswith(_QUOTE_MARKS)
+    return fenced or message[line : line + 8].lstrip().startswith(QUOTE_MARKS)
 
 
-def _blanked(text: str, spans: list[tuple[int, int]]) -> str:
-    parts, place = [], 0
-    for start, end in spans:
-        parts += [text[place:start], _NOT_LINE_END.sub(" ", text[start:end])]
-        place = end
-    return "".join([*parts, text[place:]])
-
-
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
-
-
-# --- Material with marks of its own -----------------------------------------------------------------
-
-
-def _marked(text: str) -> list[tuple[int, int]]:
-    lines, longer = _by_line(text)
-    quoted = [found.span() for found in _QUOTATION.finditer(_blanked(text, _joined(lines))) if _states(found[0])]
-    return _joined([*lines, *quoted, *longer])
-
-
-def _states(quotation: str) -> bool:
-    inside = quotation[1:-1]
-    words = inside.split()
-    dense = len(words) <= 2 and not inside.isascii() and len(inside) >= 6  # scripts without blanks between words
-    return len(words) >= _LONG_QUOTATION or ((len(words) >= 3 or dense) and _CLAUSE.search(inside) is not None)
-
-
-def _by_line(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return the spans of fenced and quoted lines, and those of logs, code, mails, letters and transcripts."""
-    marked: list[tuple[int, int]] = []
-    other: list[tuple[int, int]] = []
-    spoken: list[tuple[int, int, str, bool]] = []
-    fence, greeted, headers, place = "", -1, 0, 0
-    for line in text.splitlines(keepends=True):
-        start, place = place, place + len(line)
-        opened = _FENCE.match(line)
-        if fence:
-            marked.append((start, place))
-            if opened and opened[1].startswith(fence) and not line.strip(" `~\r\n"):
-                fence = ""
-        elif opened:
-            fence = opened[1]
-            marked.append((start, place))
-        elif line.lstrip()[:1] in _QUOTE_MARKS:
-            marked.append((start, place))
-        elif _LAYOUT.match(line):
-            other.append((start, len(text)))
-        elif _MACHINE_LINE.match(line):
-            other.append((start, place))
-        elif header := _HEADER.match(line):
-            headers += 2 if header["sure"] else 1
-            other += [(start, len(text))] if headers >= 2 else []
-        elif _SALUTATION.match(line) or (greeted >= 0 and _SIGNED.match(line)):
-            other.append((greeted if greeted >= 0 else start, len(text)))
-        elif _GREETED.match(line):
-            greeted = start
-        elif speaker := _SPEAKER.match(line):
-            spoken.append((start, place, speaker["who"].lower(), bool(_PERSON.search(line, speaker.end()))))
-    if len({who for _, _, who, _ in spoken}) >= 2 and 2 * sum(one for *_, one in spoken) >= len(spoken):
-        other += [(start, end) for start, end, _, _ in spoken]
-    return [*marked, *_tagged(text)], [_without_last_question(text, start, end) for start, end in other]
-
-
-def _tagged(text: str) -> list[tuple[int, int]]:
-    """Return the spans of elements such as ``<document>…</document>``, with their tags."""
-    spans: list[tuple[int, int]] = []
-    opened: dict[str, int] = {}
-    for tag in _TAG.finditer(text):
-        if tag["opened"]:
-            opened.setdefault(tag["opened"].lower(), tag.start())
-        elif (start := opened.pop(tag["closed"].lower(), None)) is not None:
-            spans.append((start, tag.end()))
-    return spans
-
-
-def _without_last_question(text: str, start: int, end: int) -> tuple[int, int]:
-    """Leave a question out that stands in a paragraph of its own at the end of the message."""
-    if end != len(text):
-        return start, end
-    last = text.rstrip().rfind("\n\n")
-    return (start, last) if last > start and _ASKS.search(text[last:][-400:].rstrip()) else (start, end)
-
-
-# --- Material that a sentence announces -------------------------------------------------------------
-
-
-def _announced(text: str, message: str, marked: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the spans of what is announced; in ``text`` the marked material of the message is blank."""
+def _introduced(text: str, message: str, shown: list[Span], opening: int) -> list[Span]:
+    """Return the spans of introduced material; in ``text`` the delimited material of the message is blank."""
     units = [*_units(text)]
-    asked = len(units)  # from here on, the message only asks
-    while asked and _ASKS.search(units[asked - 1].text[-200:]):
-        asked -= 1
-    spans: list[tuple[int, int]] = []
-    for place, unit in enumerate(units):
-        begins = _material_after(unit)
-        if begins is None:
+    spans: list[Span] = []
+    done = 0
+    for index, unit in enumerate(units):
+        if unit.start < done:
             continue
-        start, how = begins
-        if how == "reported":
+        opened = done <= opening <= unit.start and not (spans and opening < spans[-1][1])
+        introduction = _introduction(unit) if not opened else (unit.start, "source")
+        if introduction is None:
+            continue
+        start, kind = introduction
+        if kind == "clause":
             spans.append((start, unit.end))
-        elif _is_marked(message, start, marked):  # what is announced has marks of its own
-            continue
-        elif how == "person":
-            ends = units[asked - 1].end if asked > place + 1 else unit.end
-            spans.append((start, min(_paragraph_end(text, start), ends)))
-        elif _WORD.search(text, start):
-            last = units[asked - 1].end if how == "document" and asked > place + 1 else len(text)
-            return [*spans, (start, max(last, start))]
-    if spans or marked or not units or not points_back(units[-1].text):
+        elif not _is_shown(message, start, shown) and _WORD.search(text, start):
+            done = _resumption(text, units, index, start, kind) if len(spans) < _MOST_SPANS else len(text)
+            spans.append((start, done))
+    if spans or shown or not units:
         return spans
-    return [(0, units[-1].start)]
-
-
-def _material_after(unit: _Unit) -> tuple[int, Announces] | None:
-    """Return where the material that a sentence announces begins, and how it is announced."""
-    if FICTION.search(unit.text):
-        return unit.start, "task"
-    if (place := after_bracket(unit.text)) is not None:
-        return unit.start + place, "document"
-    dash = _DASH.search(unit.text)
-    if dash is not None and names_source(unit.text[: dash.start()]):
-        return unit.start + dash.end(), "document"
-    for colon in islice(_COLON.finditer(unit.text), _COLONS):
-        if how := announces_before_colon(unit.text[: colon.start()]):
-            return unit.start + colon.end(), how
-    if hands_over(unit.text, closes_line=unit.closes_line):
-        return unit.end, "task"
-    if presents(unit.text):
-        return unit.end, "document"
-    if unit.closes_line and brings_along(unit.text):
-        return unit.end, "document"
-    reported = REPORTED.search(unit.text)
-    return None if reported is None else (unit.start + reported.end(), "reported")
+    last = next((u for u in reversed(units) if u.seam), units[-1])
+    tail = [unit for unit in units if unit.start >= last.start] if last is not units[0] else units[-1:]
+    other = _layout(text, units[0].start) != _layout(text, tail[0].start)
+    return [(0, tail[0].start)] if any(_points_back(unit.text, other_layout=other) for unit in tail) else []
 
 
 def _units(text: str) -> Iterator[_Unit]:
-    start = 0
+    start, seam = 0, 2
     for end in _UNIT_END.finditer(text):
         words = text[start : end.end()]
-        if words.strip():
-            yield _Unit(
-                start, end.end(), words[:_SENTENCE], end[0] in ("\n", "") or text[end.end() : end.end() + 1] == "\n"
-            )
+        separator = not end[0] or end[0] == "\n" or end[0][0] in "—-~|/→=<>"
+        if _WORD.search(words):
+            closed = separator or text[end.end() : end.end() + 1] == "\n"
+            yield _Unit(start, end.end(), lower(words[:_LONG]), seam, closed)
+            seam = 0
+        elif RULE.match(words) or (seam and end[0] == "\n" and not words.strip()):
+            seam = 2
+        if separator:
+            seam = max(seam, 1 if end[0] == "\n" else 2)
         start = end.end()
 
 
-def _is_marked(message: str, start: int, marked: list[tuple[int, int]]) -> bool:
-    """Tell whether the next word of a message is marked material."""
-    word = _SIGN.search(message, start)
-    if word is None:
+def _introduction(unit: _Unit) -> tuple[int, _Kind] | None:
+    """Return where the material that a unit introduces begins, and its kind."""
+    text = unit.text
+    if not has("sign", text) and not _COLON.search(text):
+        return None
+    if _is_imperative("suppose", text):
+        return unit.start, "task"
+    if has("fiction", text[:_HEAD]):
+        return unit.end if _is_imperative("orders", text) and ":" not in text else unit.start, "task"
+    bracket = _BRACKETED.match(text)
+    if bracket and (_is_text(bracket[1]) or has("presents", bracket[1])):
+        return unit.start + bracket.end(), "source"
+    for colon in islice(_COLON.finditer(text), _COLONS):
+        inline = bool(text[colon.end() :].strip())
+        if kind := _head(text[: colon.start()][-_HEAD:], inline=inline, dash=colon[0].isspace() or " " in colon[0]):
+            return unit.start + colon.end(), kind
+    head = text[:_HEAD]
+    if _is_task(head, closed=unit.closed):
+        return unit.end, "task"
+    if has("follows", head):
+        return unit.end, "source"
+    if (said := _reported(head)) is not None and _WORD.search(text, said):
+        return unit.start + said, "clause"
+    return (unit.end, "source") if _presents(head, closed=unit.closed) else None
+
+
+def _is_imperative(name: str, text: str) -> bool:
+    """Return whether a verb of a class is in the place of an order: first in its clause, or in a request."""
+    for verb in islice(word_class(name).finditer(text[:_HEAD]), 8):
+        before = re.split(r"[,;:(]", text[: verb.start()])[-1]
+        rest = word_class("polite").sub("", word_class("request").sub("", before))
+        if not _WORD.search(rest) or has("request", text[: verb.start()]) or DENSE.search(verb[0]):
+            return True
+    return False
+
+
+def _is_text(text: str, *, machine: bool = True) -> bool:
+    """Return whether a certain text is named, not just any ("a letter"), or output of a program."""
+    return any(
+        not _INDEFINITE.search(text[max(0, noun.start() - 40) : noun.start()])
+        for name in ("text", "machine")[: 1 + machine]
+        for noun in islice(word_class(name).finditer(text), 8)
+    )
+
+
+def _is_task(text: str, *, closed: bool) -> bool:
+    """Return whether a unit asks for work on a text; ``closed`` if its line or a colon ends after it."""
+    noun = _is_text(text, machine=closed)
+    pointing = word_class("this").search(text)
+    if has("grammar", text) and _ASKS.search(text):
+        return True
+    if _is_imperative("rework", text) and (closed or noun or pointing or not has("self", text)):
+        return True
+    if noun and (has("request", text) or (pointing and (pointing.start() > 2 or _ASKS.search(text)))):
+        return not has("subject", text)
+    return bool(noun or (pointing and (closed or not has("code", text)))) and _is_imperative("handle", text)
+
+
+def _head(head: str, *, inline: bool, dash: bool) -> _Kind | None:
+    """Return what the words before a colon or a dash introduce; None if the user goes on in their own words."""
+    topic = dash or has("topic", head)
+    if _is_task(head, closed=not dash) or (not topic and _is_imperative("handle", head)):
+        return "task"
+    if word_class("bare").fullmatch(head.strip()) or has("follows", head):
+        return "source"
+    says = [*word_class("says").finditer(head)]
+    if says and not has("subject", head[max(0, says[-1].start() - 20) : says[-1].start()]):
+        return "inline" if inline and not _is_text(head) else "source"
+    mine = word_class("self").match(head.lstrip()) and not _FOREIGN.search(head) and not has("from", head)
+    if _is_text(head):
+        return None if mine else "source"
+    if topic or mine or has("subject", head) or _is_imperative("orders", head):
+        return None
+    if has("presents", head) or has("this", head) or has("from", head):
+        return "source"
+    return "inline" if inline and _length(head) >= _LONG_HEAD else None
+
+
+def _length(text: str) -> int:
+    """Return the number of words; in scripts without blanks, half the number of characters."""
+    words = text.split()
+    return len(words) if text.isascii() or len(words) > 2 else max(len(words), len(text) // 2)
+
+
+def _presents(text: str, *, closed: bool) -> bool:
+    """Return whether a unit without a colon only names a text, or says that it is there."""
+    if _ASKS.search(text):
         return False
-    place = bisect_right(marked, (word.start(), len(message) + 1)) - 1
-    return place >= 0 and marked[place][1] > word.start()
+    noun = _is_text(text)
+    if noun and has("presents", text):
+        return True
+    if closed and (has("presents", text) or (has("says", text) and (has("this", text) or has("text", text)))):
+        return True
+    words = TITLE_WORDS if closed else TITLE_WORDS // 2
+    others = not has("self", text) or (closed and (_FOREIGN.search(text) is not None or has("from", text)))
+    states = has("that", text) or has("is", text) or "!" in text
+    return others and not states and len(text.split()) <= words and _is_text(text, machine=False)
 
 
-def _paragraph_end(text: str, start: int) -> int:
-    """Return the end of the paragraph; the end of the text if the words begin in a line of their own."""
-    first = _SIGN.search(text, start)
-    gap = None if first is None or "\n" in text[start : first.start()] else _BLANK_LINE.search(text, first.start())
-    return len(text) if gap is None else gap.start()
+def _reported(text: str) -> int | None:
+    """Return where a reported clause begins in a unit: "the leaflet says …", "according to the boss …"."""
+    if according := word_class("according").search(text):
+        return according.end()
+    for says in islice(word_class("says").finditer(text), 4):
+        before = text[: says.start()]
+        sure = has("tells", says[0]) or _is_text(before[-60:])
+        if sure and not has("subject", before[-20:]) and not text.startswith(" to ", says.end()):
+            return says.end()
+    return None
+
+
+def _points_back(text: str, *, other_layout: bool) -> bool:
+    """Return whether a unit, the last of its message, asks for work on the text before it."""
+    text = text[:_HEAD]
+    if not has("this", text) and not has("that", text):
+        return has("grammar", text) and _ASKS.search(text) is not None
+    return (
+        has("grammar", text)
+        or _is_imperative("rework", text)
+        or (_is_text(text, machine=False) and _is_imperative("handle", text))
+        or (other_layout and (_ASKS.search(text) is not None or _is_imperative("handle", text)))
+    )
+
+
+def _resumption(text: str, units: list[_Unit], index: int, start: int, kind: _Kind) -> int:
+    """Return where the user's own words resume after material that begins at ``start``, else the end of the text."""
+    shown = _SIGN.search(text, start)
+    limit = len(text)
+    if kind == "inline" and shown and "\n" not in text[start : shown.start()]:
+        gap = _BLANK_LINE.search(text, start)
+        limit = gap.start() if gap else limit
+    following = takewhile(lambda u: u.start < limit, islice(units, index, None))
+    after = [u for u in following if u.start > start and _WORD.search(text, start, u.start)]
+    for number, unit in enumerate(after[:-1]):
+        if word_class("closes").fullmatch(unit.text.strip(" .。\n)")):
+            return after[number + 1].start
+    layout = _layout(text, shown.start() if shown else start)
+    paragraph = max((n for n, u in enumerate(after) if u.seam == 2), default=len(after))
+    line = max((n for n, u in enumerate(after) if u.seam), default=len(after))
+    for number in (paragraph, line):
+        part = after[number:]
+        if part and (
+            _layout(text, part[0].start) != layout
+            or any(has("contrast", u.text) or _is_task(u.text, closed=True) for u in part)
+            or (kind != "task" and (_resumes(part[0]) or _resumes(part[-1])))
+        ):
+            return part[0].start
+    if kind == "task":
+        return limit
+    asked = [u.start for u in (after[line:] or after) if _asks_about_it(u.text) or (u is after[-1] and _resumes(u))]
+    return asked[-1] if asked else limit
+
+
+def _resumes(unit: _Unit) -> bool:
+    """Return whether a unit asks or orders something, as a user does after showing a text."""
+    if _ASKS.search(unit.text) or _is_imperative("rework", unit.text):
+        return True
+    return (unit.seam > 0 and has("request", unit.text)) or (unit.seam == 2 and _is_imperative("orders", unit.text))
+
+
+def _asks_about_it(text: str) -> bool:
+    """Return whether a unit is a question about the text shown, or about oneself."""
+    return _ASKS.search(text) is not None and any(has(name, text) for name in ("this", "that", "subject"))
+
+
+def _layout(text: str, place: int) -> tuple[bool, bool]:
+    """Return the layout of a line: whether it is indented or an item, and whether it begins in lower case."""
+    line = text[text.rfind("\n", 0, place + 1) + 1 : place + 40]
+    first = re.search(r"[^\W\d_]", text[place : place + 40])
+    return re.match(r"[ \t]{2}|\s*[-*•]\s", line) is not None, first is not None and first[0].islower()
+
+
+def _is_shown(message: str, start: int, shown: list[Span]) -> bool:
+    """Return whether the next character of a message is delimited material."""
+    sign = _SIGN.search(message, start)
+    if sign is None:
+        return False
+    place = bisect_right(shown, (sign.start(), len(message) + 1)) - 1
+    return place >= 0 and shown[place][1] > sign.start()

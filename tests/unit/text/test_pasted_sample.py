@@ -1,0 +1,56 @@
+"""Messages that mix own words with foreign text, written without knowledge of the rules, are split with few errors.
+
+Each line of a sample has the message, statements that are the user's own, and foreign statements, in other words than
+the message. A foreign statement leaks if 70 % of its words that the message has are own words; an own statement is kept
+if 60 % of them are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from contextinfinity.text.own_words import own_words
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+WORD = re.compile(r"[^\W_]+")
+DENSE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+EMPTY = """
+a an the is are was has have had of to in on at for and or not no be with i you he she it my his her their its does
+do will would than from as own user s der die das ein eine und ist hat mit zu auf im nicht kein keine seit den dem
+est de la le les un une et ne pas en el los las y se es con que del o os um uma e não di il lo non ha è
+"""
+
+
+def content(text: str) -> set[str]:
+    """Return the content words, cut to five letters; of scripts without blanks, all pairs of characters."""
+    found: set[str] = set()
+    for word in WORD.findall(text.lower()):
+        if DENSE.search(word):
+            found |= {word[place : place + 2] for place in range(max(1, len(word) - 1))}
+        elif word not in EMPTY.split():
+            found.add(word[:5])
+    return found
+
+
+def share(statements: list[str], message: str, least: float) -> list[bool]:
+    """Return for each statement whether at least this share of its words in the message are own words."""
+    shown, own = content(message), content(own_words(message))
+    shared = [content(statement) & shown for statement in statements]
+    return [bool(words) and len(words & own) >= least * len(words) for words in shared]
+
+
+@pytest.mark.req("SAFE-9")
+@pytest.mark.parametrize(("sample", "most_leaks", "least_kept"), [("pasted_dev.jsonl", 0.01, 0.64)])
+def test_foreign_statements_are_hardly_ever_own_words(sample: str, most_leaks: float, least_kept: float) -> None:
+    leaks: list[bool] = []
+    kept: list[bool] = []
+    for line in (SAMPLES / sample).read_text("utf-8").splitlines():
+        message = json.loads(line)
+        leaks += share(message["foreign"], message["message"], 0.7)
+        kept += share(message["own"], message["message"], 0.6)
+    assert sum(leaks) <= most_leaks * len(leaks), f"{sum(leaks)} of {len(leaks)}"
+    assert sum(kept) >= least_kept * len(kept), f"{sum(kept)} of {len(kept)}"
