@@ -40,19 +40,18 @@ AT_ONCE = 4_000
 EMBED_SECONDS = 60.0
 
 
-async def index_turn(parts: Parts, turn_id: TurnId) -> None:
-    """Make a committed turn findable: its chunks and their vectors (TX-C)."""
-    turn = await parts.store.turns.get(turn_id)
-    if turn is None:
-        return
+async def chunks_of_turn(parts: Parts, turn: Turn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
+    """Return the chunks of a turn with their vectors, for TX-C; None where ``may_wait`` is off and one has to wait."""
     try:
         embedder = await placing(parts)
+        if embedder is not None and embedder.is_remote and not may_wait:
+            return None
         ((_, chunks),) = await cut_turns(parts, [turn], embedder)
-        await parts.store.chunks.index(turn_id, chunks)
     except Exception:
         count("indexing_failed")
         raise
     count("turns_indexed")
+    return chunks
 
 
 async def look_over(parts: Parts) -> None:

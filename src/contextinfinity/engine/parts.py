@@ -18,6 +18,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
 from contextinfinity.domain.turn import NewStep, Step, Turn, TurnEnd
+from contextinfinity.domain.work import Job
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
 from contextinfinity.engine.news import Broadcast, News
@@ -298,6 +299,8 @@ class Remembering:
     """How facts are kept across conversations."""
 
     draw: Callable[[str, datetime], Awaitable[Drawn]] = draw_offline
+    asks_model: bool = False
+    """Whether ``draw`` waits for a model."""
     expiry: timedelta = timedelta(days=90)
     """How long a memory lives after it was said or shown."""
     most: int = 2000
@@ -355,6 +358,8 @@ class Parts:
     """Told whenever a turn ends: a branch may be free."""
     folds: Broadcast = field(default_factory=Broadcast)
     """Told of folding, as it goes on."""
+    run_job: Callable[[Job], None] | None = None
+    """Runs a job that this worker has claimed; None: jobs are left to other processes."""
     look_seconds: float = 0.05
     """How often to look for what other processes do."""
 

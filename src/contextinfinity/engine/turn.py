@@ -23,7 +23,7 @@ from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.engine.preparing import Material
 from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve
 from contextinfinity.engine.recovery import reconstruct, recover
-from contextinfinity.engine.respond import insist, respond
+from contextinfinity.engine.respond import finalise, insist, respond
 from contextinfinity.engine.sparing import spared
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
@@ -116,7 +116,7 @@ async def stop(parts: Parts, running: Running) -> None:
     """End a turn that a person stopped before anything was answered: while it waited, or was being understood."""
     if running.turn.phase is Phase.CONTEXT_PREPARED:
         end = running.noted(TurnEnd(outcome="cancelled"))
-        running.move(await insist(lambda: parts.store.turns.finalise(running.turn.id, parts.worker, end)))
+        await finalise(parts, running, end)
         return
     end = TurnEnd(outcome="cancelled", error=Problem(code="cancelled", message="Stopped before it was answered."))
     running.move(await parts.store.turns.fail(running.turn.id, parts.worker, end))

@@ -335,7 +335,7 @@ def _remembering(settings: Settings, models: Models) -> Remembering | None:
     from contextinfinity.memory.model import ModelDrawer
     from contextinfinity.retrieval.dates import told_of
 
-    return dataclasses.replace(remembering, draw=ModelDrawer(adviser, told_of, opposed).draw)
+    return dataclasses.replace(remembering, draw=ModelDrawer(adviser, told_of, opposed).draw, asks_model=True)
 
 
 def _rewriting(settings: Settings, models: Models) -> Rewriting:

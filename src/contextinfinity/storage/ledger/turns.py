@@ -23,12 +23,13 @@ from contextinfinity.domain.turn import (
     Turn,
     TurnEnd,
 )
+from contextinfinity.domain.work import Job
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.binding import Noun, looks, writes
 from contextinfinity.storage.ledger.contents import MessageColumns, insert_message, insert_plan, metadata_column
 from contextinfinity.storage.ledger.idempotency import made_before, note_request
-from contextinfinity.storage.ledger.jobs import enqueue, refuse_dead
+from contextinfinity.storage.ledger.jobs import claim_enqueued, enqueue, refuse_dead
 from contextinfinity.storage.ledger.prefix_hashes import check_place, note_answered, note_asked
 from contextinfinity.storage.ledger.recording import log, record
 from contextinfinity.storage.ledger.rows import (
@@ -326,6 +327,14 @@ def finalise_turn(
     return turn
 
 
+def finalise_and_claim(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
+) -> tuple[Turn, Job | None]:
+    """TX-A, and claim the job that commits the turn."""
+    turn = finalise_turn(connection, turn_id, owner, end, answer)
+    return turn, claim_enqueued(connection, "summarize_turn", turn_id, owner)
+
+
 def fail_turn(
     connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
 ) -> Turn:
@@ -356,6 +365,13 @@ class LedgerTurns(Noun):
         """TX-A: answer, last step and phase, and the job that commits the turn."""
         answer = _answer_columns(end)
         return await self._database.write(lambda connection: finalise_turn(connection, turn_id, owner, end, answer))
+
+    async def finalise_and_claim(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> tuple[Turn, Job | None]:
+        """TX-A, and claim the job that commits the turn."""
+        answer = _answer_columns(end)
+        return await self._database.write(
+            lambda connection: finalise_and_claim(connection, turn_id, owner, end, answer)
+        )
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """End a turn before its answer was final."""

@@ -37,6 +37,32 @@ WHERE j.state = 'queued' AND j.run_at NOT BETWEEN :now + 1 AND :now + 120000
     AND e.turn_seq < j.turn_seq AND e.state = 'queued')
 ORDER BY j.run_at, j.id LIMIT 1
 
+-- name: select_free_job
+-- The queued job of a kind of a turn, if its lane of the branch is free and no earlier one of its kind comes first.
+SELECT j.id FROM job AS j WHERE j.turn_id = :turn_id AND j.job_type = :job_type AND j.state = 'queued'
+  AND NOT EXISTS (SELECT 1 FROM job AS o WHERE o.branch_id = j.branch_id
+    AND ((o.state = 'running' AND o.job_type <> 'fold_branch')
+      OR (o.state = 'queued' AND o.job_type = j.job_type AND o.turn_seq < j.turn_seq)))
+
+-- name: select_earlier_kinds
+-- The kinds of jobs that earlier turns of a branch still have.
+SELECT DISTINCT job_type FROM job WHERE branch_id = :branch_id AND turn_seq < :turn_seq AND turn_id IS NOT NULL
+  AND state <> 'failed'
+
+-- name: requeue_turn_job
+-- A turn's job is to be done once more, also if it runs.
+INSERT INTO job (job_type, session_id, branch_id, turn_id, turn_seq, state, run_at, created_at, updated_at)
+SELECT :job_type, session_id, branch_id, id, turn_seq, 'queued', :now, :now, :now FROM turn WHERE id = :turn_id
+ON CONFLICT (turn_id, job_type) WHERE turn_id IS NOT NULL DO UPDATE SET again = job.state = 'running',
+  state = iif(job.state = 'failed', 'queued', job.state), attempts = iif(job.state = 'failed', 0, attempts),
+  run_at = :now, updated_at = :now
+WHERE job.state <> 'queued'
+
+-- name: release_unknown_jobs
+-- Jobs whose worker was not told that it has them wait again.
+UPDATE job SET state = 'queued', owner = NULL, attempts = attempts - 1, run_at = min(run_at, :now), updated_at = :now
+WHERE owner = :worker AND state = 'running' AND id NOT IN (SELECT value FROM json_each(:known)) RETURNING id
+
 -- name: take_job
 -- The job runs, and the attempt counts even if it kills its worker.
 UPDATE job SET state = 'running', again = 0, owner = :worker, attempts = attempts + 1, updated_at = :now WHERE id = :id
@@ -76,8 +102,8 @@ UPDATE turn SET degraded = 1, updated_at = :now WHERE id = :turn_id
 UPDATE turn SET phase = 'Indexed', degraded = 1, updated_at = :now WHERE id = :turn_id AND phase = 'StateCommitted'
 
 -- name: add_latency
--- How long a stage behind the answer took, in milliseconds.
-UPDATE turn SET latency_ms = json_set(coalesce(latency_ms, '{}'), '$.' || :stage, :took) WHERE id = :turn_id
+-- How long stages behind the answer took, in milliseconds.
+UPDATE turn SET latency_ms = json_patch(coalesce(latency_ms, '{}'), :took) WHERE id = :turn_id
 
 -- name: mark_done
 -- Nothing is left to do for the turn.
