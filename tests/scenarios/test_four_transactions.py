@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from contextinfinity.domain.session import Owner
+from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
@@ -86,6 +86,7 @@ async def memories(desk: Desk) -> list[str]:
 @pytest.mark.req("TURN-14")
 async def test_an_exchange_takes_four_commits_with_all_stages_on(tmp_path: Path, commits: Commits) -> None:
     async with Desk(tmp_path, setup=all_stages()) as desk:
+        desk.thread = (await desk.engine.store.sessions.create(NewSession(owner=LOCAL))).id
         for said in (
             "My name is Ada, and I live in Leeds.",
             "How far is the harbour from the old lighthouse?",

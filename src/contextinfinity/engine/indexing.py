@@ -74,17 +74,21 @@ async def bring_in_step(parts: Parts, *, anew: bool = False, progress: HowFar | 
 
 
 async def placing(parts: Parts) -> Embedder | None:
-    """Give the embedder whose vectors are searched now; None where there is none, or nobody can make them any more."""
+    """Return the embedder whose vectors are searched now; None where there is none or it is not available any more."""
     retrieval = parts.setup.retrieval
     if retrieval is None:
         return None
     chosen = await retrieval.embedders.chosen()
+    there = await parts.store.vectors.namespaces()
+    if not there:
+        retrieval.opened.add(chosen.name)
+        return chosen  # the first vectors make their namespace
     if chosen.name not in retrieval.opened:  # once: what others choose after us is followed, not fought
         with suppress(LedgerReadOnly, LedgerFull):  # searching goes on with the vectors that are there
-            await parts.store.vectors.open(chosen.name, chosen.dim)
+            if not any(space.name == chosen.name and space.state != "old" for space in there):
+                await parts.store.vectors.open(chosen.name, chosen.dim)
             retrieval.opened.add(chosen.name)
-    there = await parts.store.vectors.namespaces()
-    return await retrieval.embedders.named(there[0].name) if there else None
+    return await retrieval.embedders.named(there[0].name)
 
 
 async def cut_turns(
@@ -193,7 +197,10 @@ async def _place(parts: Parts, told: HowFar) -> tuple[int, bool]:
     embedders, vectors, done, switched = parts.setup.retrieval.embedders, parts.store.vectors, 0, False
     await placing(parts)
     chosen = await embedders.chosen()
-    for namespace in await vectors.namespaces():
+    there = await vectors.namespaces()
+    if not there and (await parts.store.index.state()).chunks:
+        there = (await vectors.open(chosen.name, chosen.dim),)
+    for namespace in there:
         wanted = namespace.state == "current" or (namespace.state == "filling" and namespace.name == chosen.name)
         embedder = await embedders.named(namespace.name) if wanted else None
         if embedder is not None:

@@ -133,9 +133,11 @@ def _longest(model: Model, assembled: Assembled, wishes: Wishes) -> int:
 
 
 async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:
-    """TX-P, once what its plan refers to is kept; watchers hear of it at once, however long the model is silent."""
-    await parts.texts.settled()
-    turn = await parts.store.turns.open_step(running.turn.id, parts.worker, step)
+    """TX-P, with the texts that its plan refers to; watchers are told at once, however long the model is silent."""
+    plan = step.plan
+    texts = parts.texts.unsaved(plan.front, plan.form, plan.redactions)
+    turn = await parts.store.turns.open_step(running.turn.id, parts.worker, replace(step, texts=texts))
+    parts.texts.saved(texts)
     running.opened.append(step)
     running.move(turn)
     return turn

@@ -27,7 +27,7 @@ from contextinfinity.domain.work import Job
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.binding import Noun, looks, writes
-from contextinfinity.storage.ledger.contents import MessageColumns, insert_message, insert_plan, metadata_column
+from contextinfinity.storage.ledger.contents import MessageColumns, insert_message, insert_plan, keep_text, metadata_column
 from contextinfinity.storage.ledger.idempotency import made_before, note_request
 from contextinfinity.storage.ledger.jobs import claim_enqueued, enqueue, refuse_dead
 from contextinfinity.storage.ledger.prefix_hashes import check_place, note_answered, note_asked
@@ -228,6 +228,8 @@ def open_step(connection: Connection, turn: Turn, step: NewStep) -> Turn:
     moment, session_id = now(), pack(turn.session_id)
     values = {"session_id": session_id, "provider": step.provider, "model_id": step.model_id, "now": to_millis(moment)}
     connection.execute("insert_step", place | values | {"inputs": inputs_column(step.inputs)})
+    for text in step.texts:
+        keep_text(connection, text)
     insert_plan(connection, turn_id, session_id, step.step_index, step.plan)
     connection.execute("begin_responding", {"turn_id": pack(turn_id), **values})
     return replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=moment)
