@@ -13,10 +13,14 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
+from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId
 from contextinfinity.domain.memory import Extraction
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Session
 from contextinfinity.domain.state import StateDraft
+from contextinfinity.domain.turn import Turn
 
 JobType: TypeAlias = Literal["summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream"]
 JobTypes: TypeAlias = Collection[JobType]
@@ -46,6 +50,17 @@ class Job(Struct, frozen=True, kw_only=True):
     attempts: int = 0
     last_error: str | None = None
     owner: WorkerId | None = None
+
+
+class AnsweredTurn(Struct, frozen=True, kw_only=True):
+    """What the jobs of a turn work with, read at one moment."""
+
+    turn: Turn
+    session: Session
+    earlier: tuple[Turn, ...] = ()
+    """The turns right before it, the oldest first."""
+    origins: tuple[Origin, ...] = ()
+    plan: Plan | None = None
 
 
 class JobResult(Struct, frozen=True, kw_only=True):

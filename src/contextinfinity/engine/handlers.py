@@ -9,14 +9,13 @@ from typing import TypeVar
 
 from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.memory import Extraction
-from contextinfinity.domain.session import Owner
 from contextinfinity.domain.state import StateDraft
-from contextinfinity.domain.turn import Turn
-from contextinfinity.domain.work import Job, JobResult, JobType
+from contextinfinity.domain.work import AnsweredTurn, Job, JobResult, JobType
 from contextinfinity.engine.afterwards import Handler
 from contextinfinity.engine.folding import fold
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, FOR_THE_INDEX, loaded
 from contextinfinity.engine.parts import Parts
+from contextinfinity.storage.index import BORROWED_FROM
 from contextinfinity.telemetry.stages import timed
 
 log = logging.getLogger(__name__)
@@ -25,7 +24,6 @@ T = TypeVar("T")
 
 def handlers(parts: Parts) -> Mapping[JobType, Handler]:
     """Return the handler of every job."""
-    store = parts.store
 
     async def summarize_turn(job: Job) -> JobResult | None:
         """Commit the next state (TX-B): the head's summary and pins stay, no model is asked.
@@ -33,35 +31,40 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         The chunks and the memories of the turn are worked out as well where that waits for nobody, so that one
         transaction writes all of it. A stage that fails or would wait is left to its own job.
         """
-        turn = None if job.turn_id is None else await store.turns.get(job.turn_id)
+        if job.turn_id is None:
+            return None
         draft = StateDraft(branch_id=job.branch_id, reason="turn", turn_id=job.turn_id)
+        turn = await _answered(job)
         if turn is None:
-            return None if job.turn_id is None else JobResult(state=draft)
+            return JobResult(state=draft)
         chunks = await _or_later("index", job, _chunks(turn, may_wait=False))
         memories = await _or_later("remember", job, _memories(turn, may_wait=False))
         return JobResult(state=draft, chunks=chunks, memories=memories)
 
     async def index(job: Job) -> JobResult | None:
         """Make the turn findable: its chunks and their vectors (TX-C)."""
-        turn = None if job.turn_id is None else await store.turns.get(job.turn_id)
+        turn = await _answered(job)
         return None if turn is None else JobResult(chunks=await _chunks(turn))
 
     async def remember(job: Job) -> JobResult | None:
         """Store the facts that the user states, and forget what they want forgotten."""
-        turn = None if job.turn_id is None else await store.turns.get(job.turn_id)
+        turn = await _answered(job)
         return None if turn is None else JobResult(memories=await _memories(turn))
 
-    async def _chunks(turn: Turn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
+    async def _answered(job: Job) -> AnsweredTurn | None:
+        return None if job.turn_id is None else await parts.store.turns.answered(job.turn_id, earlier=BORROWED_FROM)
+
+    async def _chunks(turn: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
         await loaded(*FOR_THE_INDEX)
         from contextinfinity.engine.indexing import chunks_of_turn
 
         with nullcontext() if may_wait else timed("index"):
             return await chunks_of_turn(parts, turn, may_wait=may_wait)
 
-    async def _memories(turn: Turn, *, may_wait: bool = True) -> Extraction | None:
+    async def _memories(turn: AnsweredTurn, *, may_wait: bool = True) -> Extraction | None:
         remembering = parts.setup.remembering
         if remembering is None:
-            return Extraction(owner=Owner())
+            return Extraction(owner=turn.session.owner)
         if remembering.asks_model and not may_wait:
             return None
         await loaded(*FOR_A_TURN)

@@ -15,11 +15,13 @@ from itertools import repeat
 
 import numpy as np
 
+from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.search import Brought, HowFar, Namespace
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.vectors import packed
+from contextinfinity.domain.work import AnsweredTurn
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.parts import Parts
@@ -40,13 +42,17 @@ AT_ONCE = 4_000
 EMBED_SECONDS = 60.0
 
 
-async def chunks_of_turn(parts: Parts, turn: Turn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
+async def chunks_of_turn(
+    parts: Parts, answered: AnsweredTurn, *, may_wait: bool = True
+) -> tuple[NewChunk, ...] | None:
     """Return the chunks of a turn with their vectors, for TX-C; None where ``may_wait`` is off and one has to wait."""
     try:
         embedder = await placing(parts)
         if embedder is not None and embedder.is_remote and not may_wait:
             return None
-        ((_, chunks),) = await cut_turns(parts, [turn], embedder)
+        turn = answered.turn
+        cut = await _cut(turn, answered.earlier, _speakers(answered.origins))
+        ((_, chunks),) = await _placed(parts, [(turn, cut)], embedder)
     except Exception:
         count("indexing_failed")
         raise
@@ -100,10 +106,20 @@ async def cut_turns(
     cuts: list[tuple[Turn, tuple[Cut, ...]]] = []
     for place, turn in enumerate(turns):
         earlier = await _earlier(parts, turns[:place], turn)
-        names = {origin.side: origin.name for origin in origins.get(turn.id, ())}
-        speakers = Speakers(user=names.get("user", ""), assistant=names.get("assistant", ""))
-        cuts.append((turn, await _cut(turn, earlier, speakers)))
+        cuts.append((turn, await _cut(turn, earlier, _speakers(origins.get(turn.id, ())))))
         await breath.take()
+    return await _placed(parts, cuts, embedder)
+
+
+def _speakers(origins: Sequence[Origin]) -> Speakers:
+    names = {origin.side: origin.name for origin in origins}
+    return Speakers(user=names.get("user", ""), assistant=names.get("assistant", ""))
+
+
+async def _placed(
+    parts: Parts, cuts: Sequence[tuple[Turn, tuple[Cut, ...]]], embedder: Embedder | None
+) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
+    """Embed the chunks of turns."""
     texts = [hidden(cut.text, parts.setup.redactor) for _, found in cuts for cut in found]
     rows: Iterator[bytes | None] = repeat(None) if embedder is None else iter(await vectors_of(embedder, texts))
     return [(turn.id, tuple(_new(cut, embedder, next(rows)) for cut in found)) for turn, found in cuts]

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import MemoryId, SessionId, now
 from contextinfinity.domain.memory import ANONYMOUS, Extraction, Memory, NewMemory, Recall
 from contextinfinity.domain.message import TextBlock
-from contextinfinity.domain.plan import Front
+from contextinfinity.domain.plan import Front, Plan
 from contextinfinity.domain.search import HowFar
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn, TurnOutcome
 from contextinfinity.domain.wire import loads
+from contextinfinity.domain.work import AnsweredTurn
 from contextinfinity.engine.parts import Parts, Remembering
 from contextinfinity.engine.standing import placed_texts
 from contextinfinity.memory.reconciling import meant, settled
@@ -40,14 +41,11 @@ MOST_ATTEMPTS = 3
 """Times that the memories of one turn are stored while other turns change what they are reconciled with."""
 
 
-async def extract_turn(parts: Parts, remembering: Remembering, turn: Turn) -> Extraction | None:
-    """Work out what a turn changes in the memories of its user; None for a session that is gone."""
-    session = await parts.store.sessions.get(turn.session_id)
-    if session is None:
-        return None
-    changes = await _changes(parts.store, remembering, session, turn)
-    await parts.store.memories.expire(session.owner, now() - remembering.expiry)
-    return replace(changes, placed=await _placed(parts, turn), placed_at=now())
+async def extract_turn(parts: Parts, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
+    """Work out what a turn changes in the memories of its user."""
+    changes = await _changes(parts.store, remembering, answered)
+    await parts.store.memories.expire(answered.session.owner, now() - remembering.expiry)
+    return replace(changes, placed=await _placed(parts, answered.plan), placed_at=now())
 
 
 async def remember_again(
@@ -57,9 +55,9 @@ async def remember_again(
     kept, done, after = 0, 0, None
     while page := await store.index.turns(after=after, limit=PAGE):
         for turn in page:
-            session = await store.sessions.get(turn.session_id)
-            if session is not None:
-                kept += await _remember(store, remembering, session, turn)
+            answered = await store.turns.answered(turn.id, earlier=1)
+            if answered is not None:
+                kept += await _remember(store, remembering, answered)
             if pause is not None:
                 await pause()
         after, done = page[-1].id, done + len(page)
@@ -68,33 +66,34 @@ async def remember_again(
     return kept
 
 
-async def _remember(store: Store, remembering: Remembering, session: Session, turn: Turn) -> int:
+async def _remember(store: Store, remembering: Remembering, answered: AnsweredTurn) -> int:
     """Store the memories of a turn, again while other turns change what they are reconciled with."""
     before, kept = None, 0
     for _ in range(MOST_ATTEMPTS):
-        changes = await _changes(store, remembering, session, turn)
+        changes = await _changes(store, remembering, answered)
         if changes.new is None or (changes.new == before and not changes.forget):
             break
         before = changes.new
         if changes.forget:
             thread = changes.only_thread
-            await store.memories.forget(session.owner, changes.forget, at=changes.forget_at, thread=thread)
-        kept = len(await store.memories.draw(turn.id, changes.new))
+            await store.memories.forget(changes.owner, changes.forget, at=changes.forget_at, thread=thread)
+        kept = len(await store.memories.draw(answered.turn.id, changes.new))
         if changes.based_on is None:
             break
     return kept
 
 
-async def _changes(store: Store, remembering: Remembering, session: Session, turn: Turn) -> Extraction:
+async def _changes(store: Store, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
     """Work out what a turn changes in its owner's memories as they are now."""
+    session, turn = answered.session, answered.turn
     none = Extraction(owner=session.owner, only_thread=own_shelf(session))
     if is_off_record(turn):
         return none
-    said_at = await _said_at(store, turn)
+    said_at = _said_at(answered)
     if said_at <= now() - remembering.expiry:
         return none  # what is known of it stays for as long as it is shown
     drawn = await remembering.draw(_typed(turn), said_at) if turn.outcome in FINISHED else Drawn()
-    if not (drawn.told or drawn.unwanted) or await _answers_a_question(store, turn):
+    if not (drawn.told or drawn.unwanted) or _answers_a_question(answered):
         return replace(none, new=())
     based_on = await store.memories.revision(session.owner)
     forget = [each for unwanted in drawn.unwanted for each in await _meant(store, session, unwanted, said_at)]
@@ -118,17 +117,15 @@ def _typed(turn: Turn) -> str:
     return next((block.text for block in turn.user_message.blocks if isinstance(block, TextBlock)), "")
 
 
-async def _said_at(store: Store, turn: Turn) -> datetime:
-    """Tell when it was said, also where that was elsewhere; never later than now, or no correction would win."""
-    origins = (await store.arrivals.origins([turn.id])).get(turn.id, ())
-    times = [one.created_at for one in origins if one.side == "user" and one.created_at is not None]
-    return min(min(times, default=turn.created_at), now())
+def _said_at(answered: AnsweredTurn) -> datetime:
+    """Return when a message was written, also where it was imported; never later than now, or no correction would win."""
+    times = [one.created_at for one in answered.origins if one.side == "user" and one.created_at is not None]
+    return min(min(times, default=answered.turn.created_at), now())
 
 
-async def _answers_a_question(store: Store, turn: Turn) -> bool:
-    """Tell whether it answers what was asked back: that is about the question, not about the user."""
-    before = await store.turns.history(turn.branch_id, limit=1, before=turn.turn_seq)
-    return bool(before) and before[0].outcome == "clarification"
+def _answers_a_question(answered: AnsweredTurn) -> bool:
+    """Return whether a message answers a clarification: then it is about the question, not about the user."""
+    return bool(answered.earlier) and answered.earlier[-1].outcome == "clarification"
 
 
 async def _meant(store: Store, session: Session, unwanted: Unwanted, said_at: datetime) -> list[MemoryId]:
@@ -191,9 +188,8 @@ async def _near(store: Store, session: Session, told: Sequence[Told]) -> list[Me
     return [each.memory for each in (await store.memories.recall(asked)).found]
 
 
-async def _placed(parts: Parts, turn: Turn) -> tuple[MemoryId, ...]:
-    """Name the memories that the prompt of a turn showed."""
-    plan = await parts.store.turns.plan(turn.id)
+async def _placed(parts: Parts, plan: Plan | None) -> tuple[MemoryId, ...]:
+    """Name the memories that a prompt showed."""
     if plan is None:
         return ()
     text = None if plan.front is None else await parts.texts.read(plan.front)

@@ -30,7 +30,7 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
-from contextinfinity.domain.work import Backlog, Job, JobResult, JobType, JobTypes, TakenOver, Took, Worker
+from contextinfinity.domain.work import AnsweredTurn, Backlog, Job, JobResult, JobType, JobTypes, TakenOver, Took, Worker
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.imports import Arrivals
 from contextinfinity.storage.index import Index
@@ -173,6 +173,10 @@ class Turns(Protocol):
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls in order, from that step_index on."""
+        ...
+
+    async def answered(self, turn_id: TurnId, *, earlier: int) -> AnsweredTurn | None:
+        """Read a turn with its session, its plan, its origins and so many turns before it."""
         ...
 
     async def plan(self, turn_id: TurnId) -> Plan | None:

@@ -23,7 +23,7 @@ from contextinfinity.domain.turn import (
     Turn,
     TurnEnd,
 )
-from contextinfinity.domain.work import Job
+from contextinfinity.domain.work import AnsweredTurn, Job
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.binding import Noun, looks, writes
@@ -45,7 +45,7 @@ from contextinfinity.storage.ledger.rows import (
     to_usage,
     unpack,
 )
-from contextinfinity.storage.ledger.sessions import lineage_of
+from contextinfinity.storage.ledger.sessions import find_session, lineage_of
 from contextinfinity.storage.rules import (
     check_finalising,
     check_new_step,
@@ -299,6 +299,23 @@ def read_history(connection: Connection, branch_id: BranchId, limit: int, before
     return tuple(reversed(turns))
 
 
+def read_answered(connection: Connection, turn_id: TurnId, *, earlier: int) -> AnsweredTurn | None:
+    """Read a turn with its session, its plan, its origins and so many turns before it."""
+    from contextinfinity.storage.ledger.imports import origins_of_turn  # it needs this module
+
+    turn = get_turn(connection, turn_id)
+    session = None if turn is None else find_session(connection, turn.session_id)
+    if turn is None or session is None:
+        return None
+    return AnsweredTurn(
+        turn=turn,
+        session=session,
+        earlier=read_history(connection, turn.branch_id, earlier, turn.turn_seq),
+        origins=origins_of_turn(connection, [turn_id]).get(turn_id, ()),
+        plan=read_plan(connection, turn_id),
+    )
+
+
 def _since(connection: Connection, branch_id: bytes) -> int:
     """Return the moment from which on turns of a branch are not past their session's time to live."""
     row = connection.one("select_ttl", (branch_id,))
@@ -356,6 +373,7 @@ class LedgerTurns(Noun):
     get = looks(get_turn)
     steps = looks(list_steps)
     plan = looks(read_plan)
+    answered = looks(read_answered)
 
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0: the turn, its message and its place in the branch become durable together."""
