@@ -225,10 +225,10 @@ class Afterwards:
             with timed(STAGES[job.job_type]):
                 result = await self._handlers[job.job_type](job)
             took = {stage: took[stage] for stage in KEPT_WITH_THE_TURN & took.keys()}
-            ending = self._jobs.complete
-            return await self._taken(
-                self._record(job, lambda: ending(job.id, self._worker, result=result, then=then, took=took))
+            ending = self._record(
+                job, lambda: self._jobs.complete(job.id, self._worker, result=result, then=then, took=took)
             )
+            return await (self._taken(ending) if then else ending)
         except asyncio.CancelledError:
             await asyncio.shield(self._record(job, self._given_back(job)))
             raise

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+AT_ONCE = 200
+"""Characters of a message from which memories are extracted on the event loop: about a millisecond."""
 THINKING_TOKENS = 25_000
 """The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
 
@@ -200,6 +202,20 @@ class Helpers:
     """Gives what is known of the user, at most 2,000 characters."""
 
 
+class Cancellation(asyncio.Event):
+    """Set when somebody wants a turn stopped; ``stops`` is the work that is cancelled by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stops: asyncio.Task[Any] | None = None
+
+    def set(self) -> None:
+        """Ask for the turn to be stopped."""
+        if self.stops is not None and not self.is_set():
+            self.stops.cancel()
+        super().set()
+
+
 class Running:
     """A turn that is being answered in this process, as its watchers see it."""
 
@@ -219,7 +235,7 @@ class Running:
         """What is added to the turn's metadata when it ends."""
         self.latency_ms: dict[str, float] = {}
         self.journal: Journal | None = None
-        self.cancelled = asyncio.Event()
+        self.cancelled = Cancellation()
         self.news = News()
         self.ended = False
 
@@ -291,6 +307,8 @@ async def draw_offline(message: str, said_at: datetime) -> Drawn:
     from contextinfinity.memory.drawing import draw
     from contextinfinity.retrieval.dates import told_of
 
+    if len(message) <= AT_ONCE:
+        return draw(message, said_at, told_of)
     return await asyncio.to_thread(draw, message, said_at, told_of)
 
 

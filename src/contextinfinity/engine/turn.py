@@ -57,7 +57,7 @@ async def answer(parts: Parts, running: Running) -> None:
 async def reply(parts: Parts, running: Running) -> None:
     """Find out what is meant and what belongs to it, choose who answers, and have it answered; or ask back."""
     gathering = asyncio.create_task(gather(parts, running))
-    interrupted = await until_done_or_cancelled(parts, running, gathering)
+    interrupted = await until_done_or_cancelled(running, gathering)
     if interrupted is not None:
         raise interrupted
     if gathering.cancelled() or running.cancelled.is_set():
