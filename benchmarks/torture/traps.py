@@ -159,7 +159,7 @@ class Slicing:
         return await self._store.jobs.complete(job_id, worker, result=result, **how)
 
     async def _sliced(self, job_id: int, result: JobResult) -> JobResult:
-        (job,) = [job for job in await self._store.jobs.list(limit=1000) if job.id == job_id] or [None]
+        job = next((job for job in await self._store.jobs.list(limit=1000) if job.id == job_id), None)
         turn = None if job is None or job.turn_id is None else await self._store.turns.get(job.turn_id)
         if turn is None:
             return result

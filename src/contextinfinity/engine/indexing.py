@@ -42,9 +42,7 @@ AT_ONCE = 4_000
 EMBED_SECONDS = 60.0
 
 
-async def chunks_of_turn(
-    parts: Parts, answered: AnsweredTurn, *, may_wait: bool = True
-) -> tuple[NewChunk, ...] | None:
+async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
     """Return the chunks of a turn with their vectors, for TX-C; None where ``may_wait`` is off and one has to wait."""
     try:
         embedder = await placing(parts)

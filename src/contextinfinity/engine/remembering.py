@@ -139,9 +139,7 @@ def own_shelf(session: Session) -> SessionId | None:
     return session.id if session.owner.user_id == ANONYMOUS else None
 
 
-async def _settled(
-    store: Store, session: Session, told: Sequence[Told], forgotten: Collection[MemoryId]
-) -> list[Told]:
+async def _settled(store: Store, session: Session, told: Sequence[Told], forgotten: Collection[MemoryId]) -> list[Told]:
     """Reconcile extracted facts with the memories of the same owner that share words with them."""
     if not told:
         return []

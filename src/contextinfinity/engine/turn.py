@@ -13,6 +13,7 @@ import logging
 from contextlib import suppress
 
 from contextinfinity.domain.plan import LeftOut
+from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.choosing import choose
 from contextinfinity.engine.cleanup import Cleaner, expire_before_use
@@ -21,7 +22,7 @@ from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
 from contextinfinity.engine.meaning import Asking, ask_back, understand
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.engine.preparing import Material
-from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve
+from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve, session_of
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import finalise, insist, respond
 from contextinfinity.engine.sparing import spared
@@ -71,8 +72,11 @@ async def reply(parts: Parts, running: Running) -> None:
 async def gather(parts: Parts, running: Running) -> Material | Asking:
     """Recall what stands before a message, and put together what belongs to it."""
     await loaded(*FOR_A_TURN)
-    await expire_before_use(Cleaner(parts.store, parts.setup.copies), running.turn.session_id)
-    recalled = await recall(parts, running)
+    session: Session | None = await session_of(parts, running.turn)
+    if session is not None and session.ttl_hours is not None:
+        await expire_before_use(Cleaner(parts.store, parts.setup.copies), session.id)
+        session = None
+    recalled = await recall(parts, running, session)
     if parts.setup.folds and needs_fold(parts, recalled, running.turn):
         missing: list[LeftOut] = []
         await spared("fold", missing, lambda: fold_to_fit(parts, running.turn.branch_id))

@@ -30,7 +30,17 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
-from contextinfinity.domain.work import AnsweredTurn, Backlog, Job, JobResult, JobType, JobTypes, TakenOver, Took, Worker
+from contextinfinity.domain.work import (
+    AnsweredTurn,
+    Backlog,
+    Job,
+    JobResult,
+    JobType,
+    JobTypes,
+    TakenOver,
+    Took,
+    Worker,
+)
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.imports import Arrivals
 from contextinfinity.storage.index import Index

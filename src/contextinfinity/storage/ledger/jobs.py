@@ -50,16 +50,16 @@ def complete_job(
 ) -> Job | None:
     """Write the result of a job and delete the job; claim the next one."""
     moment = to_millis(now())
-    ended = connection.one("run_again", {"id": job_id, "worker": worker, "now": moment})
-    turn_id, job_type = ended or _end(connection, "delete_job", job_id, worker)
+    held = {"id": job_id, "worker": worker, "now": moment}
+    ended = connection.one("delete_job", held)
+    turn_id, job_type = ended or _end(connection, "run_again", job_id, worker)
     if result is not None and turn_id is not None:
         from contextinfinity.storage.ledger.job_results import write_result  # it needs the other nouns
 
         write_result(connection, job_type, unpack(turn_id), result)
-    if took:
-        connection.execute("add_latency", {"turn_id": turn_id, "took": msgspec.json.encode(took).decode()})
-    if ended is None:
-        connection.execute("mark_done", {"turn_id": turn_id, "now": moment})
+    if ended is not None and turn_id is not None:
+        latencies = msgspec.json.encode(took).decode() if took else None
+        connection.execute("end_turn_job", {"turn_id": turn_id, "now": moment, "took": latencies})
     if not then or connection.one("select_dead_worker", (worker,)) is not None:
         return None
     return _take(connection, worker, {"now": moment, "kinds": _kinds(then)})
@@ -72,12 +72,11 @@ def list_jobs(connection: Connection, *, limit: int = 50, branch_id: BranchId | 
     return tuple(map(_to_job, connection.many(sql, values)))
 
 
-def claim_enqueued(connection: Connection, job_type: JobType, turn_id: TurnId, worker: WorkerId) -> Job | None:
-    """Claim the job of a turn, unless another job of its branch runs or comes first."""
-    found = connection.one("select_free_job", {"job_type": job_type, "turn_id": pack(turn_id)})
-    if found is None:
-        return None
-    return _to_job(connection.one("take_job", {"id": found[0], "worker": worker, "now": to_millis(now())}))
+def enqueue_claimed(connection: Connection, job_type: JobType, turn_id: TurnId, worker: WorkerId) -> Job | None:
+    """Make a new job of a turn, claimed by a worker; if another job of its branch runs or comes first, it waits."""
+    values = {"job_type": job_type, "turn_id": pack(turn_id), "worker": worker, "now": to_millis(now())}
+    row = connection.one("enqueue_claimed", values)
+    return None if row is None or row[5] != "running" else _to_job(row)
 
 
 def _take(connection: Connection, worker: WorkerId, asked: Mapping[str, object]) -> Job | None:

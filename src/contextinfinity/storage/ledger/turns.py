@@ -27,9 +27,15 @@ from contextinfinity.domain.work import AnsweredTurn, Job
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.binding import Noun, looks, writes
-from contextinfinity.storage.ledger.contents import MessageColumns, insert_message, insert_plan, keep_text, metadata_column
+from contextinfinity.storage.ledger.contents import (
+    MessageColumns,
+    insert_message,
+    insert_plan,
+    keep_text,
+    metadata_column,
+)
 from contextinfinity.storage.ledger.idempotency import made_before, note_request
-from contextinfinity.storage.ledger.jobs import claim_enqueued, enqueue, refuse_dead
+from contextinfinity.storage.ledger.jobs import enqueue, enqueue_claimed, refuse_dead
 from contextinfinity.storage.ledger.prefix_hashes import check_place, note_answered, note_asked
 from contextinfinity.storage.ledger.recording import log, record
 from contextinfinity.storage.ledger.rows import (
@@ -339,19 +345,25 @@ def finalise_turn(
     connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
 ) -> Turn:
     """TX-A: answer, last step and phase, and the job that commits the turn."""
-    turn = owned_turn(connection, turn_id, owner)
-    check_finalising(turn_id, turn.phase, end)
-    turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
+    turn = _finalise(connection, turn_id, owner, end, answer)
     enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
     return turn
+
+
+def _finalise(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
+) -> Turn:
+    turn = owned_turn(connection, turn_id, owner)
+    check_finalising(turn_id, turn.phase, end)
+    return end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
 
 
 def finalise_and_claim(
     connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
 ) -> tuple[Turn, Job | None]:
     """TX-A, and claim the job that commits the turn."""
-    turn = finalise_turn(connection, turn_id, owner, end, answer)
-    return turn, claim_enqueued(connection, "summarize_turn", turn_id, owner)
+    turn = _finalise(connection, turn_id, owner, end, answer)
+    return turn, enqueue_claimed(connection, "summarize_turn", turn_id, owner)
 
 
 def fail_turn(
