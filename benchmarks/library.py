@@ -51,7 +51,7 @@ _BATCH = 250
 class Stopped:
     """The built-in embedder, with a clock: ``seconds`` is what it took in all."""
 
-    name, dim = NAME, StaticEmbedder.dim
+    name, dim, is_remote = NAME, StaticEmbedder.dim, False
 
     def __init__(self) -> None:
         self.seconds = 0.0

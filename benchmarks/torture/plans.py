@@ -32,12 +32,10 @@ BOUNDARIES = (
     "append call",  # right before a tool is run
     "append output",
     "end journal",
-    "finalise",  # TX-A
+    "finalise",  # TX-A; it claims the job that commits the turn
     "fail",
-    "commit",  # TX-B
-    "index",  # TX-C
-    "complete summarize_turn",
-    "complete index_turn",
+    "complete summarize_turn",  # TX-B, with TX-C and the memories of the turn; of late turns TX-B alone
+    "complete index_turn",  # TX-C of late turns
     "complete remember_turn",
     "pin",
     "fork",
@@ -55,7 +53,7 @@ IN_RECOVERY = {
 }
 """Boundaries of recovery itself, and after which boundary an earlier life has to die to lead there."""
 
-OFTEN = frozenset({"accept", "open_step", "append text", "finalise", "commit", "index"})
+OFTEN = frozenset({"accept", "open_step", "append text", "finalise", "complete summarize_turn"})
 """Boundaries a life passes many times: it dies at one of the first few."""
 
 

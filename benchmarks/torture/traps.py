@@ -10,19 +10,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import apsw
+from msgspec.structs import replace
 
 from benchmarks.torture.plans import AWAY, BOUNDARIES, IN_RECOVERY, Kill, Side
-from contextinfinity.domain.chunk import Chunk, Embedding, NewChunk
+from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.health import Health
-from contextinfinity.domain.ids import StepId, TurnId
+from contextinfinity.domain.ids import StepId, WorkerId
 from contextinfinity.domain.message import Json
-from contextinfinity.storage.contract import Branches, Chunks, Jobs, Sessions, States, Store, Turns, Workers
+from contextinfinity.domain.work import JobResult
+from contextinfinity.storage.contract import Branches, Jobs, Sessions, States, Store, Turns, Workers
 from contextinfinity.storage.journal import Journal, JournalFolder
 from contextinfinity.storage.replay import Landings
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -32,6 +34,8 @@ from contextinfinity.storage.standby.store import Standby
 VERBS = frozenset(BOUNDARIES) | frozenset(IN_RECOVERY) | frozenset(AWAY)
 _LINE = b'{"ts":'
 """How a line of a journal begins."""
+LATE = ("burst", "tools")
+"""How the text of a late turn begins: its chunks and memories are written by jobs of their own."""
 SPAN = 40
 """Characters of a chunk."""
 
@@ -107,13 +111,15 @@ class Trap:
 class Guarded:
     """A noun of the store with a trap around its verbs."""
 
-    def __init__(self, noun: object, trap: Trap) -> None:
+    def __init__(self, noun: object, trap: Trap, types: dict[int, str]) -> None:
         self._noun = noun
         self._trap = trap
-        self._types: dict[int, str] = {}
+        self._types = types
 
     def __getattr__(self, verb: str) -> Any:
         real = getattr(self._noun, verb)
+        if verb == "finalise_and_claim":
+            return self._finalise_and_claim
         if verb not in VERBS and verb not in ("claim", "complete"):
             return real
 
@@ -126,23 +132,42 @@ class Guarded:
 
         return guarded
 
+    async def _finalise_and_claim(self, *args: Any) -> Any:
+        with self._trap.around("finalise"):
+            turn, job = await cast(Turns, self._noun).finalise_and_claim(*args)
+        if job is not None:
+            self._types[job.id] = job.job_type
+        return turn, job
 
-class Chunking:
-    """``Chunks`` that cuts every turn into slices, so that there is something to lose in TX-C."""
+
+class Slicing:
+    """``Jobs`` that cuts every turn into slices, so that there is something to lose in TX-C.
+
+    Late turns leave their chunks and memories to jobs of their own, as with an embedder that may be away.
+    """
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
 
     def __getattr__(self, verb: str) -> Any:
-        return getattr(self._store.chunks, verb)
+        return getattr(self._store.jobs, verb)
 
-    async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
-        """Index a turn with slices of both its sides."""
-        turn = await self._store.turns.get(turn_id)
-        assert turn is not None
+    async def complete(self, job_id: int, worker: WorkerId, *, result: JobResult | None = None, **how: Any) -> Any:
+        """Write the result of a job with other chunks."""
+        if result is not None and result.chunks is not None:
+            result = await self._sliced(job_id, result)
+        return await self._store.jobs.complete(job_id, worker, result=result, **how)
+
+    async def _sliced(self, job_id: int, result: JobResult) -> JobResult:
+        job = next((job for job in await self._store.jobs.list(limit=1000) if job.id == job_id), None)
+        turn = None if job is None or job.turn_id is None else await self._store.turns.get(job.turn_id)
+        if turn is None:
+            return result
+        if result.state is not None and turn.user_message.rendered_text.startswith(LATE):
+            return replace(result, chunks=None, memories=None)
         sides = (("user", turn.user_message), ("assistant", turn.answer))
         texts = {side: "" if message is None else message.rendered_text for side, message in sides}
-        return await self._store.chunks.index(turn_id, slices(texts))
+        return replace(result, chunks=tuple(slices(texts)))
 
 
 def slices(texts: dict[str, str]) -> list[NewChunk]:
@@ -170,18 +195,19 @@ class GuardedStore:
 
     def __init__(self, store: SqliteStore, trap: Trap) -> None:
         self._store = store
-        self.sessions = cast(Sessions, Guarded(store.sessions, trap))
-        self.branches = cast(Branches, Guarded(store.branches, trap))
-        self.turns = cast(Turns, Guarded(store.turns, trap))
-        self.states = cast(States, Guarded(store.states, trap))
-        self.chunks = cast(Chunks, Guarded(Chunking(store), trap))
+        types: dict[int, str] = {}
+        self.sessions = cast(Sessions, Guarded(store.sessions, trap, types))
+        self.branches = cast(Branches, Guarded(store.branches, trap, types))
+        self.turns = cast(Turns, Guarded(store.turns, trap, types))
+        self.states = cast(States, Guarded(store.states, trap, types))
+        self.chunks = store.chunks
         self.arrivals = store.arrivals
         self.index = store.index
         self.vectors = store.vectors
         self.contents = store.contents
-        self.jobs = cast(Jobs, Guarded(store.jobs, trap))
-        self.workers = cast(Workers, Guarded(store.workers, trap))
-        self.landings = cast(Landings, Guarded(store.landings, trap))
+        self.jobs = cast(Jobs, Guarded(Slicing(store), trap, types))
+        self.workers = cast(Workers, Guarded(store.workers, trap, types))
+        self.landings = cast(Landings, Guarded(store.landings, trap, types))
         self.tokens = store.tokens
         self.trails = store.trails
         self.memories = store.memories

@@ -30,11 +30,13 @@ from contextinfinity.testing.builders import exchange, new_branch, turn_in
 from tests.recovery.doomed import THREAD, died_at, process, rest_of, shown_in, told_until
 
 WHOLE = "plain Where does the heron live?"
+LATE = "burst Where does the heron live?"
+"""Its chunks and memories are written by jobs of their own."""
 ENDLESS = "endless What does the heron eat?"
 
 AFTER_ACCEPT = Kill(way="boundary", boundary="accept", side="after")
 AFTER_TX_A = Kill(way="boundary", boundary="finalise", side="after")
-BEFORE_TX_B = Kill(way="boundary", boundary="commit", side="before")
+BEFORE_TX_B = Kill(way="boundary", boundary="complete summarize_turn", side="before")
 
 
 @pytest.fixture
@@ -166,21 +168,24 @@ def seen(state: State) -> tuple[object, ...]:
         ("end journal", "after", "Responding", Phase.DONE, "completed"),
         ("finalise", "before", "Responding", Phase.DONE, "completed"),
         ("finalise", "after", "ResponseFinalized", Phase.DONE, "completed"),
-        ("commit", "after", "StateCommitted", Phase.DONE, "completed"),
-        ("index", "after", "Indexed", Phase.DONE, "completed"),
+        ("complete summarize_turn", "before", "ResponseFinalized", Phase.DONE, "completed"),
+        ("complete summarize_turn", "after", "Done", Phase.DONE, "completed"),
+        ("complete index_turn", "before", "StateCommitted", Phase.DONE, "completed"),
         ("complete index_turn", "after", "Indexed", Phase.DONE, "completed"),
+        ("complete remember_turn", "after", "Done", Phase.DONE, "completed"),
     ],
 )
 async def test_a_turn_left_in_any_phase_comes_to_its_end(
     folder: Path, boundary: str, side: Side, left: str, phase: Phase, outcome: str
 ) -> None:
-    died_at(folder, Kill(way="boundary", boundary=boundary, side=side), WHOLE)
+    text = LATE if boundary in ("complete index_turn", "complete remember_turn") else WHOLE
+    died_at(folder, Kill(way="boundary", boundary=boundary, side=side), text)
     assert phases(folder) == [left]
     (turn,), states = await recovered(folder)
     assert (turn.phase, turn.outcome) == (phase, outcome)
-    assert turn.user_message.rendered_text == WHOLE
+    assert turn.user_message.rendered_text == text
     answer = turn.answer.rendered_text if turn.answer else ""
-    assert answer == ("".join(pieces_of(WHOLE)) if phase is Phase.DONE else "")
+    assert answer == ("".join(pieces_of(text)) if phase is Phase.DONE else "")
     assert [state.reason for state in states] == (["turn", "root"] if phase is Phase.DONE else ["root"])
     async with engine_on(folder) as (engine, _):
         following = await engine.ask(THREAD, "plain And then?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.domain.state import State
+from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider
@@ -68,8 +70,12 @@ class Desk:
 
     async def until_done(self, turn_id: str, pause: float = 0.001) -> None:
         """Wait until the background work of one turn is done."""
+        await self.until(turn_id, lambda turn: turn.phase is Phase.DONE, pause)
+
+    async def until(self, turn_id: str, is_so: Callable[[Turn], bool], pause: float = 0.001) -> None:
+        """Wait until something is true of a turn."""
         async with asyncio.timeout(20):
-            while (turn := await self.engine.store.turns.get(turn_id)) is None or turn.phase != "Done":
+            while (turn := await self.engine.store.turns.get(turn_id)) is None or not is_so(turn):
                 await asyncio.sleep(pause)
 
     async def branch(self) -> str:

@@ -59,7 +59,7 @@ async def grown(desk: Desk, *planted: str) -> None:
 class Broken:
     """An embedder that is away."""
 
-    name, dim = "broken/1", 8
+    name, dim, is_remote = "broken/1", 8, False
 
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         raise ProviderError("The embedder does not answer.")
@@ -71,7 +71,7 @@ class Broken:
 class Turned:
     """Another embedder: the same vectors, the other way round and shorter."""
 
-    name, dim = "turned/1", 128
+    name, dim, is_remote = "turned/1", 128, False
 
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         import numpy as np

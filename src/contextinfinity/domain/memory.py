@@ -74,6 +74,31 @@ class NewMemory(Struct, frozen=True, kw_only=True):
     vector: Embedding | None = None
 
 
+class Revision(Struct, frozen=True, array_like=True):
+    """A version of an owner's memories: it differs after every addition, edit or removal."""
+
+    count: int = 0
+    newest: int = 0
+    said_at: int = 0
+
+
+class Extraction(Struct, frozen=True, kw_only=True):
+    """What one turn changes in its owner's memories."""
+
+    owner: Owner
+    new: tuple[NewMemory, ...] | None = None
+    """All memories of the turn; they replace those extracted from it before. None: those stay as they are."""
+    forget: tuple[MemoryId, ...] = ()
+    forget_at: datetime | None = None
+    only_thread: SessionId | None = None
+    """The only thread whose memories an anonymous user may forget or correct."""
+    placed: tuple[MemoryId, ...] = ()
+    """The memories that its prompt showed."""
+    placed_at: datetime | None = None
+    based_on: Revision | None = None
+    """The memories it was reconciled with; it is written only while they are current. None: it depends on none."""
+
+
 class Recall(Struct, frozen=True, kw_only=True):
     """Which memories are looked for: what one turn may see, by the words of its question."""
 

@@ -168,8 +168,8 @@ class NewTurn(Struct, frozen=True, kw_only=True):
 class NewStep(Struct, frozen=True, kw_only=True):
     """A provider call about to be made.
 
-    ``closes`` is the end of the step it goes on from, ``inputs`` are the tool outputs it answers: all three become
-    durable together, so that no crash leaves calls whose results are lost.
+    ``closes`` is the end of the step it goes on from, ``inputs`` are the tool outputs it answers, ``texts`` what the
+    plan refers to by hash: all of it becomes durable together, so that no crash leaves calls whose results are lost.
     """
 
     id: StepId
@@ -179,6 +179,7 @@ class NewStep(Struct, frozen=True, kw_only=True):
     plan: Plan
     inputs: tuple[ToolOutputItem, ...] = ()
     closes: StepEnd | None = None
+    texts: tuple[str, ...] = ()
 
 
 class StepEnd(Struct, frozen=True, kw_only=True):

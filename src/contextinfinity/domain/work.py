@@ -7,19 +7,26 @@ beside the others. A worker is one process; it owns the turns it answers until i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
+from contextinfinity.domain.arrival import Origin
+from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId
+from contextinfinity.domain.memory import Extraction
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.session import Session
+from contextinfinity.domain.state import StateDraft
+from contextinfinity.domain.turn import Turn
 
 JobType: TypeAlias = Literal["summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream"]
 JobTypes: TypeAlias = Collection[JobType]
 JobState: TypeAlias = Literal["queued", "running", "failed"]
-Took: TypeAlias = tuple[str, float] | None
-"""A stage of a turn, and how many milliseconds it took."""
+Took: TypeAlias = Mapping[str, float]
+"""The milliseconds that stages of a turn took, by the stage's name."""
 
 FOLDING: frozenset[JobType] = frozenset({"fold_branch"})
 """What may take long, since a model is asked: at most one a branch runs, beside at most one of the others."""
@@ -43,6 +50,35 @@ class Job(Struct, frozen=True, kw_only=True):
     attempts: int = 0
     last_error: str | None = None
     owner: WorkerId | None = None
+
+
+class AnsweredTurn(Struct, frozen=True, kw_only=True):
+    """What the jobs of a turn work with, read at one moment."""
+
+    turn: Turn
+    session: Session
+    earlier: tuple[Turn, ...] = ()
+    """The turns right before it, the oldest first."""
+    origins: tuple[Origin, ...] = ()
+    plan: Plan | None = None
+
+
+class JobResult(Struct, frozen=True, kw_only=True):
+    """What a handler worked out for a turn; it is written in the transaction that ends the job.
+
+    ``None`` leaves a part to the job of its own. The job that commits a turn may bring all three parts.
+    """
+
+    state: StateDraft | None = None
+    chunks: tuple[NewChunk, ...] | None = None
+    memories: Extraction | None = None
+
+    @property
+    def may_queue(self) -> bool:
+        """Whether writing it may queue other jobs."""
+        if self.state is not None and (self.chunks is None or self.memories is None):
+            return True
+        return self.memories is not None and self.memories.based_on is not None
 
 
 class Backlog(Struct, frozen=True, kw_only=True):

@@ -47,6 +47,11 @@ class CachedEmbedder:
         """How many numbers a row has."""
         return self._inner.dim
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the embedder behind it is."""
+        return self._inner.is_remote
+
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         """Give the rows of texts, those that are not known from the embedder behind it."""
         import numpy as np

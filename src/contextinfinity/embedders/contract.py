@@ -35,6 +35,11 @@ class Embedder(Protocol):
         """How many numbers a row has."""
         ...
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether it asks another process or machine, which may be slow or away."""
+        ...
+
     async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         """Give the rows of texts; ``ProviderError`` when the model cannot."""
         ...

@@ -90,6 +90,8 @@ class _Reply(Struct, frozen=True):
 class EndpointEmbedder:
     """Asks an endpoint for vectors."""
 
+    is_remote = True
+
     def __init__(self, endpoint: Endpoint, line: Line) -> None:
         self.name = endpoint.name
         self.dim = endpoint.dim

@@ -38,6 +38,7 @@ class StaticEmbedder:
 
     name = NAME
     dim = SHAPE[1]
+    is_remote = False
 
     def __init__(self, folder: Path | None = None) -> None:
         """Read the files from a folder; by default from the installed package."""

@@ -1,10 +1,10 @@
-"""The work behind the answers: takes durable jobs and sees each through, never in the user's way.
+"""The job runner: runs durable jobs behind the answers.
 
-In go handlers by job type; out come finished jobs. Several runners take jobs at once, each in its branch's
-order; other processes may do the same on the same ledger. Folds have runners of their own, so that however
-long they take, nobody else waits for one. What always holds: a job is gone only after its handler returned; a
-handler that raises is tried again later, ever later, and after the last attempt the job is kept as failed for
-people to see. Handlers must bear being run twice.
+A handler works out the result of a job; the runner writes the result and ends the job in one transaction. The job that
+commits a turn is claimed when the turn is finalised, and handed over with ``run``. All other jobs are claimed by a few
+runners, in the order of their branch; other processes may do the same on the same ledger. Folds have runners of their
+own, so that no other job waits for a fold. A handler that raises is tried again with growing pauses; after the last
+attempt the job is kept as failed. Handlers must be idempotent.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from time import perf_counter
 from typing import Any
 
 from msgspec import Struct
 
 from contextinfinity.domain.ids import WorkerId
-from contextinfinity.domain.work import FOLDING, PROMPT, Job, JobType, Took
+from contextinfinity.domain.work import FOLDING, PROMPT, Job, JobResult, JobType, JobTypes
 from contextinfinity.errors import JobLost, LedgerClosed, LedgerError, WorkerLost
 from contextinfinity.storage.contract import Jobs
-from contextinfinity.telemetry.stages import Stage, timed
+from contextinfinity.telemetry.stages import Stage, collect, timed
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +34,13 @@ STAGES: dict[JobType, Stage] = {
     "fold_branch": "fold",
     "reconcile_stream": "reconcile",
 }
-KEPT_WITH_THE_TURN: frozenset[Stage] = frozenset({"summarise", "index"})
+KEPT_WITH_THE_TURN: frozenset[str] = frozenset({"summarise", "index"})
 """The stages whose latencies a turn keeps."""
 NEVER_GIVEN_UP: frozenset[JobType] = frozenset({"summarize_turn"})
 """No later turn of the branch can be committed past it, and it asks no model: it is tried for as long as it takes."""
 
-Handler = Callable[[Job], Awaitable[None]]
+Handler = Callable[[Job], Awaitable[JobResult | None]]
+"""Works out what a job writes; None where it has written everything itself."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -89,6 +89,9 @@ class Afterwards:
         self._lanes = (Lane(PROMPT, runners), Lane(FOLDING, fold_runners))
         self._look_seconds = look_seconds
         self._runners: list[asyncio.Task[None]] = []
+        self._handed_over: set[asyncio.Task[None]] = set()
+        self._known: set[int] = set()
+        """The jobs that run here."""
         self._news = asyncio.Event()  # set once and replaced: whoever holds an old one cannot miss what came since
         self._quiet = asyncio.Event()
         self._stopping = False
@@ -105,6 +108,21 @@ class Afterwards:
         """Say that something was queued, so that it need not wait for the next look."""
         self._news.set()
         self._news = asyncio.Event()
+
+    def run(self, job: Job) -> None:
+        """Run a job that this worker has claimed."""
+        lane = next(lane for lane in self._lanes if job.job_type in lane.kinds)
+        lane.busy += 1
+        self._known.add(job.id)
+        task = asyncio.create_task(self._run_one(job, lane))
+        self._handed_over.add(task)
+        task.add_done_callback(self._handed_over.discard)
+
+    async def release_unknown(self) -> None:
+        """Queue jobs again that this worker claimed without hearing of it, because the ledger failed."""
+        if released := await self._jobs.release_unknown(self._worker, self._known):
+            log.warning("%d claimed jobs were queued again: the answer to their claim was lost", released)
+            self.wake()
 
     async def drain(self, seconds: float, *, folds: bool = False) -> bool:
         """Wait until nothing that is due waits or runs here, at most that long; tell whether it came to that.
@@ -129,9 +147,10 @@ class Afterwards:
         if drain_seconds:
             await self.drain(drain_seconds)
         self._stopping = True
-        for runner in self._runners:
-            runner.cancel()
-        await asyncio.gather(*self._runners, return_exceptions=True)
+        tasks = (*self._runners, *self._handed_over)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._runners = []
 
     async def _run(self, lane: Lane) -> None:
@@ -166,15 +185,22 @@ class Afterwards:
         return None
 
     async def _work(self, job: Job, lane: Lane) -> None:
-        """See a job through, and those that follow."""
+        """Run a job, and those that are claimed when it ends."""
         doing: Job | None = job
         try:
             while doing is not None:
-                doing = await self._see_through(doing, lane)
+                doing = await self._see_through(doing, () if self._stopping else lane.kinds)
                 self._quiet.set()
         finally:
             self._is_free(lane)
-        self.wake()  # something may have come of it, here or on the other lane
+
+    async def _run_one(self, job: Job, lane: Lane) -> None:
+        try:
+            await self._see_through(job, ())
+        except (LedgerClosed, WorkerLost) as error:
+            log.info("job %s is left to others: %s", job.id, error)
+        finally:
+            self._is_free(lane)
 
     def _is_free(self, lane: Lane) -> None:
         lane.busy -= 1
@@ -189,21 +215,34 @@ class Afterwards:
             log.warning("cannot take jobs: %s", error)
             return None
 
-    async def _see_through(self, job: Job, lane: Lane) -> Job | None:
-        """Run a job's handler and record how it went; gives the next one, which was taken with that."""
-        stage, began = STAGES[job.job_type], perf_counter()
+    async def _see_through(self, job: Job, then: JobTypes) -> Job | None:
+        """Run a job's handler, write its result and end the job; return the next job, claimed with that."""
+        took: dict[str, float] = {}
+        collect(took)
+        self._known.add(job.id)
+        result: JobResult | None = None
         try:
-            with timed(stage):
-                await self._handlers[job.job_type](job)
+            with timed(STAGES[job.job_type]):
+                result = await self._handlers[job.job_type](job)
+            took = {stage: took[stage] for stage in KEPT_WITH_THE_TURN & took.keys()}
+            ending = self._record(
+                job, lambda: self._jobs.complete(job.id, self._worker, result=result, then=then, took=took)
+            )
+            return await (self._taken(ending) if then else ending)
         except asyncio.CancelledError:
             await asyncio.shield(self._record(job, self._given_back(job)))
             raise
+        except (LedgerClosed, WorkerLost):
+            raise
         except Exception as error:  # a handler may fail in any way: that is what retries are for
             log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=True)
+            result = None
             await self._record(job, self._failed(job, f"{type(error).__name__}: {error}"))
             return None
-        took = (stage, round(1000 * (perf_counter() - began), 3)) if stage in KEPT_WITH_THE_TURN else None
-        return await self._taken(self._record(job, self._completed(job, lane, took)))
+        finally:
+            self._known.discard(job.id)
+            if result is None or result.may_queue:
+                self.wake()
 
     async def _taken(self, taking: Coroutine[Any, Any, Job | None]) -> Job | None:
         """Take a job; one that was taken while we were being stopped is given back."""
@@ -215,9 +254,6 @@ class Afterwards:
                 if (job := await claiming) is not None:
                     await self._record(job, self._given_back(job))
             raise
-
-    def _completed(self, job: Job, lane: Lane, took: Took) -> Callable[[], Awaitable[Job | None]]:
-        return lambda: self._jobs.complete(job.id, self._worker, then=() if self._stopping else lane.kinds, took=took)
 
     def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[Job | None]]:
         if job.attempts >= self._patience.attempts and job.job_type not in NEVER_GIVEN_UP:

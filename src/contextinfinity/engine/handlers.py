@@ -1,47 +1,81 @@
-"""What is done for a turn once it is answered. Each may be run twice and changes nothing the second time."""
+"""The handlers of jobs: what is worked out for a turn once it is answered. All of them are idempotent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Awaitable, Mapping
+from contextlib import nullcontext
+from typing import TypeVar
 
+from contextinfinity.domain.chunk import NewChunk
+from contextinfinity.domain.memory import Extraction
 from contextinfinity.domain.state import StateDraft
-from contextinfinity.domain.work import Job, JobType
+from contextinfinity.domain.work import AnsweredTurn, Job, JobResult, JobType
 from contextinfinity.engine.afterwards import Handler
 from contextinfinity.engine.folding import fold
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, FOR_THE_INDEX, loaded
 from contextinfinity.engine.parts import Parts
+from contextinfinity.storage.index import BORROWED_FROM
+from contextinfinity.telemetry.stages import timed
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def handlers(parts: Parts) -> Mapping[JobType, Handler]:
-    """Give the handler of every job."""
-    store = parts.store
+    """Return the handler of every job."""
 
-    async def summarize_turn(job: Job) -> None:
-        """Commit the next state: the head's summary and pins go on, no model is asked (TX-B)."""
-        if job.turn_id is not None:
-            draft = StateDraft(branch_id=job.branch_id, reason="turn", turn_id=job.turn_id)
-            await store.states.commit(draft, expected_head=None)
+    async def summarize_turn(job: Job) -> JobResult | None:
+        """Commit the next state (TX-B): the head's summary and pins stay, no model is asked.
 
-    async def index(job: Job) -> None:
+        The chunks and the memories of the turn are worked out as well where that waits for nobody, so that one
+        transaction writes all of it. A stage that fails or would wait is left to its own job.
+        """
+        if job.turn_id is None:
+            return None
+        draft = StateDraft(branch_id=job.branch_id, reason="turn", turn_id=job.turn_id)
+        turn = await _answered(job)
+        if turn is None:
+            return JobResult(state=draft)
+        chunks = await _or_later("index", job, _chunks(turn, may_wait=False))
+        memories = await _or_later("remember", job, _memories(turn, may_wait=False))
+        return JobResult(state=draft, chunks=chunks, memories=memories)
+
+    async def index(job: Job) -> JobResult | None:
         """Make the turn findable: its chunks and their vectors (TX-C)."""
-        await loaded(*FOR_THE_INDEX)
-        from contextinfinity.engine.indexing import index_turn
+        turn = await _answered(job)
+        return None if turn is None else JobResult(chunks=await _chunks(turn))
 
-        if job.turn_id is not None:
-            await index_turn(parts, job.turn_id)
+    async def remember(job: Job) -> JobResult | None:
+        """Store the facts that the user states, and forget what they want forgotten."""
+        turn = await _answered(job)
+        return None if turn is None else JobResult(memories=await _memories(turn))
+
+    async def _answered(job: Job) -> AnsweredTurn | None:
+        return None if job.turn_id is None else await parts.store.turns.answered(job.turn_id, earlier=BORROWED_FROM)
+
+    async def _chunks(turn: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
+        await loaded(*FOR_THE_INDEX)
+        from contextinfinity.engine.indexing import chunks_of_turn
+
+        with nullcontext() if may_wait else timed("index"):
+            return await chunks_of_turn(parts, turn, may_wait=may_wait)
+
+    async def _memories(turn: AnsweredTurn, *, may_wait: bool = True) -> Extraction | None:
+        remembering = parts.setup.remembering
+        if remembering is None:
+            return Extraction(owner=turn.session.owner)
+        if remembering.asks_model and not may_wait:
+            return None
+        await loaded(*FOR_A_TURN)
+        from contextinfinity.engine.remembering import extract_turn
+
+        return await extract_turn(parts, remembering, turn)
 
     async def fold_branch(job: Job) -> None:
-        """Move old turns from the word-for-word part into the summary, where that part is too long."""
+        """Move old turns from the verbatim part into the summary, where that part is too long."""
         if parts.setup.folds:
             await fold(parts, job.branch_id)
-
-    async def remember(job: Job) -> None:
-        """Keep what the user tells of themselves, and forget what they want forgotten."""
-        await loaded(*FOR_A_TURN)
-        from contextinfinity.engine.remembering import remember_turn
-
-        if job.turn_id is not None and parts.setup.remembering is not None:
-            await remember_turn(parts, parts.setup.remembering, job.turn_id)
 
     async def nothing_yet(job: Job) -> None:
         """Finish at once: what this job is for comes with a later release."""
@@ -53,3 +87,12 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         "fold_branch": fold_branch,
         "reconcile_stream": nothing_yet,
     }
+
+
+async def _or_later(stage: str, job: Job, work: Awaitable[T]) -> T | None:
+    """Return the result of a stage; None where it failed, so that the job of its own tries again."""
+    try:
+        return await work
+    except Exception as error:  # whatever it is, the turn is committed without it
+        log.warning("%s of turn %s is left to its own job: %s: %s", stage, job.turn_id, type(error).__name__, error)
+        return None

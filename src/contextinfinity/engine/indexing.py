@@ -15,11 +15,13 @@ from itertools import repeat
 
 import numpy as np
 
+from contextinfinity.domain.arrival import Origin
 from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.search import Brought, HowFar, Namespace
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.vectors import packed
+from contextinfinity.domain.work import AnsweredTurn
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.engine.breath import Breath
 from contextinfinity.engine.parts import Parts
@@ -40,19 +42,20 @@ AT_ONCE = 4_000
 EMBED_SECONDS = 60.0
 
 
-async def index_turn(parts: Parts, turn_id: TurnId) -> None:
-    """Make a committed turn findable: its chunks and their vectors (TX-C)."""
-    turn = await parts.store.turns.get(turn_id)
-    if turn is None:
-        return
+async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
+    """Return the chunks of a turn with their vectors, for TX-C; None where ``may_wait`` is off and one has to wait."""
     try:
         embedder = await placing(parts)
-        ((_, chunks),) = await cut_turns(parts, [turn], embedder)
-        await parts.store.chunks.index(turn_id, chunks)
+        if embedder is not None and embedder.is_remote and not may_wait:
+            return None
+        turn = answered.turn
+        cut = await _cut(turn, answered.earlier, _speakers(answered.origins))
+        ((_, chunks),) = await _placed(parts, [(turn, cut)], embedder)
     except Exception:
         count("indexing_failed")
         raise
     count("turns_indexed")
+    return chunks
 
 
 async def look_over(parts: Parts) -> None:
@@ -75,17 +78,21 @@ async def bring_in_step(parts: Parts, *, anew: bool = False, progress: HowFar | 
 
 
 async def placing(parts: Parts) -> Embedder | None:
-    """Give the embedder whose vectors are searched now; None where there is none, or nobody can make them any more."""
+    """Return the embedder whose vectors are searched now; None where there is none or it is not available any more."""
     retrieval = parts.setup.retrieval
     if retrieval is None:
         return None
     chosen = await retrieval.embedders.chosen()
+    there = await parts.store.vectors.namespaces()
+    if not there:
+        retrieval.opened.add(chosen.name)
+        return chosen  # the first vectors make their namespace
     if chosen.name not in retrieval.opened:  # once: what others choose after us is followed, not fought
         with suppress(LedgerReadOnly, LedgerFull):  # searching goes on with the vectors that are there
-            await parts.store.vectors.open(chosen.name, chosen.dim)
+            if not any(space.name == chosen.name and space.state != "old" for space in there):
+                await parts.store.vectors.open(chosen.name, chosen.dim)
             retrieval.opened.add(chosen.name)
-    there = await parts.store.vectors.namespaces()
-    return await retrieval.embedders.named(there[0].name) if there else None
+    return await retrieval.embedders.named(there[0].name)
 
 
 async def cut_turns(
@@ -97,10 +104,20 @@ async def cut_turns(
     cuts: list[tuple[Turn, tuple[Cut, ...]]] = []
     for place, turn in enumerate(turns):
         earlier = await _earlier(parts, turns[:place], turn)
-        names = {origin.side: origin.name for origin in origins.get(turn.id, ())}
-        speakers = Speakers(user=names.get("user", ""), assistant=names.get("assistant", ""))
-        cuts.append((turn, await _cut(turn, earlier, speakers)))
+        cuts.append((turn, await _cut(turn, earlier, _speakers(origins.get(turn.id, ())))))
         await breath.take()
+    return await _placed(parts, cuts, embedder)
+
+
+def _speakers(origins: Sequence[Origin]) -> Speakers:
+    names = {origin.side: origin.name for origin in origins}
+    return Speakers(user=names.get("user", ""), assistant=names.get("assistant", ""))
+
+
+async def _placed(
+    parts: Parts, cuts: Sequence[tuple[Turn, tuple[Cut, ...]]], embedder: Embedder | None
+) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
+    """Embed the chunks of turns."""
     texts = [hidden(cut.text, parts.setup.redactor) for _, found in cuts for cut in found]
     rows: Iterator[bytes | None] = repeat(None) if embedder is None else iter(await vectors_of(embedder, texts))
     return [(turn.id, tuple(_new(cut, embedder, next(rows)) for cut in found)) for turn, found in cuts]
@@ -194,7 +211,10 @@ async def _place(parts: Parts, told: HowFar) -> tuple[int, bool]:
     embedders, vectors, done, switched = parts.setup.retrieval.embedders, parts.store.vectors, 0, False
     await placing(parts)
     chosen = await embedders.chosen()
-    for namespace in await vectors.namespaces():
+    there = await vectors.namespaces()
+    if not there and (await parts.store.index.state()).chunks:
+        there = (await vectors.open(chosen.name, chosen.dim),)
+    for namespace in there:
         wanted = namespace.state == "current" or (namespace.state == "filling" and namespace.name == chosen.name)
         embedder = await embedders.named(namespace.name) if wanted else None
         if embedder is not None:

@@ -25,6 +25,7 @@ from contextinfinity.engine.lazy_modules import FOR_THE_INDEX, loaded, preload
 from contextinfinity.engine.parts import Asked, Models, Parts, Running, Setup
 from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
+from contextinfinity.engine.step import watch_for_cancels
 from contextinfinity.engine.texts import Texts
 from contextinfinity.engine.turn import answer, wait_for_any
 from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly, WorkerLost
@@ -64,6 +65,7 @@ class Lifecycle:
         self._accepting: set[asyncio.Task[Turn]] = set()
         self._closed = False
         self._upkeep: set[asyncio.Task[None]] = set()
+        self._watching_cancels: asyncio.Task[None] | None = None
         self._unwritable: LedgerReadOnly | LedgerFull | None = None
         """Why this engine only reads: its ledger could not be written when it was last tried."""
         self._beginning = asyncio.Lock()
@@ -114,7 +116,8 @@ class Lifecycle:
             await asyncio.wait(self._accepting, timeout=answer_seconds)
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=answer_seconds)
-        await _stop({*self.tasks, *self._upkeep})
+        watching = set() if self._watching_cancels is None else {self._watching_cancels}
+        await _stop({*self.tasks, *self._upkeep, *watching})
         if self._unwritable is None:
             await self.afterwards.stop(drain_seconds=job_seconds)
             await self.presence.__aexit__(None, None, None)
@@ -143,6 +146,7 @@ class Lifecycle:
             worker=worker,
             texts=Texts(self.store.contents),
             running=self._running,
+            run_job=lambda job: self.afterwards.run(job),
         )
         self.afterwards = Afterwards(self.store.jobs, worker, handlers(self._parts))
 
@@ -187,6 +191,8 @@ class Lifecycle:
 
     def _begin(self, turn: Turn, asked: Asked) -> None:
         running = self._running[turn.id] = Running(turn, asked)
+        if self._watching_cancels is None or self._watching_cancels.done():
+            self._watching_cancels = asyncio.create_task(watch_for_cancels(self._parts), name="cancels")
         task = asyncio.create_task(answer(self._parts, running), name=f"turn-{turn.turn_seq}")
         self.tasks.add(task)
 
@@ -214,6 +220,7 @@ class Lifecycle:
                     await self._enter_again()
                 await recover(self._parts, await self.presence.find_dead())
                 settled = True
+                await self.afterwards.release_unknown()
             except Exception as error:  # whatever it is, it must not end the housekeeping
                 log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)

@@ -20,7 +20,7 @@ from contextinfinity.domain.turn import Turn, TurnEnd
 from contextinfinity.engine.choosing import asked_back, chat_notes
 from contextinfinity.engine.parts import Parts, Rewriting, Running
 from contextinfinity.engine.recall import Recalled, wanted
-from contextinfinity.engine.respond import insist
+from contextinfinity.engine.respond import finalise
 from contextinfinity.threads.values import Turn as Said
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ async def ask_back(parts: Parts, running: Running, asking: Asking) -> None:
         left_out=tuple(recalled.missing),
     )
     end = running.noted(TurnEnd(outcome="clarification", answer=say("assistant", doubt.question), plan=plan))
-    running.move(await insist(lambda: parts.store.turns.finalise(running.turn.id, parts.worker, end)))
+    await finalise(parts, running, end)
 
 
 async def _meant(rewriting: Rewriting, turn: Turn, recalled: Recalled, before: Sequence[Turn]) -> Meant:

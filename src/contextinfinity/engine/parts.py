@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.prompt import Finished, ToolSpec, Wishes
 from contextinfinity.domain.search import Scope
 from contextinfinity.domain.turn import NewStep, Step, Turn, TurnEnd
+from contextinfinity.domain.work import Job
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.fold_spending import Spending
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+AT_ONCE = 200
+"""Characters of a message from which memories are extracted on the event loop: about a millisecond."""
 THINKING_TOKENS = 25_000
 """The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
 
@@ -207,6 +210,20 @@ class Helpers:
     """Gives what is known of the user, at most 2,000 characters."""
 
 
+class Cancellation(asyncio.Event):
+    """Set when somebody wants a turn stopped; ``stops`` is the work that is cancelled by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stops: asyncio.Task[Any] | None = None
+
+    def set(self) -> None:
+        """Ask for the turn to be stopped."""
+        if self.stops is not None and not self.is_set():
+            self.stops.cancel()
+        super().set()
+
+
 class Running:
     """A turn that is being answered in this process, as its watchers see it."""
 
@@ -226,7 +243,7 @@ class Running:
         """What is added to the turn's metadata when it ends."""
         self.latency_ms: dict[str, float] = {}
         self.journal: Journal | None = None
-        self.cancelled = asyncio.Event()
+        self.cancelled = Cancellation()
         self.news = News()
         self.ended = False
 
@@ -303,6 +320,8 @@ async def draw_offline(message: str, said_at: datetime) -> Drawn:
     from contextinfinity.memory.drawing import draw
     from contextinfinity.retrieval.dates import told_of
 
+    if len(message) <= AT_ONCE:
+        return draw(message, said_at, told_of)
     return await asyncio.to_thread(draw, message, said_at, told_of)
 
 
@@ -311,6 +330,8 @@ class Remembering:
     """How facts are kept across conversations."""
 
     draw: Callable[[str, datetime], Awaitable[Drawn]] = draw_offline
+    asks_model: bool = False
+    """Whether ``draw`` waits for a model."""
     expiry: timedelta = timedelta(days=90)
     """How long a memory lives after it was said or shown."""
     most: int = 2000
@@ -372,6 +393,8 @@ class Parts:
     """Told whenever a turn ends: a branch may be free."""
     folds: Broadcast = field(default_factory=Broadcast)
     """Told of folding, as it goes on."""
+    run_job: Callable[[Job], None] | None = None
+    """Runs a job that this worker has claimed; None: jobs are left to other processes."""
     look_seconds: float = 0.05
     """How often to look for what other processes do."""
 

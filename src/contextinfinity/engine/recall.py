@@ -105,10 +105,11 @@ def _fit(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
     return front + turns + measure.message(turn.user_message) <= limit
 
 
-async def recall(parts: Parts, running: Running) -> Recalled:
-    """Read what was said before a message, and what is known of who says it."""
+async def recall(parts: Parts, running: Running, session: Session | None = None) -> Recalled:
+    """Read what was said before a message, and what is known of who says it; ``session`` if it was just read."""
     turn, missing = running.turn, list[LeftOut]()
-    session, (state, earlier) = await session_of(parts, turn), await stands_before(parts, running)
+    session = session or await session_of(parts, turn)
+    state, earlier = await stands_before(parts, running)
     last, home = await before_this(parts, session, earlier, turn)
     known = await wanted(running.asked.use_memory, "memory", missing, lambda: known_to(parts, session, turn))
     recalled = Recalled(

@@ -1,28 +1,31 @@
-"""Remembering a turn: what its user tells of themselves is kept, and what they want forgotten goes.
+"""Memories of a turn: which facts its user states, and which memories they want forgotten.
 
-It runs behind the answers and may be run twice. Only what the user said in a finished turn counts: nothing of the
-answer, of what was recalled, summarised or asked back. What a turn placed in its prompt is noted here as well, so that
-nobody waits for it.
+This reads and works out an ``Extraction``; the transaction that ends the job writes it. Only what the user said in a
+finished turn is used: nothing of the answer, of retrieved text, of summaries or of clarifications. The extraction also
+names the memories that the prompt of the turn showed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from contextinfinity.domain.ids import SessionId, TurnId, now
-from contextinfinity.domain.memory import ANONYMOUS, Memory, NewMemory, Recall
+from msgspec.structs import replace
+
+from contextinfinity.domain.ids import MemoryId, SessionId, now
+from contextinfinity.domain.memory import ANONYMOUS, Extraction, Memory, NewMemory, Recall
 from contextinfinity.domain.message import TextBlock
-from contextinfinity.domain.plan import Front
+from contextinfinity.domain.plan import Front, Plan
 from contextinfinity.domain.search import HowFar
 from contextinfinity.domain.session import Session
-from contextinfinity.domain.turn import Phase, Turn, TurnOutcome
+from contextinfinity.domain.turn import Turn, TurnOutcome
 from contextinfinity.domain.wire import loads
+from contextinfinity.domain.work import AnsweredTurn
 from contextinfinity.engine.parts import Parts, Remembering
 from contextinfinity.engine.standing import placed_texts
 from contextinfinity.memory.reconciling import meant, settled
-from contextinfinity.memory.values import Told, Unwanted
+from contextinfinity.memory.values import Drawn, Told, Unwanted
 from contextinfinity.storage.contract import Store
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.orders import neutral
@@ -34,26 +37,15 @@ Pause: TypeAlias = Callable[[], Awaitable[None]]
 PAGE = 64
 MOST_KNOWN = 10_000
 """Memories among which those to be forgotten are looked for."""
-MOST_LATER = 512
-"""Turns accepted after one whose memories were just stored that may be processed again."""
 MOST_ATTEMPTS = 3
 """Times that the memories of one turn are stored while other turns change what they are reconciled with."""
-PROCESSED = frozenset({Phase.INDEXED, Phase.DONE})
-"""The phases of a turn whose memory job may have run: its index job is older."""
 
 
-async def remember_turn(parts: Parts, remembering: Remembering, turn_id: TurnId) -> int:
-    """Remember what a turn tells; gives how many facts."""
-    turn = await parts.store.turns.get(turn_id)
-    session = None if turn is None else await parts.store.sessions.get(turn.session_id)
-    if turn is None or session is None:
-        return 0
-    await _note_placed(parts, session, turn)
-    kept = await _remember(parts.store, remembering, session, turn)
-    if kept:
-        await _remember_later_turns(parts.store, remembering, session, turn)
-    await parts.store.memories.expire(session.owner, now() - remembering.expiry)
-    return kept
+async def extract_turn(parts: Parts, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
+    """Work out what a turn changes in the memories of its user."""
+    changes = await _changes(parts.store, remembering, answered)
+    await parts.store.memories.expire(answered.session.owner, now() - remembering.expiry)
+    return replace(changes, placed=await _placed(parts, answered.plan), placed_at=now())
 
 
 async def remember_again(
@@ -63,9 +55,9 @@ async def remember_again(
     kept, done, after = 0, 0, None
     while page := await store.index.turns(after=after, limit=PAGE):
         for turn in page:
-            session = await store.sessions.get(turn.session_id)
-            if session is not None:
-                kept += await _remember(store, remembering, session, turn)
+            answered = await store.turns.answered(turn.id, earlier=1)
+            if answered is not None:
+                kept += await _remember(store, remembering, answered)
             if pause is not None:
                 await pause()
         after, done = page[-1].id, done + len(page)
@@ -74,41 +66,45 @@ async def remember_again(
     return kept
 
 
-async def _remember(store: Store, remembering: Remembering, session: Session, turn: Turn) -> int:
-    if is_off_record(turn):
-        return 0
-    told, said_at = tuple[Told, ...](), await _said_at(store, turn)
-    if said_at <= now() - remembering.expiry:
-        return 0  # what is known of it lives on as long as it is shown
-    if turn.outcome in FINISHED:
-        drawn = await remembering.draw(_typed(turn), said_at)
-        if (drawn.told or drawn.unwanted) and not await _answers_a_question(store, turn):
-            told = drawn.told
-            for unwanted in drawn.unwanted:
-                await _forget(store, session, unwanted, said_at)
-    facts, kept = await _settled(store, session, told), 0
+async def _remember(store: Store, remembering: Remembering, answered: AnsweredTurn) -> int:
+    """Store the memories of a turn, again while other turns change what they are reconciled with."""
+    before, kept = None, 0
     for _ in range(MOST_ATTEMPTS):
-        kept = len(await store.memories.draw(turn.id, await _new(session, facts, said_at)))
-        # Another turn of this owner may have been processed since the known memories were read.
-        before, facts = facts, await _settled(store, session, told)
-        if facts == before:
+        changes = await _changes(store, remembering, answered)
+        if changes.new is None or (changes.new == before and not changes.forget):
+            break
+        before = changes.new
+        if changes.forget:
+            thread = changes.only_thread
+            await store.memories.forget(changes.owner, changes.forget, at=changes.forget_at, thread=thread)
+        kept = len(await store.memories.draw(answered.turn.id, changes.new))
+        if changes.based_on is None:
             break
     return kept
 
 
-async def _remember_later_turns(store: Store, remembering: Remembering, session: Session, turn: Turn) -> None:
-    """Extract memories again from later turns of the same owner that may have been processed before this one.
-
-    Jobs of different branches run in any order, so a later turn that corrects, ends or forgets what this turn says
-    may have been processed first, and found nothing to correct. A turn that still waits for its index job is skipped:
-    its own job runs after that one.
-    """
-    for later in await store.index.turns(after=turn.id, limit=MOST_LATER):
-        if later.branch_id == turn.branch_id or not (later.phase in PROCESSED or later.degraded):
-            continue
-        speaker = await store.sessions.get(later.session_id)
-        if speaker is not None and speaker.owner == session.owner and own_shelf(speaker) in (None, session.id):
-            await _remember(store, remembering, speaker, later)
+async def _changes(store: Store, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
+    """Work out what a turn changes in its owner's memories as they are now."""
+    session, turn = answered.session, answered.turn
+    none = Extraction(owner=session.owner, only_thread=own_shelf(session))
+    if is_off_record(turn):
+        return none
+    said_at = _said_at(answered)
+    if said_at <= now() - remembering.expiry:
+        return none  # what is known of it stays for as long as it is shown
+    drawn = await remembering.draw(_typed(turn), said_at) if turn.outcome in FINISHED else Drawn()
+    if not (drawn.told or drawn.unwanted) or _answers_a_question(answered):
+        return replace(none, new=())
+    based_on = await store.memories.revision(session.owner)
+    forget = [each for unwanted in drawn.unwanted for each in await _meant(store, session, unwanted, said_at)]
+    facts = await _settled(store, session, drawn.told, frozenset(forget))
+    return replace(
+        none,
+        new=tuple(await _new(session, facts, said_at)),
+        forget=tuple(dict.fromkeys(forget)),
+        forget_at=said_at,
+        based_on=based_on,
+    )
 
 
 def is_off_record(turn: Turn) -> bool:
@@ -121,25 +117,21 @@ def _typed(turn: Turn) -> str:
     return next((block.text for block in turn.user_message.blocks if isinstance(block, TextBlock)), "")
 
 
-async def _said_at(store: Store, turn: Turn) -> datetime:
-    """Tell when it was said, also where that was elsewhere; never later than now, or no correction would win."""
-    origins = (await store.arrivals.origins([turn.id])).get(turn.id, ())
-    times = [one.created_at for one in origins if one.side == "user" and one.created_at is not None]
-    return min(min(times, default=turn.created_at), now())
+def _said_at(answered: AnsweredTurn) -> datetime:
+    """Return when a message was written, also where it was imported; never later than now, or no correction would win."""
+    times = [one.created_at for one in answered.origins if one.side == "user" and one.created_at is not None]
+    return min(min(times, default=answered.turn.created_at), now())
 
 
-async def _answers_a_question(store: Store, turn: Turn) -> bool:
-    """Tell whether it answers what was asked back: that is about the question, not about the user."""
-    before = await store.turns.history(turn.branch_id, limit=1, before=turn.turn_seq)
-    return bool(before) and before[0].outcome == "clarification"
+def _answers_a_question(answered: AnsweredTurn) -> bool:
+    """Return whether a message answers a clarification: then it is about the question, not about the user."""
+    return bool(answered.earlier) and answered.earlier[-1].outcome == "clarification"
 
 
-async def _forget(store: Store, session: Session, unwanted: Unwanted, said_at: datetime) -> None:
-    thread = own_shelf(session)
-    known = await store.memories.list(session.owner, thread=thread, superseded=True, limit=MOST_KNOWN)
-    ids = [each.id for each in meant(unwanted, known) if (each.valid_from or each.created_at) <= said_at]
-    if ids:
-        await store.memories.forget(session.owner, ids, at=said_at, thread=thread)
+async def _meant(store: Store, session: Session, unwanted: Unwanted, said_at: datetime) -> list[MemoryId]:
+    """Name the memories that a request to forget means."""
+    known = await store.memories.list(session.owner, thread=own_shelf(session), superseded=True, limit=MOST_KNOWN)
+    return [each.id for each in meant(unwanted, known) if (each.valid_from or each.created_at) <= said_at]
 
 
 def own_shelf(session: Session) -> SessionId | None:
@@ -147,11 +139,11 @@ def own_shelf(session: Session) -> SessionId | None:
     return session.id if session.owner.user_id == ANONYMOUS else None
 
 
-async def _settled(store: Store, session: Session, told: Sequence[Told]) -> list[Told]:
+async def _settled(store: Store, session: Session, told: Sequence[Told], forgotten: Collection[MemoryId]) -> list[Told]:
     """Reconcile extracted facts with the memories of the same owner that share words with them."""
     if not told:
         return []
-    known = await _near(store, session, told)
+    known = [each for each in await _near(store, session, told) if each.id not in forgotten]
     return [fact for each in told if (fact := settled(each, known)) is not None]
 
 
@@ -194,10 +186,10 @@ async def _near(store: Store, session: Session, told: Sequence[Told]) -> list[Me
     return [each.memory for each in (await store.memories.recall(asked)).found]
 
 
-async def _note_placed(parts: Parts, session: Session, turn: Turn) -> None:
-    plan = await parts.store.turns.plan(turn.id)
+async def _placed(parts: Parts, plan: Plan | None) -> tuple[MemoryId, ...]:
+    """Name the memories that a prompt showed."""
     if plan is None:
-        return
+        return ()
     text = None if plan.front is None else await parts.texts.read(plan.front)
     front = () if text is None else loads(Front, text).standing
-    await parts.store.memories.placed(session.owner, [each.id for each in (*front, *plan.remembered)], now())
+    return tuple(each.id for each in (*front, *plan.remembered))

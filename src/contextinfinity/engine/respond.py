@@ -14,6 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -31,7 +32,6 @@ from contextinfinity.domain.turn import (
     Problem,
     StepEnd,
     StepOutcome,
-    Turn,
     TurnEnd,
     TurnOutcome,
 )
@@ -49,6 +49,7 @@ from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turns import note_step
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LONGEST_REASON = 300
 """Characters of the reason for a route that a plan keeps; it stays small."""
@@ -276,8 +277,22 @@ async def end(parts: Parts, running: Running, heard: Heard) -> None:
     """End the journal, then make the turn final or failed."""
     ended = running.noted(await end_journal(running, how_it_ended(running, heard)))
     note_step(heard.step, ended.step)
-    settle = parts.store.turns.finalise if final(ended) else parts.store.turns.fail
-    running.move(await insist(lambda: settle(running.turn.id, parts.worker, ended)))
+    if final(ended):
+        await finalise(parts, running, ended)
+    else:
+        running.move(await insist(lambda: parts.store.turns.fail(running.turn.id, parts.worker, ended)))
+
+
+async def finalise(parts: Parts, running: Running, ended: TurnEnd) -> None:
+    """Make the answer final (TX-A) and claim the job that commits the turn."""
+    turns, run_job = parts.store.turns, parts.run_job
+    if run_job is None:
+        turn = await insist(lambda: turns.finalise(running.turn.id, parts.worker, ended))
+    else:
+        turn, job = await insist(lambda: turns.finalise_and_claim(running.turn.id, parts.worker, ended))
+        if job is not None:
+            run_job(job)
+    running.move(turn)
 
 
 async def end_journal(running: Running, ended: TurnEnd) -> TurnEnd:
@@ -344,7 +359,7 @@ def with_counts(end: TurnEnd, displayed: int, durable: int) -> TurnEnd:
     return replace(end, step=replace(end.step, displayed_bytes=displayed, durable_bytes=durable))
 
 
-async def insist(write: Callable[[], Awaitable[Turn]], pause: float = 0.1, longest: float = 5.0) -> Turn:
+async def insist(write: Callable[[], Awaitable[T]], pause: float = 0.1, longest: float = 5.0) -> T:
     """Write the end of a turn, as often as it takes: what was shown must not be lost to a disk that is full for now."""
     while True:
         try:

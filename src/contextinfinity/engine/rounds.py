@@ -40,7 +40,7 @@ async def run_tools(parts: Parts, running: Running, heard: Heard) -> bool:
     if not calls:
         return True
     work = asyncio.create_task(_run(parts.setup.tools, heard, calls, journal))
-    heard.interrupted = await until_done_or_cancelled(parts, running, work)
+    heard.interrupted = await until_done_or_cancelled(running, work)
     heard.stopped = running.cancelled.is_set()
     if heard.interrupted is not None:
         heard.problem = INTERRUPTED

@@ -105,7 +105,7 @@ async def ask(
 
     running.journal = None
     listening = asyncio.create_task(listen(model, written, heard, show))
-    heard.interrupted = await until_done_or_cancelled(parts, running, listening)
+    heard.interrupted = await until_done_or_cancelled(running, listening)
     await settled(opened)
     running.steps.append(step.id)
     return heard
@@ -133,9 +133,11 @@ def _longest(model: Model, assembled: Assembled, wishes: Wishes) -> int:
 
 
 async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:
-    """TX-P, once what its plan refers to is kept; watchers hear of it at once, however long the model is silent."""
-    await parts.texts.settled()
-    turn = await parts.store.turns.open_step(running.turn.id, parts.worker, step)
+    """TX-P, with the texts that its plan refers to; watchers are told at once, however long the model is silent."""
+    plan = step.plan
+    texts = parts.texts.unsaved(plan.front, plan.form, plan.redactions)
+    turn = await parts.store.turns.open_step(running.turn.id, parts.worker, replace(step, texts=texts))
+    parts.texts.saved(texts)
     running.opened.append(step)
     running.move(turn)
     return turn
@@ -214,34 +216,33 @@ def problem_of(error: ContextInfinityError) -> Problem:
     return Problem(code=code, message=error.message, hint=error.hint)
 
 
-async def until_done_or_cancelled(
-    parts: Parts, running: Running, work: asyncio.Task[Any]
-) -> asyncio.CancelledError | None:
-    """Wait for the end of some work, or stop it: a person asked, here or elsewhere, or the process ends."""
-    asked = asyncio.create_task(asked_to_stop(parts, running))
+async def until_done_or_cancelled(running: Running, work: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+    """Wait for the end of some work, or cancel it: somebody wants the turn stopped, or the process ends."""
+    running.cancelled.stops = work
+    if running.cancelled.is_set():
+        work.cancel()
     try:
-        await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({work})
     except asyncio.CancelledError as interrupted:
+        work.cancel()
+        await asyncio.wait({work})
         return interrupted
     finally:
-        for task in (work, asked):
-            task.cancel()
-        await asyncio.wait({work, asked})
+        running.cancelled.stops = None
     if not work.cancelled():
         work.result()
     return None
 
 
-async def asked_to_stop(parts: Parts, running: Running) -> None:
-    """Return when somebody wants the turn stopped; other processes leave a mark on the turn.
+async def watch_for_cancels(parts: Parts) -> None:
+    """While turns run here, read whether another process wants one of them stopped: it left a mark on the turn.
 
-    However many turns run here, all of them together ask for their marks no more than so often.
+    However many turns run, all of them together are read no more than so often.
     """
-    while not running.cancelled.is_set():
-        with suppress(TimeoutError):
-            pause = max(5 * parts.look_seconds, len(parts.running) / MOST_LOOKS)
-            await asyncio.wait_for(running.cancelled.wait(), pause)
-        with suppress(LedgerError):
-            turn = await parts.store.turns.get(running.turn.id)
-            if turn is not None and turn.cancel_requested:
-                running.cancelled.set()
+    while parts.running:
+        await asyncio.sleep(max(5 * parts.look_seconds, len(parts.running) / MOST_LOOKS))
+        for running in list(parts.running.values()):
+            with suppress(LedgerError):
+                turn = await parts.store.turns.get(running.turn.id)
+                if turn is not None and turn.cancel_requested:
+                    running.cancelled.set()

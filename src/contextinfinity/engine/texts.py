@@ -1,8 +1,11 @@
-"""Texts kept once under their hash: fronts, forms, spans. What was kept a moment ago need not be kept again."""
+"""A cache of texts that are stored once under their hash: fronts, forms, spans.
+
+A text is stored by the transaction of the step whose plan refers to it (TX-P). One that was stored lately is not
+stored again.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 
@@ -10,55 +13,53 @@ from contextinfinity.domain.wire import text_hash
 from contextinfinity.storage.contract import Contents
 
 MOST = 256
+MOST_UNSAVED = 4096
+"""Texts of steps that are about to be opened; those of turns that failed before are dropped, the oldest first."""
 FRESH_SECONDS = 1800.0
-"""How long a text counts as kept: what nothing refers to may be removed an hour later."""
+"""How long a text is taken to be stored: one that nothing refers to may be removed an hour later."""
 
 
 class Texts:
-    """The texts of a ledger, the latest at hand."""
+    """The texts of a ledger; the latest are cached."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        self._writing: dict[str, asyncio.Task[None]] = {}
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._saved_at: dict[str, float] = {}
+        self._unsaved: dict[str, str] = {}
 
     def keep(self, text: str) -> str:
-        """Have a text kept, and give its hash; it is there for certain once ``settled`` has returned."""
+        """Return the hash of a text; the step whose plan refers to it stores what ``unsaved`` returns."""
         sha256 = text_hash(text).hex()
-        known = self._known.get(sha256)
-        if known is None or time.monotonic() - known[1] > FRESH_SECONDS:
-            self._note(sha256, text)
-            writing = self._writing[sha256] = asyncio.create_task(self._keep(sha256, text))
-            writing.add_done_callback(lambda done: done.cancelled() or done.exception())  # ``settled`` tells of it
+        if time.monotonic() - self._saved_at.get(sha256, -FRESH_SECONDS) >= FRESH_SECONDS:
+            self._unsaved[sha256] = text
+            if len(self._unsaved) > MOST_UNSAVED:
+                del self._unsaved[next(iter(self._unsaved))]
+        self._known[sha256] = text
+        self._known.move_to_end(sha256)
+        while len(self._known) > MOST:
+            self._saved_at.pop(self._known.popitem(last=False)[0], None)
         return sha256
 
-    async def settled(self) -> None:
-        """Wait until all that was to be kept is durable."""
-        for writing in list(self._writing.values()):
-            await asyncio.shield(writing)
+    def unsaved(self, *hashes: str | None) -> tuple[str, ...]:
+        """Return those of some texts that have to be stored."""
+        return tuple(self._unsaved[sha256] for sha256 in hashes if sha256 in self._unsaved)
 
-    async def _keep(self, sha256: str, text: str) -> None:
-        try:
-            await self._contents.keep_text(text)
-        except BaseException:
-            self._known.pop(sha256, None)  # the next to want it tries again
-            raise
-        finally:
-            self._writing.pop(sha256, None)
+    def saved(self, texts: tuple[str, ...]) -> None:
+        """Note that texts are stored."""
+        for sha256 in (text_hash(text).hex() for text in texts):
+            self._unsaved.pop(sha256, None)
+            if sha256 in self._known:
+                self._saved_at[sha256] = time.monotonic()
 
     async def read(self, sha256: str) -> str | None:
         """Read a text; None when it is gone."""
         if (known := self._known.get(sha256)) is not None:
             self._known.move_to_end(sha256)
-            return known[0]
+            return known
         return await self._contents.text(sha256)
 
     def forget(self) -> None:
-        """Have nothing at hand any more: something was deleted."""
+        """Empty the cache: something was deleted."""
         self._known.clear()
-
-    def _note(self, sha256: str, text: str) -> None:
-        self._known[sha256] = text, time.monotonic()
-        self._known.move_to_end(sha256)
-        while len(self._known) > MOST:
-            self._known.popitem(last=False)
+        self._saved_at.clear()

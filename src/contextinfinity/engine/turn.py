@@ -13,6 +13,7 @@ import logging
 from contextlib import suppress
 
 from contextinfinity.domain.plan import LeftOut
+from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.choosing import choose
 from contextinfinity.engine.cleanup import Cleaner, expire_before_use
@@ -21,9 +22,9 @@ from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
 from contextinfinity.engine.meaning import Asking, ask_back, understand
 from contextinfinity.engine.parts import Parts, Running
 from contextinfinity.engine.preparing import Material
-from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve
+from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve, session_of
 from contextinfinity.engine.recovery import reconstruct, recover
-from contextinfinity.engine.respond import insist, respond
+from contextinfinity.engine.respond import finalise, insist, respond
 from contextinfinity.engine.sparing import spared
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
@@ -57,7 +58,7 @@ async def answer(parts: Parts, running: Running) -> None:
 async def reply(parts: Parts, running: Running) -> None:
     """Find out what is meant and what belongs to it, choose who answers, and have it answered; or ask back."""
     gathering = asyncio.create_task(gather(parts, running))
-    interrupted = await until_done_or_cancelled(parts, running, gathering)
+    interrupted = await until_done_or_cancelled(running, gathering)
     if interrupted is not None:
         raise interrupted
     if gathering.cancelled() or running.cancelled.is_set():
@@ -71,8 +72,11 @@ async def reply(parts: Parts, running: Running) -> None:
 async def gather(parts: Parts, running: Running) -> Material | Asking:
     """Recall what stands before a message, and put together what belongs to it."""
     await loaded(*FOR_A_TURN)
-    await expire_before_use(Cleaner(parts.store, parts.setup.copies), running.turn.session_id)
-    recalled = await recall(parts, running)
+    session: Session | None = await session_of(parts, running.turn)
+    if session is not None and session.ttl_hours is not None:
+        await expire_before_use(Cleaner(parts.store, parts.setup.copies), session.id)
+        session = None
+    recalled = await recall(parts, running, session)
     if parts.setup.folds and needs_fold(parts, recalled, running.turn):
         missing: list[LeftOut] = []
         await spared("fold", missing, lambda: fold_to_fit(parts, running.turn.branch_id))
@@ -116,7 +120,7 @@ async def stop(parts: Parts, running: Running) -> None:
     """End a turn that a person stopped before anything was answered: while it waited, or was being understood."""
     if running.turn.phase is Phase.CONTEXT_PREPARED:
         end = running.noted(TurnEnd(outcome="cancelled"))
-        running.move(await insist(lambda: parts.store.turns.finalise(running.turn.id, parts.worker, end)))
+        await finalise(parts, running, end)
         return
     end = TurnEnd(outcome="cancelled", error=Problem(code="cancelled", message="Stopped before it was answered."))
     running.move(await parts.store.turns.fail(running.turn.id, parts.worker, end))

@@ -32,7 +32,17 @@ from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, S
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.token import NewToken, Token, TokenId
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
-from contextinfinity.domain.work import Backlog, Job, JobType, JobTypes, TakenOver, Took, Worker
+from contextinfinity.domain.work import (
+    AnsweredTurn,
+    Backlog,
+    Job,
+    JobResult,
+    JobType,
+    JobTypes,
+    TakenOver,
+    Took,
+    Worker,
+)
 from contextinfinity.storage.deletions import Deletions
 from contextinfinity.storage.imports import Arrivals
 from contextinfinity.storage.index import Index
@@ -134,6 +144,10 @@ class Turns(Protocol):
         """TX-A: answer, last step and phase ResponseFinalized, and the job that commits the turn."""
         ...
 
+    async def finalise_and_claim(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> tuple[Turn, Job | None]:
+        """TX-A, and claim that job for the owner in the same transaction; None while another job of the branch runs."""
+        ...
+
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """End a turn before its answer was final: Failed, with what was shown of the answer."""
         ...
@@ -169,6 +183,10 @@ class Turns(Protocol):
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls in order, from that step_index on."""
+        ...
+
+    async def answered(self, turn_id: TurnId, *, earlier: int) -> AnsweredTurn | None:
+        """Read a turn with its session, its plan, its origins and so many turns before it."""
         ...
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
@@ -300,10 +318,21 @@ class Jobs(Protocol):
         """
         ...
 
-    async def complete(self, job_id: int, worker: WorkerId, *, then: JobTypes = (), took: Took = None) -> Job | None:
-        """The job is done and gone. The last of a turn's index_turn and remember_turn makes the turn Done.
+    async def complete(
+        self,
+        job_id: int,
+        worker: WorkerId,
+        *,
+        result: JobResult | None = None,
+        then: JobTypes = (),
+        took: Took | None = None,
+    ) -> Job | None:
+        """Write the result and delete the job. The last of a turn's index_turn and remember_turn makes the turn Done.
 
-        ``then``: claim the next of these. ``took`` is kept with the turn. ``JobLost``, here and below: not its job.
+        With a state (TX-B), chunks (TX-C) and memories in the result one transaction does all of it. A part that is
+        missing, that an earlier turn of the branch still waits for, or whose memories were reconciled with others
+        than there are now, is queued as a job of its own. ``then``: claim the next of these. ``took`` is kept with
+        the turn. ``JobLost``, here and below: not its job.
         """
         ...
 
@@ -317,6 +346,13 @@ class Jobs(Protocol):
 
     async def give_up(self, job_id: int, worker: WorkerId, *, error: str) -> None:
         """Keep it as failed, to be seen. A turn that only waited for it is Done, degraded."""
+        ...
+
+    async def release_unknown(self, worker: WorkerId, known: Collection[int]) -> int:
+        """Queue the jobs again that the worker has according to the ledger and does not know of; return how many.
+
+        It claimed them, and the answer was lost.
+        """
         ...
 
     async def list(self, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:

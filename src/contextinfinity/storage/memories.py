@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Protocol
 
 from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, TurnId
-from contextinfinity.domain.memory import LONGEST_MEMORY, Memory, NewMemory, Recall, Recalled
+from contextinfinity.domain.memory import LONGEST_MEMORY, Memory, NewMemory, Recall, Recalled, Revision
 from contextinfinity.domain.session import Lineage, Owner
 from contextinfinity.errors import InvalidInput
 from contextinfinity.storage.rules import check_id
@@ -50,6 +50,12 @@ class Memories(Protocol):
         """Read the owner's, the newest first; ``superseded``: also what was true once.
 
         ``thread``: that thread's alone; empty: those that are no thread's. ``after``: what stands behind it.
+        """
+        ...
+
+    async def revision(self, owner: Owner) -> Revision:
+        """Return the version of the owner's memories; an ``Extraction`` that is based on it is written only while it
+        is current.
         """
         ...
 

@@ -369,7 +369,7 @@ def _remembering(settings: Settings, models: Models) -> Remembering | None:
     from contextinfinity.retrieval.dates import told_of
     from contextinfinity.text.polarity import opposed
 
-    return dataclasses.replace(remembering, draw=ModelDrawer(adviser, told_of, opposed).draw)
+    return dataclasses.replace(remembering, draw=ModelDrawer(adviser, told_of, opposed).draw, asks_model=True)
 
 
 def _rewriting(settings: Settings, models: Models) -> Rewriting:

@@ -24,6 +24,7 @@ class Counting:
 
     name = "counting/1"
     dim = 2
+    is_remote = False
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []

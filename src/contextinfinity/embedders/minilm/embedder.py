@@ -42,6 +42,7 @@ class MiniLMEmbedder:
     """Places texts with a model on this machine."""
 
     name = NAME
+    is_remote = False
 
     def __init__(self, weights: Path, tokenizer: Path, *, threads: int = 1, shape: Shape = ALL_MINILM_L6) -> None:
         """Remember where the files are; they are opened when the first text comes."""

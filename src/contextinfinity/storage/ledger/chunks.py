@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_mil
 from contextinfinity.domain.sides import side_text
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.binding import Noun, reads
 from contextinfinity.storage.ledger.rows import pack, to_message, unpack
 from contextinfinity.storage.ledger.turns import existing_turn
 from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, texts_of
@@ -33,13 +33,12 @@ def chunks_of_turn(connection: Connection, turn_id: TurnId) -> tuple[Chunk, ...]
     return _to_chunks(connection, connection.many("select_chunks", (pack(turn_id),)))
 
 
-def index_turn(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
+def index_turn(connection: Connection, turn_id: TurnId, chunks: Sequence[NewChunk]) -> None:
     """TX-C: chunks, vectors and phase Indexed together."""
     turn = existing_turn(connection, turn_id)
     check_phase(turn_id, turn.phase, INDEXABLE)
     add_chunks(connection, turn, chunks)
     connection.execute("mark_indexed", {"id": pack(turn_id), "now": to_millis(now())})
-    return chunks_of_turn(connection, turn_id)
 
 
 def add_chunks(connection: Connection, turn: Turn, chunks: Sequence[NewChunk]) -> None:
@@ -128,8 +127,6 @@ def _insert(
     """Add a chunk unless it is there; return its key, and whether it is new."""
     digest = wire.text_hash(words)
     chunk_id = pack(id_of(unpack(place["turn_id"]), chunk.chunk_type, digest.hex()))
-    if (there := connection.one("select_chunk_key", (chunk_id,))) is not None:
-        return there[0], False
     values = {
         "key": keys.get(chunk_id),
         "id": chunk_id,
@@ -143,8 +140,9 @@ def _insert(
         "now": to_millis(now()),
         **place,
     }
-    connection.execute("insert_chunk", values)
-    return connection.one("select_chunk_key", (chunk_id,))[0], True  # type: ignore[index]
+    if (made := connection.one("insert_chunk", values)) is not None:
+        return made[0], True
+    return connection.one("select_chunk_key", (chunk_id,))[0], False  # type: ignore[index]
 
 
 def _to_chunks(connection: Connection, rows: Sequence[Row]) -> tuple[Chunk, ...]:
@@ -178,6 +176,14 @@ def _to_chunk(row: Row, text: str) -> Chunk:
 class LedgerChunks(Noun):
     """``Chunks`` of the contract, on a database."""
 
-    index = writes(index_turn)
     get = reads(get_chunk)
     of_turn = reads(chunks_of_turn)
+
+    async def index(self, turn_id: TurnId, chunks: Sequence[NewChunk]) -> tuple[Chunk, ...]:
+        """TX-C: chunks, vectors and phase Indexed together."""
+
+        def work(connection: Connection) -> tuple[Chunk, ...]:
+            index_turn(connection, turn_id, chunks)
+            return chunks_of_turn(connection, turn_id)
+
+        return await self._database.write(work)

@@ -10,7 +10,7 @@ from datetime import timedelta
 import msgspec
 
 from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, now, to_millis
-from contextinfinity.domain.work import Backlog, Job, JobType, JobTypes, Took
+from contextinfinity.domain.work import Backlog, Job, JobResult, JobType, JobTypes, Took
 from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage.database import Connection, Database, Row
 from contextinfinity.storage.ledger.binding import Noun, reads, writes
@@ -40,15 +40,26 @@ def enqueue_job(
 
 
 def complete_job(
-    connection: Connection, job_id: int, worker: WorkerId, *, then: JobTypes = (), took: Took = None
+    connection: Connection,
+    job_id: int,
+    worker: WorkerId,
+    *,
+    result: JobResult | None = None,
+    then: JobTypes = (),
+    took: Took | None = None,
 ) -> Job | None:
-    """The job is done and gone; the next may be taken."""
+    """Write the result of a job and delete the job; claim the next one."""
     moment = to_millis(now())
-    if connection.one("run_again", {"id": job_id, "worker": worker, "now": moment}) is None:
-        turn_id, _ = _end(connection, "delete_job", job_id, worker)
-        if took is not None:
-            connection.execute("add_latency", {"turn_id": turn_id, "stage": took[0], "took": took[1]})
-        connection.execute("mark_done", {"turn_id": turn_id, "now": moment})
+    held = {"id": job_id, "worker": worker, "now": moment}
+    ended = connection.one("delete_job", held)
+    turn_id, job_type = ended or _end(connection, "run_again", job_id, worker)
+    if result is not None and turn_id is not None:
+        from contextinfinity.storage.ledger.job_results import write_result  # it needs the other nouns
+
+        write_result(connection, job_type, unpack(turn_id), result)
+    if ended is not None and turn_id is not None:
+        latencies = msgspec.json.encode(took).decode() if took else None
+        connection.execute("end_turn_job", {"turn_id": turn_id, "now": moment, "took": latencies})
     if not then or connection.one("select_dead_worker", (worker,)) is not None:
         return None
     return _take(connection, worker, {"now": moment, "kinds": _kinds(then)})
@@ -59,6 +70,13 @@ def list_jobs(connection: Connection, *, limit: int = 50, branch_id: BranchId | 
     sql = "select_jobs" if branch_id is None else "select_jobs_of"
     values = {"limit": row_limit(limit), "branch_id": maybe_pack(branch_id)}
     return tuple(map(_to_job, connection.many(sql, values)))
+
+
+def enqueue_claimed(connection: Connection, job_type: JobType, turn_id: TurnId, worker: WorkerId) -> Job | None:
+    """Make a new job of a turn, claimed by a worker; if another job of its branch runs or comes first, it waits."""
+    values = {"job_type": job_type, "turn_id": pack(turn_id), "worker": worker, "now": to_millis(now())}
+    row = connection.one("enqueue_claimed", values)
+    return None if row is None or row[5] != "running" else _to_job(row)
 
 
 def _take(connection: Connection, worker: WorkerId, asked: Mapping[str, object]) -> Job | None:
@@ -94,7 +112,7 @@ def _kinds(kinds: Collection[JobType] | None) -> str | None:
 
 def _end(
     connection: Connection, name: str, job_id: int, worker: WorkerId, **values: str | int
-) -> tuple[bytes | None, str]:
+) -> tuple[bytes | None, JobType]:
     """End a run of a job, if the worker still has it: (turn_id, job_type)."""
     row = connection.one(name, {"id": job_id, "worker": worker, "now": to_millis(now()), **values})
     if row is None:
@@ -142,6 +160,12 @@ def give_up_job(connection: Connection, job_id: int, worker: WorkerId, *, error:
     connection.execute("mark_done", values)
 
 
+def release_unknown_jobs(connection: Connection, worker: WorkerId, known: Collection[int]) -> int:
+    """Queue the jobs again that a worker has and does not know of."""
+    values = {"worker": worker, "known": msgspec.json.encode(list(known)).decode(), "now": to_millis(now())}
+    return len(connection.many("release_unknown_jobs", values))
+
+
 def count_backlog(connection: Connection) -> Backlog:
     """Tell what waits."""
     rows = connection.many("count_jobs")
@@ -159,7 +183,6 @@ class LedgerJobs(Noun):
     """``Jobs`` of the contract, on a database."""
 
     enqueue = writes(enqueue_job)
-    complete = writes(complete_job)
     list = reads(list_jobs)
 
     def __init__(self, database: Database) -> None:
@@ -181,7 +204,25 @@ class LedgerJobs(Noun):
 
         return await self._database.write(write)
 
+    async def complete(
+        self,
+        job_id: int,
+        worker: WorkerId,
+        *,
+        result: JobResult | None = None,
+        then: JobTypes = (),
+        took: Took | None = None,
+    ) -> Job | None:
+        """Write the result of a job and delete the job; claim the next one."""
+
+        def work(connection: Connection) -> Job | None:
+            return complete_job(connection, job_id, worker, result=result, then=then, took=took)
+
+        forgets = result is not None and result.memories is not None and bool(result.memories.forget)
+        return await self._database.write(work, wipe=forgets)
+
     release = writes(release_job)
+    release_unknown = writes(release_unknown_jobs)
     retry = writes(retry_job)
     give_up = writes(give_up_job)
     backlog = reads(count_backlog)

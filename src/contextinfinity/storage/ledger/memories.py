@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import Embedding
 from contextinfinity.domain.ids import MemoryId, Position, SessionId, TurnId, from_millis, new_id, now, to_millis
-from contextinfinity.domain.memory import Memory, NewMemory, Recall, Recalled, container_tags
+from contextinfinity.domain.memory import Extraction, Memory, NewMemory, Recall, Recalled, Revision, container_tags
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.rows import maybe_unpack, pack, unpack
 from contextinfinity.storage.memories import check_memory, words_of
 from contextinfinity.storage.rules import row_limit
@@ -102,6 +102,42 @@ def replace_memories_of_turn(connection: Connection, turn_id: TurnId, new: Seque
         if gone is None or to_millis(each.said_at) > gone:
             keys.append(_keep(connection, owner, each, turn_id))
     return _by_keys(connection, keys)
+
+
+def read_revision(connection: Connection, owner: Owner) -> Revision:
+    """Return the version of an owner's memories."""
+    return Revision(*connection.one("select_revision", (find_owner(connection, owner),)))  # type: ignore[misc]
+
+
+def is_current(connection: Connection, extraction: Extraction) -> bool:
+    """Return whether the owner's memories are still those that an extraction was reconciled with."""
+    based_on = extraction.based_on
+    return based_on is None or based_on == read_revision(connection, extraction.owner)
+
+
+def write_extraction(connection: Connection, turn_id: TurnId, extraction: Extraction) -> bool:
+    """Write what a turn changes in its owner's memories; return whether it says something that it did not before."""
+    owner, only = extraction.owner, extraction.only_thread
+    if extraction.forget:
+        forget_memories(connection, owner, extraction.forget, at=extraction.forget_at, thread=only)
+    if extraction.placed:
+        _mark_placed(connection, owner, extraction.placed, extraction.placed_at or now())
+    if extraction.new is None:
+        return False
+    for each in extraction.new:
+        check_memory(each)
+    before = {key for key, _, _ in connection.many("select_memories_of_turn", (pack(turn_id),))}
+    if not before and not extraction.new:
+        return False
+    replace_memories_of_turn(connection, turn_id, extraction.new)
+    return any(key not in before for key, _, _ in connection.many("select_memories_of_turn", (pack(turn_id),)))
+
+
+def _mark_placed(connection: Connection, owner: Owner, ids: Sequence[MemoryId], at: datetime) -> None:
+    """Note that memories were placed in a prompt, unless that was noted in the last hour."""
+    values = {"owner": find_owner(connection, owner), "ids": hexed(ids), "at": to_millis(at)}
+    for (key,) in connection.many("select_unmarked", values):
+        connection.execute("mark_placed", {"key": key, "at": to_millis(at)})
 
 
 def _keep(connection: Connection, owner: int, new: NewMemory, turn_id: TurnId | None) -> int:
@@ -268,6 +304,7 @@ class LedgerMemories(Noun):
 
     add = writes(add_memory)
     list = reads(list_memories)
+    revision = looks(read_revision)
     recall = reads(recall_memories)
     edit = writes(edit_memory, wipe=True)
     forget = writes(forget_memories, wipe=True)

@@ -12,6 +12,7 @@ from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
 from contextinfinity.domain.session import Branch
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason
 from contextinfinity.domain.turn import Phase
+from contextinfinity.domain.work import JobType, JobTypes
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.contents import keep_text
@@ -58,10 +59,16 @@ def newest_of_reasons(
     return _newest(connection, branch_id, head.state_seq, reasons, covers)
 
 
-def commit_state(connection: Connection, draft: StateDraft, *, expected_head: StateId | None) -> State:
-    """TX-B: new state, state_after, phase, head and head_seq together."""
+AFTER_COMMIT: frozenset[JobType] = frozenset({"index_turn", "remember_turn"})
+"""The jobs that follow the commit of a turn."""
+
+
+def commit_state(
+    connection: Connection, draft: StateDraft, *, expected_head: StateId | None, queue: JobTypes = AFTER_COMMIT
+) -> State:
+    """TX-B: new state, state_after, phase, head and head_seq together, and the jobs that follow."""
     check_draft(draft)
-    return _commit(connection, draft, expected_head)
+    return _commit(connection, draft, expected_head, queue)
 
 
 def propose_fold(connection: Connection, candidate: FoldCandidate) -> FoldCandidate:
@@ -194,7 +201,7 @@ def newest_state(connection: Connection, branch: Branch, at: int) -> tuple[bytes
     return state_id, number
 
 
-def _commit(connection: Connection, draft: StateDraft, expected_head: StateId | None) -> State:
+def _commit(connection: Connection, draft: StateDraft, expected_head: StateId | None, queue: JobTypes) -> State:
     head = head_of(connection, draft.branch_id)
     turn_seq = head.turn_seq
     if draft.turn_id is not None:
@@ -208,20 +215,20 @@ def _commit(connection: Connection, draft: StateDraft, expected_head: StateId | 
     check_head(draft.branch_id, head.id, expected_head)
     state = drafted_state(draft, head, turn_seq)
     if draft.turn_id is not None:
-        _commit_turn(connection, draft, state)
+        _commit_turn(connection, draft, state, queue)
     append_state(connection, state)
     if draft.reason in FOLDS:
         connection.execute("delete_candidate", (pack(draft.branch_id),))
     return state
 
 
-def _commit_turn(connection: Connection, draft: StateDraft, state: State) -> None:
+def _commit_turn(connection: Connection, draft: StateDraft, state: State, queue: JobTypes) -> None:
     refuse_unsettled(connection, draft.branch_id, before=state.turn_seq)
     turn_id = pack(draft.turn_id or "")
     values = {"state": pack(state.id), "turn_id": turn_id, "now": to_millis(state.created_at)}
     connection.execute("commit_turn", values)
-    enqueue(connection, "index_turn", pack(draft.branch_id), turn_id)
-    enqueue(connection, "remember_turn", pack(draft.branch_id), turn_id)
+    for job_type in sorted(queue):  # index_turn first
+        enqueue(connection, job_type, pack(draft.branch_id), turn_id)
 
 
 def refuse_unsettled(connection: Connection, branch_id: BranchId, *, before: int) -> None:
@@ -252,7 +259,13 @@ class LedgerStates(Noun):
     head = looks(head_of)
     list = reads(list_states)
     newest = reads(newest_of_reasons)
-    commit = writes(commit_state)
+
+    async def commit(self, draft: StateDraft, *, expected_head: StateId | None) -> State:
+        """TX-B: new state, state_after, phase, head and head_seq together."""
+        return await self._database.write(
+            lambda connection: commit_state(connection, draft, expected_head=expected_head)
+        )
+
     propose = writes(propose_fold)
     proposal = reads(read_proposal)
     pin = writes(pin_fact)

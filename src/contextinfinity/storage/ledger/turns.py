@@ -23,12 +23,19 @@ from contextinfinity.domain.turn import (
     Turn,
     TurnEnd,
 )
+from contextinfinity.domain.work import AnsweredTurn, Job
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.binding import Noun, looks, writes
-from contextinfinity.storage.ledger.contents import MessageColumns, insert_message, insert_plan, metadata_column
+from contextinfinity.storage.ledger.contents import (
+    MessageColumns,
+    insert_message,
+    insert_plan,
+    keep_text,
+    metadata_column,
+)
 from contextinfinity.storage.ledger.idempotency import made_before, note_request
-from contextinfinity.storage.ledger.jobs import enqueue, refuse_dead
+from contextinfinity.storage.ledger.jobs import enqueue, enqueue_claimed, refuse_dead
 from contextinfinity.storage.ledger.prefix_hashes import check_place, note_answered, note_asked
 from contextinfinity.storage.ledger.recording import log, record
 from contextinfinity.storage.ledger.rows import (
@@ -44,7 +51,7 @@ from contextinfinity.storage.ledger.rows import (
     to_usage,
     unpack,
 )
-from contextinfinity.storage.ledger.sessions import lineage_of
+from contextinfinity.storage.ledger.sessions import find_session, lineage_of
 from contextinfinity.storage.rules import (
     check_finalising,
     check_new_step,
@@ -227,6 +234,8 @@ def open_step(connection: Connection, turn: Turn, step: NewStep) -> Turn:
     moment, session_id = now(), pack(turn.session_id)
     values = {"session_id": session_id, "provider": step.provider, "model_id": step.model_id, "now": to_millis(moment)}
     connection.execute("insert_step", place | values | {"inputs": inputs_column(step.inputs)})
+    for text in step.texts:
+        keep_text(connection, text)
     insert_plan(connection, turn_id, session_id, step.step_index, step.plan)
     connection.execute("begin_responding", {"turn_id": pack(turn_id), **values})
     return replace(turn, phase=Phase.RESPONDING, provider=step.provider, model=step.model_id, updated_at=moment)
@@ -296,6 +305,23 @@ def read_history(connection: Connection, branch_id: BranchId, limit: int, before
     return tuple(reversed(turns))
 
 
+def read_answered(connection: Connection, turn_id: TurnId, *, earlier: int) -> AnsweredTurn | None:
+    """Read a turn with its session, its plan, its origins and so many turns before it."""
+    from contextinfinity.storage.ledger.imports import origins_of_turn  # it needs this module
+
+    turn = get_turn(connection, turn_id)
+    session = None if turn is None else find_session(connection, turn.session_id)
+    if turn is None or session is None:
+        return None
+    return AnsweredTurn(
+        turn=turn,
+        session=session,
+        earlier=read_history(connection, turn.branch_id, earlier, turn.turn_seq),
+        origins=origins_of_turn(connection, [turn_id]).get(turn_id, ()),
+        plan=read_plan(connection, turn_id),
+    )
+
+
 def _since(connection: Connection, branch_id: bytes) -> int:
     """Return the moment from which on turns of a branch are not past their session's time to live."""
     row = connection.one("select_ttl", (branch_id,))
@@ -319,11 +345,25 @@ def finalise_turn(
     connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
 ) -> Turn:
     """TX-A: answer, last step and phase, and the job that commits the turn."""
-    turn = owned_turn(connection, turn_id, owner)
-    check_finalising(turn_id, turn.phase, end)
-    turn = end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
+    turn = _finalise(connection, turn_id, owner, end, answer)
     enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
     return turn
+
+
+def _finalise(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
+) -> Turn:
+    turn = owned_turn(connection, turn_id, owner)
+    check_finalising(turn_id, turn.phase, end)
+    return end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
+
+
+def finalise_and_claim(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
+) -> tuple[Turn, Job | None]:
+    """TX-A, and claim the job that commits the turn."""
+    turn = _finalise(connection, turn_id, owner, end, answer)
+    return turn, enqueue_claimed(connection, "summarize_turn", turn_id, owner)
 
 
 def fail_turn(
@@ -345,6 +385,7 @@ class LedgerTurns(Noun):
     get = looks(get_turn)
     steps = looks(list_steps)
     plan = looks(read_plan)
+    answered = looks(read_answered)
 
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0: the turn, its message and its place in the branch become durable together."""
@@ -356,6 +397,13 @@ class LedgerTurns(Noun):
         """TX-A: answer, last step and phase, and the job that commits the turn."""
         answer = _answer_columns(end)
         return await self._database.write(lambda connection: finalise_turn(connection, turn_id, owner, end, answer))
+
+    async def finalise_and_claim(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> tuple[Turn, Job | None]:
+        """TX-A, and claim the job that commits the turn."""
+        answer = _answer_columns(end)
+        return await self._database.write(
+            lambda connection: finalise_and_claim(connection, turn_id, owner, end, answer)
+        )
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """End a turn before its answer was final."""

@@ -7,7 +7,9 @@ does, so what is known to be small is answered where it is asked; what would hav
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -22,6 +24,8 @@ from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 T = TypeVar("T")
 
 READERS = 4
+CHECKED_SECONDS = 0.02
+"""How long the place of the file is taken as checked for reads; every commit checks it again."""
 
 
 class Readers:
@@ -39,6 +43,7 @@ class Readers:
         self._connections: list[apsw.Connection] = []
         self._threads = ThreadPoolExecutor(READERS, "ledger-reader")
         self._closed = False
+        self._checked_at = -math.inf
 
     def submit(self, work: Callable[[SqliteConnection], T]) -> Future[T]:
         """Hand in a question."""
@@ -53,7 +58,7 @@ class Readers:
         try:
             if self._closed:
                 raise LedgerClosed("The ledger is closed.")
-            self._check()
+            self._check_place()
             with translated(self._path), unicode_only():
                 if self._at_hand is None:
                     self._at_hand = self._opened(is_patient=False)
@@ -70,9 +75,16 @@ class Readers:
                 let_go(self._connections.pop())
 
     def _work(self, work: Callable[[SqliteConnection], T]) -> T:
-        self._check()
+        self._check_place()
         with translated(self._path), unicode_only():
             return _in_one_moment(self._connection(), work)
+
+    def _check_place(self) -> None:
+        """Check that the file is in its place; reads that follow each other within milliseconds check once."""
+        moment = time.monotonic()
+        if moment - self._checked_at > CHECKED_SECONDS:
+            self._check()
+            self._checked_at = moment
 
     def _connection(self) -> SqliteConnection:
         connection: SqliteConnection | None = getattr(self._mine, "connection", None)

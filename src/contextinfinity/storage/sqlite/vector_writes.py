@@ -76,24 +76,27 @@ def open_space(connection: Connection, name: str, dim: int) -> Space:
 
 def put_embeddings(connection: Connection, session_id: bytes, placed: Iterable[Placed]) -> None:
     """Add vectors of chunks, each to the namespace of its model, which is made if need be."""
+    spaces: dict[str, Space] = {}
     by_model: dict[str, list[_Body]] = {}
     for chunk_key, embedding in placed:
-        space = find_space(connection, embedding.model)
-        check_namespace(embedding.model, embedding.dim, None if space is None else space.dim)
-        check_vector(embedding.model, embedding.dim, embedding.values)
-        if space is None:
-            open_space(connection, embedding.model, embedding.dim)
-        by_model.setdefault(embedding.model, []).append((chunk_key, embedding.values))
+        model = embedding.model
+        if model not in spaces:
+            spaces[model] = find_space(connection, model) or open_space(connection, model, embedding.dim)
+        check_namespace(model, embedding.dim, spaces[model].dim)
+        by_model.setdefault(model, []).append((chunk_key, embedding.values))
     for model, vectors in by_model.items():
-        put_vectors(connection, session_id, model, vectors)
+        _put(connection, session_id, spaces[model], vectors)
 
 
 def put_vectors(connection: Connection, session_id: bytes, namespace: str, vectors: Sequence[_Body]) -> None:
     """Add vectors of chunks of one session, by the chunks' numbers; a chunk that has one there keeps it."""
-    space = must_space(connection, namespace)
+    _put(connection, session_id, must_space(connection, namespace), vectors)
+
+
+def _put(connection: Connection, session_id: bytes, space: Space, vectors: Sequence[_Body]) -> None:
     new: list[_Body] = []
     for chunk_key, body in vectors:
-        check_vector(namespace, space.dim, body)
+        check_vector(space.name, space.dim, body)
         row = connection.one("insert_vector", (space.key, chunk_key))
         if row is not None:
             new.append((row[0], body))

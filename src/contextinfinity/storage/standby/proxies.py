@@ -21,7 +21,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, ne
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
 from contextinfinity.domain.state import State
-from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn
+from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
 from contextinfinity.domain.work import Job, JobType, TakenOver, Worker
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
@@ -226,6 +226,19 @@ class TurnsProxy(Proxy[Turns]):
 
         return await self._held.on_branch(verb, None, direct, here, turn_id)
 
+    async def finalise_and_claim(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> tuple[Turn, Job | None]:
+        """TX-A, and claim the job that commits the turn; what is spooled has no job before it is in the ledger."""
+
+        async def direct() -> tuple[Turn, Job | None]:
+            turn, job = await self._ledger.finalise_and_claim(turn_id, owner, end)
+            self._held.see(turn)
+            return turn, job
+
+        async def here(held: HeldBranch) -> tuple[Turn, Job | None]:
+            return await held.finalise(turn_id, owner, end), None
+
+        return await self._held.on_branch("finalise", None, direct, here, turn_id)
+
     async def _seen(self, asked: Awaitable[Turn], step: NewStep | None = None) -> Turn:
         turn = await asked
         self._held.see(turn, step)
@@ -291,7 +304,7 @@ class JobsProxy(Proxy[Jobs]):
     """``Jobs``: nobody waits for a ledger that is away."""
 
     reads = frozenset({"list"})
-    writes = frozenset({"claim", "complete", "release", "retry", "give_up"})
+    writes = frozenset({"claim", "complete", "release", "release_unknown", "retry", "give_up"})
 
     async def enqueue(
         self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()

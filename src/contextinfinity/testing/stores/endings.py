@@ -72,7 +72,7 @@ class EndingSuite:
         assert await current(store, ended) == ended
         job = await store.jobs.claim(WORKER)
         assert job is not None
-        await store.jobs.complete(job.id, WORKER, took=("summarise", 0.25))
+        await store.jobs.complete(job.id, WORKER, took={"summarise": 0.25})
         later = await current(store, ended)
         assert (later.metadata, later.latency_ms) == (ended.metadata, {"stream": 12.5, "summarise": 0.25})
 

@@ -10,6 +10,7 @@ INSERT INTO chunk (key, id, session_id, branch_id, turn_id, side, start, end, su
   created_at)
 VALUES (:key, :id, :session_id, :branch_id, :turn_id, :side, :start, :end, :summary, :chunk_type, :token_est,
   :content_hash, :now)
+ON CONFLICT (id) DO NOTHING RETURNING key
 
 -- name: select_chunk_key
 -- Where a chunk is kept.

@@ -37,6 +37,38 @@ WHERE j.state = 'queued' AND j.run_at NOT BETWEEN :now + 1 AND :now + 120000
     AND e.turn_seq < j.turn_seq AND e.state = 'queued')
 ORDER BY j.run_at, j.id LIMIT 1
 
+-- name: enqueue_claimed
+-- A new job for a turn that its worker runs at once, if its lane of the branch is free and no earlier one of its kind
+-- comes first; else it waits.
+INSERT INTO job (job_type, session_id, branch_id, turn_id, turn_seq, state, attempts, owner, run_at, created_at, updated_at)
+SELECT :job_type, t.session_id, t.branch_id, t.id, t.turn_seq, iif(f.free, 'running', 'queued'), f.free,
+  iif(f.free, :worker, NULL), :now, :now, :now
+FROM turn AS t, (SELECT NOT EXISTS (SELECT 1 FROM job AS o JOIN turn AS own ON own.id = :turn_id
+  WHERE o.branch_id = own.branch_id AND ((o.state = 'running' AND o.job_type <> 'fold_branch')
+    OR (o.state = 'queued' AND o.job_type = :job_type AND o.turn_seq < own.turn_seq))) AS free) AS f
+WHERE t.id = :turn_id
+RETURNING id, job_type, session_id, branch_id, turn_seq, state, run_at, created_at, updated_at, turn_id, attempts,
+  last_error, owner
+
+-- name: select_earlier_kinds
+-- The kinds of jobs that earlier turns of a branch still have.
+SELECT DISTINCT job_type FROM job WHERE branch_id = :branch_id AND turn_seq < :turn_seq AND turn_id IS NOT NULL
+  AND state <> 'failed'
+
+-- name: requeue_turn_job
+-- A turn's job is to be done once more, also if it runs.
+INSERT INTO job (job_type, session_id, branch_id, turn_id, turn_seq, state, run_at, created_at, updated_at)
+SELECT :job_type, session_id, branch_id, id, turn_seq, 'queued', :now, :now, :now FROM turn WHERE id = :turn_id
+ON CONFLICT (turn_id, job_type) WHERE turn_id IS NOT NULL DO UPDATE SET again = job.state = 'running',
+  state = iif(job.state = 'failed', 'queued', job.state), attempts = iif(job.state = 'failed', 0, attempts),
+  run_at = :now, updated_at = :now
+WHERE job.state <> 'queued'
+
+-- name: release_unknown_jobs
+-- Jobs whose worker was not told that it has them wait again.
+UPDATE job SET state = 'queued', owner = NULL, attempts = attempts - 1, run_at = min(run_at, :now), updated_at = :now
+WHERE owner = :worker AND state = 'running' AND id NOT IN (SELECT value FROM json_each(:known)) RETURNING id
+
 -- name: take_job
 -- The job runs, and the attempt counts even if it kills its worker.
 UPDATE job SET state = 'running', again = 0, owner = :worker, attempts = attempts + 1, updated_at = :now WHERE id = :id
@@ -75,15 +107,19 @@ UPDATE turn SET degraded = 1, updated_at = :now WHERE id = :turn_id
 -- Indexing was given up: the turn goes on without.
 UPDATE turn SET phase = 'Indexed', degraded = 1, updated_at = :now WHERE id = :turn_id AND phase = 'StateCommitted'
 
--- name: add_latency
--- How long a stage behind the answer took, in milliseconds.
-UPDATE turn SET latency_ms = json_set(coalesce(latency_ms, '{}'), '$.' || :stage, :took) WHERE id = :turn_id
-
 -- name: mark_done
 -- Nothing is left to do for the turn.
 UPDATE turn SET phase = 'Done', updated_at = :now WHERE id = :turn_id AND phase = 'Indexed'
   AND NOT EXISTS (SELECT 1 FROM job WHERE turn_id = :turn_id AND job_type IN ('index_turn', 'remember_turn')
     AND state <> 'failed')
+
+-- name: end_turn_job
+-- A job of a turn ended: how long its stages took, in milliseconds, and Done if nothing is left to do for the turn.
+UPDATE turn SET latency_ms = iif(:took IS NULL, latency_ms, json_patch(coalesce(latency_ms, '{}'), :took)),
+  (phase, updated_at) = (SELECT iif(d.done, 'Done', phase), iif(d.done, :now, updated_at) FROM (
+    SELECT phase = 'Indexed' AND NOT EXISTS (SELECT 1 FROM job WHERE turn_id = :turn_id
+      AND job_type IN ('index_turn', 'remember_turn') AND state <> 'failed') AS done) AS d)
+WHERE id = :turn_id
 
 -- name: select_jobs
 -- All jobs, the oldest first.

@@ -65,6 +65,17 @@ WHERE m.superseded_by IS NULL AND m.thread = :thread AND m.hash <> :hash
 -- Something else is true since then.
 UPDATE memory SET superseded_by = :by, superseded_at = :at WHERE key = :key
 
+-- name: select_revision
+-- How many memories an owner has, the newest, and when one was last said or edited.
+SELECT count(*), coalesce(max(key), 0), coalesce(max(valid_from), 0) FROM memory WHERE owner_key = ?
+
+-- name: select_later_processed
+-- Turns of an owner on other branches that were accepted after one and whose memories may have been extracted.
+SELECT t.id FROM turn AS t JOIN session AS s ON s.id = t.session_id
+WHERE t.id > :turn_id AND t.branch_id <> :branch_id AND (t.phase IN ('Indexed', 'Done') OR t.degraded)
+  AND s.org_id = :org_id AND s.user_id = :user_id AND (:session_id IS NULL OR s.id = :session_id)
+ORDER BY t.id LIMIT :limit
+
 -- name: select_memories_of_turn
 -- What a turn was said to say.
 SELECT m.key, m.hash, m.origin FROM memory_source AS s JOIN memory AS m ON m.key = s.memory_key

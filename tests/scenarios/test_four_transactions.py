@@ -1,0 +1,152 @@
+"""An exchange takes four commits from ``ask`` to Done, and none of them waits for somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.domain.turn import Phase
+from contextinfinity.embedders.choice import Embedders
+from contextinfinity.embedders.contract import Embedder, Kind
+from contextinfinity.embedders.static import built_in
+from contextinfinity.engine.parts import Remembering, Retrieval, Rewriting, Setup, draw_offline
+from contextinfinity.errors import ProviderError
+from contextinfinity.memory.values import Drawn
+from tests.scenarios.desk import Desk
+
+if TYPE_CHECKING:
+    from contextinfinity.embedders.contract import Vectors
+
+LOCAL = Owner()
+
+
+class Commits:
+    """Counts the commits of every connection that is opened."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, connection: apsw.Connection) -> None:
+        connection.set_commit_hook(self._committed)
+
+    def _committed(self) -> bool:
+        self.count += 1
+        return False
+
+
+class Remote:
+    """A remote embedder that answers when it is let, or fails."""
+
+    is_remote = True
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._inner = built_in()
+        self.name, self.dim = self._inner.name, self._inner.dim
+        self.error = error
+        self.may_answer = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+        return self._inner.encode(texts)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def commits() -> Iterator[Commits]:
+    counting = Commits()
+    apsw.connection_hooks.append(counting)
+    yield counting
+    apsw.connection_hooks.remove(counting)
+
+
+def all_stages(embedder: Embedder | None = None, remembering: Remembering | None = None) -> Setup:
+    chosen = embedder or built_in()
+    return Setup(
+        retrieval=Retrieval(embedders=Embedders(lambda: chosen)),
+        remembering=remembering or Remembering(),
+        rewriting=Rewriting(),
+    )
+
+
+async def memories(desk: Desk) -> list[str]:
+    return [memory.content for memory in await desk.engine.store.memories.list(LOCAL)]
+
+
+@pytest.mark.req("TURN-14")
+async def test_an_exchange_takes_four_commits_with_all_stages_on(tmp_path: Path, commits: Commits) -> None:
+    async with Desk(tmp_path, setup=all_stages()) as desk:
+        desk.thread = (await desk.engine.store.sessions.create(NewSession(owner=LOCAL))).id
+        for said in (
+            "My name is Ada, and I live in Leeds.",
+            "How far is the harbour from the old lighthouse?",
+            "Actually, I live in Oslo now.",
+            "Please forget where I live.",
+        ):
+            before = commits.count
+            turn_id = await desk.ask(said)
+            await desk.settle()
+            turn = await desk.engine.store.turns.get(turn_id)
+            assert turn is not None
+            assert (turn.phase, commits.count - before) == (Phase.DONE, 4), said
+            assert await desk.engine.store.chunks.of_turn(turn_id)
+        assert await memories(desk) == ["The user's name is Ada."]
+
+
+@pytest.mark.req("TURN-14", "TURN-5")
+@pytest.mark.parametrize("error", [None, ProviderError("The embedder does not answer.")], ids=["slow", "failing"])
+async def test_a_turn_is_committed_before_a_remote_embedder_answers(tmp_path: Path, error: Exception | None) -> None:
+    embedder = Remote(error)
+    async with Desk(tmp_path, setup=all_stages(embedder)) as desk:
+        store = desk.engine.store
+        turn_id = await desk.ask("I live in Leeds.", use_memory=False)
+        await desk.until(turn_id, lambda turn: turn.phase is Phase.STATE_COMMITTED)
+        assert await store.chunks.of_turn(turn_id) == ()
+        assert await memories(desk) == ["The user lives in Leeds."]
+        embedder.may_answer.set()
+        if error is not None:
+            await desk.until(turn_id, lambda turn: turn.degraded)
+            embedder.error = None
+        await desk.until_done(turn_id)
+        assert await store.chunks.of_turn(turn_id)
+
+
+@pytest.mark.req("TURN-14")
+async def test_a_turn_is_committed_and_indexed_before_a_model_has_extracted_memories(tmp_path: Path) -> None:
+    may_answer = asyncio.Event()
+
+    async def extract(text: str, said_at: datetime) -> Drawn:
+        await may_answer.wait()
+        return await draw_offline(text, said_at)
+
+    async with Desk(tmp_path, setup=all_stages(None, Remembering(draw=extract, asks_model=True))) as desk:
+        turn_id = await desk.ask("I live in Leeds.")
+        await desk.until(turn_id, lambda turn: turn.phase is Phase.INDEXED)
+        assert await memories(desk) == []
+        may_answer.set()
+        await desk.until_done(turn_id)
+        assert len(await memories(desk)) == 1
+
+
+@pytest.mark.req("TURN-14", "TURN-5")
+async def test_a_turn_is_committed_and_remembered_though_it_cannot_be_indexed(tmp_path: Path) -> None:
+    broken = Remote(ProviderError("It is broken."))
+    broken.is_remote = False
+    broken.may_answer.set()
+    async with Desk(tmp_path, setup=all_stages(broken)) as desk:
+        turn_id = await desk.ask("I live in Leeds.", use_memory=False)
+        await desk.until(turn_id, lambda turn: turn.degraded)
+        turn = await desk.engine.store.turns.get(turn_id)
+        assert turn is not None
+        assert (turn.phase, turn.state_after is not None) == (Phase.STATE_COMMITTED, True)
+        assert len(await memories(desk)) == 1
