@@ -21,6 +21,8 @@ TIGHT = """\
 [models.tight]
 provider = "scripted"
 path = "tight.json"
+[librarian]
+model = "offline"
 """
 STAGES = ("embed", "search", "assemble", "first_token", "stream", "summarise", "index")
 FIRST = "My heron is called Zebediah and lives by the river."
