@@ -16,7 +16,7 @@ TITLE_WORDS = 10
 """Words of the longest title."""
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
 _ELEMENT = re.compile(
-    r"^[ \t]{0,3}<(?P<opened>[a-z][\w:.-]{0,40})(?:\s[^<>\n]{0,200})?>|</(?P<closed>[a-z][\w:.-]{0,40})>[ \t]*$"
+    r"^[ \t]{0,3}<(?P<opened>[a-z][\w:.-]{0,40})(?:\s[^<>\n]{0,200})?>|</(?P<closed>[a-z][\w:.-]{0,40})>"
     r"|\[(?P<opened_square>[^\W\d_]\w{0,40})\]|\[/(?P<closed_square>[^\W\d_]\w{0,40})\]",
     re.I | re.M,
 )
@@ -32,6 +32,7 @@ _QUOTATION = re.compile(
                 rf"(?<!{a}){a}{{2,}}+{_WITHIN.format(a + b)}{b}{{2,}}"
                 for a, b in ((r"\|", r"\|"), ("~", "~"), ("<", ">"), (">", "<"))
             ),
+            rf"(?<=\s)//(?=\s){_WITHIN.format('/')}//(?=\s)",
             r"(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){3,600}+'(?!\w)",
             r"(?<!\w)‘(?:[^‘’\n]|(?<=\w)’(?=\w)){3,600}+’(?!\w)",
         )
@@ -51,6 +52,7 @@ _HEADER = re.compile(
 )
 _SPEAKER = re.compile(r"\s*(?:\[[^\]\n]{1,30}\]\s*)?(?P<who>[^\W\d_][\w.'-]{0,20}(?: [^\W\d_][\w.'-]{0,20})?)[:：]\s")
 _NOT_LINE_END = re.compile(r"[^\n]")
+_TURN = re.compile(r"(?:^|(?<=[.!?\n]))[ \t]{0,3}([^\W\d_a-z]\w{0,20}):\s", re.ASCII)
 _LINE = 200
 """Characters of a line that are compared with words."""
 
@@ -78,7 +80,7 @@ def delimited(text: str) -> tuple[list[Span], int]:
             spans.append((start, place))
         elif header := _HEADER.match(line):
             headers += [(start, place)] * (2 if header["sure"] else 1)
-        elif _begins("salutes", line):
+        elif _begins("salutes", line) or (start and _begins("greets", line)):
             openings.append(start)
         elif _begins("greets", line) and line.rstrip().endswith(","):
             greeted = start
@@ -86,6 +88,7 @@ def delimited(text: str) -> tuple[list[Span], int]:
             openings.append(greeted)
         elif speaker := _SPEAKER.match(line):
             speakers.append((start, place, speaker["who"].lower()))
+    openings += _dialogue(text)
     if len({who for *_, who in speakers}) >= 2 and any(has("self", lower(text[a:b])) for a, b, _ in speakers):
         spans += [(start, end) for start, end, _ in speakers]
     if len(headers) >= 2:
@@ -94,6 +97,12 @@ def delimited(text: str) -> tuple[list[Span], int]:
     spans = joined(spans)
     quoted = [found.span() for found in _QUOTATION.finditer(blanked(text, spans)) if _states(found[0][1:-1])]
     return joined([*spans, *quoted]), min(openings)
+
+
+def _dialogue(text: str) -> list[int]:
+    """Return the place of the first of at least three turns of a dialogue in running text, two by one speaker."""
+    turns = [*_TURN.finditer(text)]
+    return [turns[0].start()] if 2 < len(turns) != len({turn[1] for turn in turns}) else []
 
 
 def _begins(name: str, line: str) -> bool:

@@ -76,14 +76,14 @@ class _Unit(Struct, frozen=True):
     """A sentence or a line outside delimited material.
 
     ``seam`` says what is before it: 0 a sentence, 1 a line break, 2 a blank line, a rule or a separator.
-    ``closed`` is true if a line break or a separator follows.
+    ``closed`` says what follows: 0 a sentence, 1 a line break or a separator, 2 a blank line.
     """
 
     start: int
     end: int
     text: str
     seam: int
-    closed: bool
+    closed: int
 
 
 def own_words(message: str) -> str:
@@ -140,7 +140,8 @@ def _units(text: str) -> Iterator[_Unit]:
         words = text[start : end.end()]
         separator = not end[0] or end[0] == "\n" or end[0][0] in "—-~|/→=<>"
         if _WORD.search(words):
-            closed = separator or text[end.end() : end.end() + 1] == "\n"
+            closed = int(separator or text[end.end() : end.end() + 1] == "\n")
+            closed += bool(closed and _BLANK_LINE.match(text, end.end() - (end[0] == "\n")))
             yield _Unit(start, end.end(), lower(words[:_LONG]), seam, closed)
             seam = 0
         elif RULE.match(words) or (seam and end[0] == "\n" and not words.strip()):
@@ -158,7 +159,7 @@ def _introduction(unit: _Unit) -> tuple[int, _Kind] | None:
     if _is_imperative("suppose", text):
         return unit.start, "task"
     if has("fiction", text[:_HEAD]):
-        return unit.end if _is_imperative("orders", text) and ":" not in text else unit.start, "task"
+        return unit.end if _is_imperative("orders", text) and not _COLON.search(text) else unit.start, "task"
     bracket = _BRACKETED.match(text)
     if bracket and (_is_text(bracket[1]) or has("presents", bracket[1])):
         return unit.start + bracket.end(), "source"
@@ -167,13 +168,13 @@ def _introduction(unit: _Unit) -> tuple[int, _Kind] | None:
         if kind := _head(text[: colon.start()][-_HEAD:], inline=inline, dash=colon[0].isspace() or " " in colon[0]):
             return unit.start + colon.end(), kind
     head = text[:_HEAD]
-    if _is_task(head, closed=unit.closed):
+    if _is_task(head, closed=unit.closed > 0) or (unit.closed > 1 and _asks_about_it(head, themselves=False)):
         return unit.end, "task"
     if has("follows", head):
         return unit.end, "source"
-    if (said := _reported(head)) is not None and _WORD.search(text, said):
+    if (said := _reported(head)) is not None:
         return unit.start + said, "clause"
-    return (unit.end, "source") if _presents(head, closed=unit.closed) else None
+    return (unit.end, "source") if _presents(head, closed=unit.closed > 0) else None
 
 
 def _is_imperative(name: str, text: str) -> bool:
@@ -218,9 +219,9 @@ def _head(head: str, *, inline: bool, dash: bool) -> _Kind | None:
     says = [*word_class("says").finditer(head)]
     if says and not has("subject", head[max(0, says[-1].start() - 20) : says[-1].start()]):
         return "inline" if inline and not _is_text(head) else "source"
-    mine = word_class("self").match(head.lstrip()) and not _FOREIGN.search(head) and not has("from", head)
+    mine = word_class("self").match(head.lstrip()) and len(head.split()) < _LONG_HEAD
     if _is_text(head):
-        return None if mine else "source"
+        return None if mine or (dash and has("subject", head)) else "source"
     if topic or mine or has("subject", head) or _is_imperative("orders", head):
         return None
     if has("presents", head) or has("this", head) or has("from", head):
@@ -229,9 +230,8 @@ def _head(head: str, *, inline: bool, dash: bool) -> _Kind | None:
 
 
 def _length(text: str) -> int:
-    """Return the number of words; in scripts without blanks, half the number of characters."""
-    words = text.split()
-    return len(words) if text.isascii() or len(words) > 2 else max(len(words), len(text) // 2)
+    """Return the number of words; in scripts without blanks, the number of characters."""
+    return len(text.strip()) if DENSE.search(text) else len(text.split())
 
 
 def _presents(text: str, *, closed: bool) -> bool:
@@ -252,12 +252,13 @@ def _presents(text: str, *, closed: bool) -> bool:
 def _reported(text: str) -> int | None:
     """Return where a reported clause begins in a unit: "the leaflet says …", "according to the boss …"."""
     if according := word_class("according").search(text):
-        return according.end()
+        return according.end() if _WORD.search(text, according.end()) else None
     for says in islice(word_class("says").finditer(text), 4):
         before = text[: says.start()]
-        sure = has("tells", says[0]) or _is_text(before[-60:])
-        if sure and not has("subject", before[-20:]) and not text.startswith(" to ", says.end()):
-            return says.end()
+        tells, follows = has("tells", says[0]), _WORD.search(text, says.end()) is not None
+        mine = has("subject", before[-2 if DENSE.search(says[0]) else -20 :])
+        if (tells or (follows and _is_text(before[-60:]))) and not mine and not text.startswith(" to ", says.end()):
+            return says.end() if follows else 0
     return None
 
 
@@ -310,9 +311,10 @@ def _resumes(unit: _Unit) -> bool:
     return (unit.seam > 0 and has("request", unit.text)) or (unit.seam == 2 and _is_imperative("orders", unit.text))
 
 
-def _asks_about_it(text: str) -> bool:
-    """Return whether a unit is a question about the text shown, or about oneself."""
-    return _ASKS.search(text) is not None and any(has(name, text) for name in ("this", "that", "subject"))
+def _asks_about_it(text: str, *, themselves: bool = True) -> bool:
+    """Return whether a unit is a question about the text shown, or, if ``themselves``, about the user."""
+    pointing = has("this", text) or has("that", text) or (themselves and has("subject", text))
+    return pointing and _ASKS.search(text) is not None
 
 
 def _layout(text: str, place: int) -> tuple[bool, bool]:
