@@ -39,7 +39,11 @@ _UNIT_END = re.compile(
     r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}(?=\s)|[。！？]++[”’」』）]?|\n"
     r"|(?<=\s)(?:—|--+|~+|\|+|//+|→|[-=]>|<<+|>>+)(?=\s)|$"
 )
-_FOREIGN = re.compile(r"\w['’]s\b|s['’] ")
+_FOREIGN = re.compile(
+    r"\b(?!(?:let|it|that|here|there|what|where|how|who|s?he|today|tomorrow|yesterday|week|month|year)['’])\w+['’]s\b"
+    r"|s['’] "
+)
+"""A genitive: the text of somebody else."""
 _COLON = re.compile(r"[:：](?=\s|$|[^\x00-\x7f]|[\"'“„«])|\s[-–—]\s")
 _ASKS = re.compile(r"[?？][\W]*$|[吗呢か][。\s]*$")
 _INDEFINITE = re.compile(
@@ -222,6 +226,8 @@ def _head(head: str, *, inline: bool, dash: bool) -> _Kind | None:
     mine = word_class("self").match(head.lstrip()) and len(head.split()) < _LONG_HEAD
     if _is_text(head):
         return None if mine or (dash and has("subject", head)) else "source"
+    if not dash and _FOREIGN.search(head) and not has("subject", head):
+        return "source"
     if topic or mine or has("subject", head) or _is_imperative("orders", head):
         return None
     if has("presents", head) or has("this", head) or has("from", head):
@@ -239,7 +245,10 @@ def _presents(text: str, *, closed: bool) -> bool:
     if _ASKS.search(text):
         return False
     noun = _is_text(text)
-    if noun and has("presents", text):
+    pointing = word_class("this").search(text)
+    if noun and (has("presents", text) or (pointing and word_class("is").match(text, pointing.end() + 1))):
+        return True
+    if closed and pointing and not has("subject", text) and not _WORD.search(text, pointing.end()):
         return True
     if closed and (has("presents", text) or (has("says", text) and (has("this", text) or has("text", text)))):
         return True
