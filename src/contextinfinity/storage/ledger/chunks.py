@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import ChunkId, TurnId, from_millis, now, to_mil
 from contextinfinity.domain.sides import side_text
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.database import Connection, Row
-from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.binding import Noun, reads
 from contextinfinity.storage.ledger.rows import pack, to_message, unpack
 from contextinfinity.storage.ledger.turns import existing_turn
 from contextinfinity.storage.rules import INDEXABLE, check_phase, check_span, texts_of
