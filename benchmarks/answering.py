@@ -20,18 +20,26 @@ from contextinfinity.engine.parts import Model, Models, Parts
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.texts import Texts
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider
+from contextinfinity.settings import load_settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.wiring import open_engine
 
 DELTAS_PER_SECOND = 20_000
 RECOVERY_SECONDS = 1.0
+CPU_MS = (2.2, 3.0)
+"""With the stages off and on."""
 PIECES = 20_000
+QUESTION = "How far is it from the harbour to the old lighthouse?"
+OFF = "[retrieval]\ntop_k = 0\n[memory]\nenabled = false\n"
+SETTINGS = '[general]\ndefault_model = "echo"\n[models.echo]\nprovider = "scripted"\n'
 
 
 async def run(bench: Bench) -> list[Row]:
     """Measure the stream, the crowd and the recovery."""
     with bench.scratch() as folder:
         rows = [await _one_stream(folder, bench), await _many_streams(folder, bench)]
+        rows += [await _cpu(folder, bench, is_on=is_on) for is_on in (False, True)]
     rows.append(await _recovery(bench, bench.scale.ledgers[-1]))
     return rows
 
@@ -91,6 +99,36 @@ async def _many_streams(folder: Path, bench: Bench) -> Row:
         measured=f"{lost} lost, {heard / seconds:,.0f} deltas/s in all",
         reached=lost == 0,
         values={"deltas_per_s": heard / seconds, "lost": lost},
+    )
+
+
+async def _cpu(folder: Path, bench: Bench, *, is_on: bool) -> Row:
+    """CPU of the whole process for an exchange, many conversations at once, until the background work is done."""
+    talkers, rounds, limit = bench.scale.writers, max(2, bench.scale.rounds), CPU_MS[is_on]
+    place = folder / f"cpu-{is_on}"
+    place.mkdir()
+    (place / "config.toml").write_text(SETTINGS + ("" if is_on else OFF), encoding="utf-8")
+    async with open_engine(load_settings(data_dir=place).settings) as engine:
+
+        async def talk(turns: int) -> None:
+            thread = "new"
+            for _ in range(turns):
+                asked = engine.ask(thread, QUESTION, use_query_rewriter=is_on, use_memory=is_on)
+                thread = (await asked).thread_id
+
+        await asyncio.gather(*(talk(1) for _ in range(talkers)))
+        await engine.afterwards.drain(60)
+        began = time.process_time()
+        await asyncio.gather(*(talk(rounds) for _ in range(talkers)))
+        await engine.afterwards.drain(60)
+        each = 1000 * (time.process_time() - began) / (talkers * rounds)
+    stages = f"rewriting, retrieval and memories {'on' if is_on else 'off'}"
+    return Row(
+        what=f"CPU of the engine for an exchange, {talkers} at once, {stages}",
+        figure=f"≤ {limit:g} ms",
+        measured=f"{each:.2f} ms",
+        reached=each <= limit,
+        values={"cpu_ms": each},
     )
 
 

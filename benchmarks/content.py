@@ -12,16 +12,18 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-import apsw
 import msgspec
 
 from benchmarks.words import text
 from contextinfinity.domain.chunk import Embedding, NewChunk
 from contextinfinity.domain.ids import BranchId, new_id
+from contextinfinity.domain.memory import Extraction
 from contextinfinity.domain.message import AssistantItem, Message, say
 from contextinfinity.domain.plan import Budget, Plan, PlanSection, Retrieved
+from contextinfinity.domain.session import Owner
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Completed, NewStep, NewTurn, StepEnd, TurnEnd, Usage
+from contextinfinity.domain.work import Job, JobResult
 from contextinfinity.storage.contract import Store
 
 QUESTION, ANSWER = 240, 760
@@ -131,12 +133,6 @@ def _response(rng: random.Random, answer: str, usage: Usage) -> bytes:
     return msgspec.json.encode(body)
 
 
-def finish(connection: apsw.Connection) -> None:
-    """Leave behind what the runner of the jobs leaves: indexed turns are done, and there are no jobs."""
-    connection.execute("UPDATE turn SET phase = 'Done' WHERE phase NOT IN ('Done', 'Failed') AND phase = 'Indexed'")
-    connection.execute("DELETE FROM job")
-
-
 Verb = Callable[[], Awaitable[object]]
 
 
@@ -148,6 +144,7 @@ class Saying:
         self._branch_id = branch_id
         self._made = made
         self._turn_id = new_id()
+        self._job: Job | None = None
 
     @property
     def answering(self) -> tuple[Verb, ...]:
@@ -156,8 +153,8 @@ class Saying:
 
     @property
     def whole(self) -> tuple[Verb, ...]:
-        """All of them: TX-B and TX-C too."""
-        return (*self.answering, self._commit, self._index)
+        """All of them: the last one writes TX-B and TX-C and ends the job that commits the turn."""
+        return (*self.answering, self._settle)
 
     async def _accept(self) -> None:
         question = self._made.question
@@ -168,11 +165,10 @@ class Saying:
         await self._store.turns.open_step(self._turn_id, WORKER, self._made.step)
 
     async def _finalise(self) -> None:
-        await self._store.turns.finalise(self._turn_id, WORKER, self._made.end)
+        _, self._job = await self._store.turns.finalise_and_claim(self._turn_id, WORKER, self._made.end)
 
-    async def _commit(self) -> None:
+    async def _settle(self) -> None:
+        assert self._job is not None
         draft = StateDraft(branch_id=self._branch_id, reason="turn", turn_id=self._turn_id)
-        await self._store.states.commit(draft, expected_head=None)
-
-    async def _index(self) -> None:
-        await self._store.chunks.index(self._turn_id, self._made.chunks)
+        result = JobResult(state=draft, chunks=self._made.chunks, memories=Extraction(owner=Owner(), new=()))
+        await self._store.jobs.complete(self._job.id, WORKER, result=result)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from benchmarks.content import Saying, content, finish
+from benchmarks.content import Saying, content
 from benchmarks.harness import Bench, Row
 from contextinfinity.domain.session import Branch
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -39,7 +39,6 @@ async def _grown(path: Path, exchanges: int, *, lean: bool) -> dict[str, float]:
     rounds = max(1, exchanges // SESSIONS)
     for _ in range(rounds):
         await asyncio.gather(*(_say(store, branch, rng, lean) for branch in branches))
-        await store.database.write(lambda connection: finish(connection.raw))
     await store.close()
     after = _checkpointed_pages(path)
     names = sorted(after, key=lambda name: before.get(name, 0) - after[name])

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from benchmarks.content import MODEL, WORKER, Content, finish
+from benchmarks.content import MODEL, WORKER, Content
 from contextinfinity.domain import wire
 from contextinfinity.domain.chunk import NewChunk
 from contextinfinity.domain.ids import new_id
@@ -111,11 +111,6 @@ class Floor:
                 execute(sql, values)
         execute("COMMIT")
 
-    def finish(self) -> None:
-        """Finish the jobs of all indexed turns in one commit."""
-        with self.connection:
-            finish(self.connection)
-
     def close(self) -> None:
         """Let go of the file."""
         self.connection.close()
@@ -164,27 +159,24 @@ class Floor:
         return accept, open_step, finalise
 
     def whole(self, place: Place, made: Content) -> tuple[Transaction, ...]:
-        """The rows of all five."""
+        """The rows of all four."""
         turn, state, now = pack(new_id()), pack(new_id()), _now()
         answering = self.answering(place, made, turn)
         number = place.head_seq + 1
-        commit = (
-            ("UPDATE turn SET state_after = ?, phase = 'StateCommitted', updated_at = ? WHERE id = ?",
-             (state, now, turn)),
-            _job("index_turn", place, turn, now),
-            _job("remember_turn", place, turn, now),
+        settle: list[Statement] = [
+            ("DELETE FROM job WHERE turn_id = ?", (turn,)),
+            ("UPDATE turn SET state_after = ?, phase = 'Done', updated_at = ? WHERE id = ?", (state, now, turn)),
             (_STATE, (state, place.session_id, place.branch_id, number, place.head, place.turn_seq, "turn", now)),
             ("UPDATE branch SET head_state = ?, head_seq = ? WHERE id = ?", (state, number, place.branch_id)),
-        )  # fmt: skip
+        ]
         place.head, place.head_seq = state, number
         assert made.end.answer is not None
         texts = {"user": made.question.rendered_text, "assistant": made.end.answer.rendered_text}
-        index = [row for chunk in made.chunks for row in self._chunk(place, turn, chunk, texts[chunk.side])]
-        index.append((_COUNTED, (len(made.chunks),)))
+        settle += [row for chunk in made.chunks for row in self._chunk(place, turn, chunk, texts[chunk.side])]
+        settle.append((_COUNTED, (len(made.chunks),)))
         if vectors := sum(chunk.embedding is not None for chunk in made.chunks):
-            index.append((_PLACED, (vectors, self._chunks)))
-        marked = ("UPDATE turn SET phase = 'Indexed', degraded = 0, updated_at = ? WHERE id = ?", (now, turn))
-        return *answering, commit, (*index, marked)
+            settle.append((_PLACED, (vectors, self._chunks)))
+        return *answering, tuple(settle)
 
     def recorded(self, place: Place, exchange: Exchange) -> Transaction:
         """The rows of an exchange that was finished elsewhere, with the state that counts past it."""

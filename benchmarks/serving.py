@@ -25,7 +25,9 @@ from contextinfinity.settings import load_settings
 from contextinfinity.wiring import open_client
 
 ADDED = "what the server adds to an exchange"
-ADDED_MS, FIRST_EVENT_MS, PER_SECOND, HISTORY_MS = 3.0, 20.0, 150.0, 20.0
+ADDED_MS, FIRST_EVENT_MS, HISTORY_MS = 3.0, 20.0, 20.0
+PER_SECOND = (350.0, 280.0)
+"""Exchanges with retrieval, memories and rewriting off and on."""
 PACE_SECONDS = 0.05
 """Between two words of a running stream: what a quick model does."""
 LONG_TALK = 100_000
@@ -156,6 +158,7 @@ async def _first_event(bench: Bench, server: Served) -> Row:
 async def _crowd(bench: Bench, server: Served, what: str, *, is_off: bool = True) -> Row:
     """Exchanges of many at once, each in threads of its own, as many as go."""
     talkers, rounds = bench.scale.writers, max(2, bench.scale.blocks * bench.scale.rounds // 5)
+    wanted = PER_SECOND[0 if is_off else 1]
 
     async def talk(turns: int) -> None:
         line, thread = server.line(), "new"
@@ -168,14 +171,21 @@ async def _crowd(bench: Bench, server: Served, what: str, *, is_off: bool = True
     busy, own, began = server.cpu_seconds(), time.process_time(), time.perf_counter()
     await asyncio.gather(*(talk(rounds) for _ in range(talkers)))
     seconds = time.perf_counter() - began
-    busy, own = (server.cpu_seconds() - busy) / seconds, (time.process_time() - own) / seconds
+    spent = server.cpu_seconds() - busy
+    busy, own = spent / seconds, (time.process_time() - own) / seconds
     rate, load = talkers * rounds / seconds, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return Row(
         what=f"exchanges over HTTP, {talkers} at once, {what}",
-        figure=f"≥ {PER_SECOND:g}/s" if is_off else "",
-        measured=f"{rate:.0f}/s (cores: server {busy:.2f}, load generator {own:.2f}; load {load:.1f})",
-        reached=rate >= PER_SECOND if is_off else None,
-        values={"per_s": rate, "server_cores": busy, "generator_cores": own},
+        figure=f"≥ {wanted:g}/s",
+        measured=f"{rate:.0f}/s ({1000 * spent / (talkers * rounds):.2f} ms CPU each; cores: server {busy:.2f}, "
+        f"load generator {own:.2f}; load {load:.1f})",
+        reached=rate >= wanted,
+        values={
+            "per_s": rate,
+            "cpu_ms": 1000 * spent / (talkers * rounds),
+            "server_cores": busy,
+            "generator_cores": own,
+        },
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -92,6 +93,9 @@ class Afterwards:
         self._handed_over: set[asyncio.Task[None]] = set()
         self._known: set[int] = set()
         """The jobs that run here."""
+        self._unknown: frozenset[int] = frozenset()
+        """The jobs that this worker has according to the ledger and that do not run here."""
+        self._look_at_claims = 0.0
         self._news = asyncio.Event()  # set once and replaced: whoever holds an old one cannot miss what came since
         self._quiet = asyncio.Event()
         self._stopping = False
@@ -117,12 +121,6 @@ class Afterwards:
         task = asyncio.create_task(self._run_one(job, lane))
         self._handed_over.add(task)
         task.add_done_callback(self._handed_over.discard)
-
-    async def release_unknown(self) -> None:
-        """Queue jobs again that this worker claimed without hearing of it, because the ledger failed."""
-        if released := await self._jobs.release_unknown(self._worker, self._known):
-            log.warning("%d claimed jobs were queued again: the answer to their claim was lost", released)
-            self.wake()
 
     async def drain(self, seconds: float, *, folds: bool = False) -> bool:
         """Wait until nothing that is due waits or runs here, at most that long; tell whether it came to that.
@@ -181,8 +179,26 @@ class Afterwards:
                     self._is_free(lane)
             if job is not None:
                 return job
+            if lane is self._lanes[0]:
+                await self._release_unknown()
             await _within(await self._until_due(lane), news.wait())
         return None
+
+    async def _release_unknown(self) -> None:
+        """Queue jobs again that this worker claimed without being told: the ledger failed after the commit.
+
+        A claim whose answer is on its way looks the same, so only jobs that were unknown a second ago are queued.
+        """
+        if time.monotonic() < self._look_at_claims:
+            return
+        self._look_at_claims = time.monotonic() + self._look_seconds
+        with suppress(LedgerError, JobLost):
+            unknown = await self._jobs.claimed(self._worker) - self._known
+            lost, self._unknown = unknown & self._unknown, unknown
+            for job_id in lost:
+                log.warning("job %d is queued again: the answer to its claim was lost", job_id)
+                await self._jobs.release(job_id, self._worker)
+                self.wake()
 
     async def _work(self, job: Job, lane: Lane) -> None:
         """Run a job, and those that are claimed when it ends."""

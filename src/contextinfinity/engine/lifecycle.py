@@ -220,7 +220,6 @@ class Lifecycle:
                     await self._enter_again()
                 await recover(self._parts, await self.presence.find_dead())
                 settled = True
-                await self.afterwards.release_unknown()
             except Exception as error:  # whatever it is, it must not end the housekeeping
                 log.warning("housekeeping has to wait: %s", error, exc_info=not isinstance(error, LedgerError))
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)

@@ -118,7 +118,7 @@ def _typed(turn: Turn) -> str:
 
 
 def _said_at(answered: AnsweredTurn) -> datetime:
-    """Return when a message was written, also where it was imported; never later than now."""
+    """Return when a message was written, of an imported one too; never later than now, or no correction would win."""
     times = [one.created_at for one in answered.origins if one.side == "user" and one.created_at is not None]
     return min(min(times, default=answered.turn.created_at), now())
 

@@ -348,11 +348,8 @@ class Jobs(Protocol):
         """Keep it as failed, to be seen. A turn that only waited for it is Done, degraded."""
         ...
 
-    async def release_unknown(self, worker: WorkerId, known: Collection[int]) -> int:
-        """Queue the jobs again that the worker has according to the ledger and does not know of; return how many.
-
-        It claimed them, and the answer was lost.
-        """
+    async def claimed(self, worker: WorkerId) -> frozenset[int]:
+        """Return the jobs that a worker has claimed and not ended."""
         ...
 
     async def list(self, *, limit: int = 50, branch_id: BranchId | None = None) -> tuple[Job, ...]:

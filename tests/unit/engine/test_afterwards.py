@@ -271,3 +271,14 @@ def test_the_pause_doubles_up_to_the_longest_and_is_spread() -> None:
     assert middle == [1, 2, 4, 8, 10, 10]
     assert patience.pause(1, 0.0) == timedelta(seconds=0.5)
     assert patience.pause(1, 1.0) == timedelta(seconds=1.5)
+
+
+@pytest.mark.req("TURN-7")
+async def test_a_job_that_was_claimed_without_an_answer_is_run(ledger: SqliteStore, work: Work) -> None:
+    """The ledger failed after the commit: the worker was not told that it has the job."""
+    turn = await final_turn(ledger, (await new_branch(ledger)).id, "question")
+    assert await ledger.jobs.claim("worker") is not None
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    await drained(ledger, afterwards)
+    assert (await current(ledger, turn)).phase is Phase.DONE

@@ -13,7 +13,7 @@ from contextinfinity.domain.ids import BranchId, TurnId, WorkerId, from_millis, 
 from contextinfinity.domain.work import Backlog, Job, JobResult, JobType, JobTypes, Took
 from contextinfinity.errors import JobLost, NotFound, WorkerLost
 from contextinfinity.storage.database import Connection, Database, Row
-from contextinfinity.storage.ledger.binding import Noun, reads, writes
+from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, maybe_unpack, pack, unpack
 from contextinfinity.storage.rules import check_wait, row_limit
 
@@ -160,10 +160,9 @@ def give_up_job(connection: Connection, job_id: int, worker: WorkerId, *, error:
     connection.execute("mark_done", values)
 
 
-def release_unknown_jobs(connection: Connection, worker: WorkerId, known: Collection[int]) -> int:
-    """Queue the jobs again that a worker has and does not know of."""
-    values = {"worker": worker, "known": msgspec.json.encode(list(known)).decode(), "now": to_millis(now())}
-    return len(connection.many("release_unknown_jobs", values))
+def claimed_jobs(connection: Connection, worker: WorkerId) -> frozenset[int]:
+    """Return the jobs that a worker has claimed and not ended."""
+    return frozenset(job_id for (job_id,) in connection.many("select_claimed", (worker,)))
 
 
 def count_backlog(connection: Connection) -> Backlog:
@@ -222,7 +221,7 @@ class LedgerJobs(Noun):
         return await self._database.write(work, wipe=forgets)
 
     release = writes(release_job)
-    release_unknown = writes(release_unknown_jobs)
+    claimed = looks(claimed_jobs)
     retry = writes(retry_job)
     give_up = writes(give_up_job)
     backlog = reads(count_backlog)

@@ -303,8 +303,8 @@ class ContentsProxy(Proxy[Contents]):
 class JobsProxy(Proxy[Jobs]):
     """``Jobs``: nobody waits for a ledger that is away."""
 
-    reads = frozenset({"list"})
-    writes = frozenset({"claim", "complete", "release", "release_unknown", "retry", "give_up"})
+    reads = frozenset({"claimed", "list"})
+    writes = frozenset({"claim", "complete", "release", "retry", "give_up"})
 
     async def enqueue(
         self, job_type: JobType, branch_id: BranchId, turn_id: TurnId | None = None, *, after: timedelta = timedelta()

@@ -64,10 +64,9 @@ ON CONFLICT (turn_id, job_type) WHERE turn_id IS NOT NULL DO UPDATE SET again = 
   run_at = :now, updated_at = :now
 WHERE job.state <> 'queued'
 
--- name: release_unknown_jobs
--- Jobs whose worker was not told that it has them wait again.
-UPDATE job SET state = 'queued', owner = NULL, attempts = attempts - 1, run_at = min(run_at, :now), updated_at = :now
-WHERE owner = :worker AND state = 'running' AND id NOT IN (SELECT value FROM json_each(:known)) RETURNING id
+-- name: select_claimed
+-- The jobs that a worker has.
+SELECT id FROM job WHERE state = 'running' AND owner = ?
 
 -- name: take_job
 -- The job runs, and the attempt counts even if it kills its worker.
