@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from contextinfinity.domain.turn import Usage
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.parts import Parts, boundary_offline
 from contextinfinity.engine.weighing import PAGE, Here, leaving, look, said
-from contextinfinity.errors import HeadMoved, Refused
+from contextinfinity.errors import HeadMoved, NotFound, Refused
 from contextinfinity.librarian.contract import Librarian, Summary, Task
 from contextinfinity.prompt.cutting import line
 from contextinfinity.prompt.redact import hidden
@@ -257,7 +258,9 @@ async def keep_spent(parts: Parts, branch_id: BranchId, spent: Usage) -> None:
 
     The candidate holds nothing else and fits no summary, so that no fold commits it.
     """
-    if spent != Usage():
+    if spent == Usage():
+        return
+    with suppress(NotFound):  # the branch may be deleted meanwhile
         head = await parts.store.states.head(branch_id)
         await parts.store.states.propose(
             FoldCandidate(

@@ -101,7 +101,7 @@ class Source:
         self.last = max((each.last for each in self.before.topics), default=0)
         self._own: dict[int, list[_Own]] = {}
         self.turns = {each.turn_seq or 0 for each in self.before.entries}
-        self._stems = set(stems(summary))
+        self._stems = stems(summary)
         self._plain = plain(summary)
 
     @classmethod
@@ -132,13 +132,12 @@ class Source:
         made = []
         for found in entities(text):
             name = plain(found.text)
-            if found.kind == "name":
-                if not any(
-                    holds(self._plain, word) or word[:_STEM] in self._stems for word in re.findall(r"\w+", name)
-                ):
-                    made.append(found.text)
-            elif found.kind in HARD and not holds(self._plain, name) and not self._counts(name):
-                made.append(found.text)
+            parts = [holds(self._plain, word) or word[:_STEM] in self._stems for word in re.findall(r"\w+", name)]
+            if found.kind in ("name", "date"):
+                known = any(parts) if found.kind == "name" else all(parts)
+            else:
+                known = holds(self._plain, name) or self._counts(name)
+            made += [] if known else [found.text]
         return made
 
     def _counts(self, name: str) -> bool:
@@ -153,7 +152,7 @@ class Source:
     def entry(self, kind: Kind, text: str, turn: int) -> Entry | None:
         """Make an entry; None when it has no basis."""
         words = stems(text)
-        if turn not in self.turns or gives_orders(text) or share(words, frozenset(self._stems)) < _KNOWN:
+        if turn not in self.turns or gives_orders(text) or share(words, self._stems) < _KNOWN:
             return None
         for each in self.before.entries:
             known = (each.turn_seq or 0) == turn and share(words, stems(each.text)) >= _SAID_AGAIN
@@ -222,11 +221,7 @@ def _retired(reply: _Reply, source: Source) -> Iterator[Entry]:
 def _topics(reply: _Reply, source: Source) -> Iterator[Topic]:
     for item in reply.topics:
         first, last = max(item.first, source.first), min(item.last, source.last)
-        if (
-            first <= last
-            and not gives_orders(item.text)
-            and share(stems(item.text), frozenset(source._stems)) >= _KNOWN
-        ):
+        if first <= last and not gives_orders(item.text) and share(stems(item.text), source._stems) >= _KNOWN:
             yield topic(first, last, item.text)
 
 

@@ -45,9 +45,9 @@ TOPICS = 0.12
 _DETAILS, _LAST = 0.06, 0.06
 """Shares of the budget for topic lines, for the details of the newest ones, and for the last exchange."""
 _KINDS: dict[Kind, tuple[float, float]] = {
-    "decision": (0.4, 0.15),
-    "constraint": (0.3, 0.15),
-    "preference": (0.2, 0.15),
+    "decision": (0.4, 0.25),
+    "constraint": (0.3, 0.25),
+    "preference": (0.2, 0.25),
     "question": (0.1, 0.05),
     "artifact": (0.05, 0.05),
     "retired": (0.08, 0.03),
@@ -192,21 +192,20 @@ async def fitted(
     room = budget - count(render(frame))
     if room < 0:
         return Digest() if count(render(Digest((), frame.topics))) > budget else Digest((), frame.topics)
-    choices = await _weighed(made, scores or Scores(), kept, count, pause)
+    quoted = {(each.turn_seq, each.text) for each in last}
+    others = [each for each in made.entries if each.kind not in ("last", "fact")]
+    notes = [each for each in made.of("fact") if (each.turn_seq, each.text) not in quoted]
+    choices = await _weighed([*others, *notes], scores or Scores(), kept, count, pause)
     chosen = await _chosen(choices, room, count, pause)
     return await _exact(chosen, choices, frame, budget, count, pause)
 
 
-async def _weighed(made: Digest, scores: Scores, kept: Collection[Entry], count: Count, pause: Pause) -> list[_Choice]:
-    newest = max((each.turn_seq for each in made.entries if each.turn_seq is not None), default=0)
+async def _weighed(
+    entries: Sequence[Entry], scores: Scores, kept: Collection[Entry], count: Count, pause: Pause
+) -> list[_Choice]:
+    newest = max((each.turn_seq for each in entries if each.turn_seq is not None), default=0)
     choices = []
-    quoted = {(each.turn_seq, each.text) for each in made.of("last")}
-    weighed = [
-        each
-        for each in made.entries
-        if each.kind != "last" and (each.kind != "fact" or (each.turn_seq, each.text) not in quoted)
-    ]
-    for number, each in enumerate(weighed):
+    for number, each in enumerate(entries):
         value = scores.of(each) + _KINDS[each.kind][1]
         if each.kind not in AGREED:
             value *= 1 - _FADES + _FADES * 0.5 ** ((newest - (each.turn_seq or 0)) / _HALF_LIFE)

@@ -165,14 +165,15 @@ def _same_key(newer: _Known, older: _Known) -> bool:
 def _same_quantity(newer: _Known, older: _Known) -> bool:
     """Tell whether both give a number of the same unit to the same thing: same names, most rare words in common."""
     units = newer.numbers.keys() & older.numbers.keys()
-    if not any(content_words(unit) and newer.numbers[unit] != older.numbers[unit] for unit in units):
+    if not any((content_words(unit) or unit == "%") and newer.numbers[unit] != older.numbers[unit] for unit in units):
         return False
     names = [{name for name in each.names if not any(map(str.isdigit, name))} for each in (newer, older)]
     if newer.identifiers != older.identifiers or (all(names) and names[0].isdisjoint(names[1])):
         return False
     words = [{word for word in each.words if not any(map(str.isdigit, word))} for each in (newer, older)]
     shared, one, other = (sum(map(norm, each)) for each in (words[0] & words[1], *words))
-    return len(words[0] & words[1]) >= 2 and shared / (min(one, other) or 1) >= _SUBJECT
+    needed = _SUBJECT / 2 if "change" in newer.cues else _SUBJECT
+    return len(words[0] & words[1]) >= 2 and shared / (min(one, other) or 1) >= needed
 
 
 def _replaced_far(newer: _Known, places: Sequence[int], kept: Sequence[_Known]) -> list[int]:

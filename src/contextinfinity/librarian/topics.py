@@ -98,14 +98,7 @@ def _question(one: Said) -> str:
 
 
 def _days(times: list[datetime]) -> str:
-    if not times:
-        return ""
-    first, last = min(times), max(times)
-    if first.date() == last.date():
-        return f"({day(first)})"
-    if (first.year, first.month) == (last.year, last.month):
-        return f"({first.day}–{day(last)})"
-    return f"({first.day} {first:%B}–{day(last)})" if first.year == last.year else f"({day(first)}–{day(last)})"
+    return f"({'–'.join(dict.fromkeys(map(day, (min(times), max(times)))))})" if times else ""
 
 
 def title(texts: Sequence[str]) -> str:
@@ -177,20 +170,10 @@ _DAYS = re.compile(r"\(([^()]*?\d{4})\) ?")
 
 
 def _joined(one: Topic, other: Topic) -> Topic:
-    """Merge two lines: the span of days, and half of the words of each."""
+    """Merge two lines: from the first day to the last, and words of each by its length."""
     days = [found[1] for each in (one, other) if (found := _DAYS.match(each.text))]
+    ends = dict.fromkeys([days[0].split("–")[0], days[-1].split("–")[-1]]) if days else {}
     words = [_DAYS.sub("", each.text, count=1).split(", ") for each in (one, other)]
-    share = (one.last - one.first + 1) / (other.last - one.first + 1)
-    many = min(len(words[0]), max(1, round(share * _TERMS)))
+    many = min(len(words[0]), max(1, round((one.last - one.first + 1) / (other.last - one.first + 1) * _TERMS)))
     terms = dict.fromkeys([*words[0][:many], *words[1][: max(1, _TERMS - many)]])
-    when = f"({_first_day(days)}–{days[-1].split('–')[-1]}) " if len(set(days)) > 1 else f"({days[0]}) " if days else ""
-    return topic(one.first, other.last, when + ", ".join(filter(None, terms)))
-
-
-def _first_day(days: list[str]) -> str:
-    """Return the first day of spans, with its month and year where these would be missing."""
-    first, _, rest = days[0].partition("–")
-    if not rest:
-        return first
-    *_, month, year = rest.split(" ")
-    return first if year in first else f"{first} {year}" if " " in first else f"{first} {month} {year}"
+    return topic(one.first, other.last, (f"({'–'.join(ends)}) " if ends else "") + ", ".join(filter(None, terms)))
