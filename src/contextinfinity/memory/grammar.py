@@ -82,6 +82,14 @@ _FIRST_NAMES: Final = frozenset[str]().union(*words("names", "first_names").valu
 _ENDED: Final = re.compile(r"(?P<how>stopped|quit|gave up) (?P<verb>[a-z]+)ing(?: (?P<rest>.+))?$", re.I)
 _OVER: Final = ("The user no longer ", "The user stopped ", "The user quit ", "The user gave up ")
 """How the fact begins that something is over; it counts only where something is known that it ends."""
+_VERSION: Final = re.compile(r"\d\.\d|\w_\w|\w\(\)|\w/\w+/")
+_VERBS_IN_LY: Final = ("fly", "apply", "reply", "supply", "rely", "multiply", "imply", "comply")
+_ONCE: Final = re.compile(
+    r"\b(?:at|by|until) (?:\d|noon|midnight|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b"
+    r"|\b(?:on|for|by|this|next) (?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
+    re.I,
+)
+"""A time that comes once."""
 _NEVER: Final = ("finished", "learned", "married", "met", "went", "attended", "graduated", "smoked", "drank")
 _TOGETHER: Final = ("live", "raise", "keep", "rent", "adopted")
 """What "we" do at home; any other "we" may be anybody."""
@@ -150,6 +158,8 @@ def _said(text: str) -> Said | None:
     said = {word.lower().strip(",.") for word in text.split()}
     if len(text.split()) > MOST_WORDS or not said.isdisjoint(_W["unsure"]) or "'d" in text or "'ll" in text:
         return None
+    if not said.isdisjoint(_W["technical"]) or _VERSION.search(text) or _ONCE.search(text):
+        return None
     together = text[:2].lower() == "we"
     if match := _BE.match(text):
         return _state(_clause(match["rest"], together))
@@ -177,7 +187,8 @@ def _clause(text: str, together: bool) -> _Clause:
 def _is_adverb(low: str, following: str) -> bool:
     if low == "do":
         return following in _W["preferences"] or following in ("not", "have", "live", "work")
-    return low in _W["adverbs"] or low == "longer" or (low.endswith("ly") and following.isalpha())
+    is_formed = low.endswith("ly") and low not in _VERBS_IN_LY and following.isalpha()
+    return low in _W["adverbs"] or low == "longer" or is_formed
 
 
 def _points(text: str) -> bool:
@@ -246,18 +257,27 @@ def _habit(clause: _Clause) -> Said | None:
         lived = verb in _NEVER if clause.denied == "never" else _PAST_NEEDS.match(clause.words) and not clause.denied
         said = f"The user {clause.denied} {of_the_user(clause.words)}"
         return ("self", said, f"{verb}:{key_of(rest)}") if lived else None
-    if (verb in _W["thinking"] and not _DESPITE.match(clause.words)) or _NOT_HABITS.match(clause.words):
+    if (
+        verb in _W["at_hand"]
+        or _passing(rest)
+        or (verb in _W["thinking"] and not _DESPITE.match(clause.words))
+        or _NOT_HABITS.match(clause.words)
+    ):
         return None
     return _does(verb, of_the_user(thing(rest)) if rest else "", clause.denied)
+
+
+def _passing(rest: str) -> bool:
+    """Return whether "the …" is something of the talk, not what somebody does or likes for good."""
+    of = _THE.match(rest)
+    return of is not None and of[1].lower() not in _W["the_liked"] and not of[1][0].isupper()
 
 
 def _does(verb: str, rest: str, denied: str) -> Said | None:
     does = f"does not {verb}" if denied == "not" else f"{denied} {third(verb)}".lstrip()
     if verb not in _W["preferences"]:
         return "self", f"The user {does} {rest}", f"{stem(verb)}:{key_of(rest)}"
-    of = _THE.match(rest)
-    passing = of is not None and of[1].lower() not in _W["the_liked"] and not of[1][0].isupper()
-    if not rest or passing or _NOT_LIKED.match(rest):
+    if not rest or _NOT_LIKED.match(rest):
         return None
     return "preference", f"The user {does} {rest}", f"like:{key_of(rest)}"
 
@@ -292,6 +312,8 @@ def _own(text: str) -> Said | None:
     if verb in ("is", "are", "was", "were") and (
         first in _W["moods_of_things"] or first == "been" or (first.endswith("ing") and not favoured)
     ):
+        return None
+    if not verb and first in ("wants", "needs", "says", "thinks", "asks", "means", "knows"):
         return None
     says = f"{verb} {rest}".lstrip()
     is_single = verb == "is" and (favoured or named[-1] in _W["single"])

@@ -366,9 +366,9 @@ def test_what_is_not_to_be_kept_is_not_kept(message: str) -> None:
 )
 def test_long_messages_take_no_longer_than_their_length(piece: str) -> None:
     for length in (19_000, 1_000_000):
-        start = time.perf_counter()
+        start = time.process_time()
         draw(piece * (length // len(piece)), SAID, told_of)
-        assert time.perf_counter() - start < 2.0
+        assert time.process_time() - start < 2.0
 
 
 def test_a_message_tells_a_dozen_facts_at_most() -> None:
