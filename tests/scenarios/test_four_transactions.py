@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
+from contextinfinity.domain.ids import now
+from contextinfinity.domain.memory import Extraction, NewMemory
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.turn import Phase
+from contextinfinity.domain.state import StateDraft
+from contextinfinity.domain.turn import Completed, Phase, StepEnd, TurnEnd
+from contextinfinity.domain.work import Job, JobResult
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
 from contextinfinity.embedders.static import built_in
 from contextinfinity.engine.parts import Remembering, Retrieval, Rewriting, Setup, draw_offline
-from contextinfinity.errors import ProviderError
+from contextinfinity.errors import JobLost, ProviderError
 from contextinfinity.memory.values import Drawn
+from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.testing.builders import WORKER, new_branch, turn_in
 from tests.scenarios.desk import Desk
 
 if TYPE_CHECKING:
@@ -150,3 +157,49 @@ async def test_a_turn_is_committed_and_remembered_though_it_cannot_be_indexed(tm
         assert turn is not None
         assert (turn.phase, turn.state_after is not None) == (Phase.STATE_COMMITTED, True)
         assert len(await memories(desk)) == 1
+
+
+async def finalised(store: SqliteStore, branch_id: str) -> tuple[Job, JobResult]:
+    """Finalise a turn; return the claimed job and a result with all three parts."""
+    turn = await turn_in(store, branch_id, Phase.RESPONDING)
+    (step,) = await store.turns.steps(turn.id)
+    ended = TurnEnd(outcome="completed", step=StepEnd(step_id=step.id, outcome=Completed()))
+    _, job = await store.turns.finalise_and_claim(turn.id, WORKER, ended)
+    assert job is not None
+    draft = StateDraft(branch_id=branch_id, reason="turn", turn_id=turn.id)
+    return job, JobResult(state=draft, chunks=(), memories=Extraction(owner=LOCAL, new=()))
+
+
+async def waiting(store: SqliteStore) -> list[tuple[str, int]]:
+    return [(job.job_type, job.turn_seq) for job in await store.jobs.list()]
+
+
+@pytest.mark.req("TURN-7", "MEMORY-4")
+async def test_memories_are_not_written_after_those_they_were_reconciled_with_changed(ledger: SqliteStore) -> None:
+    fact = NewMemory(owner=LOCAL, content="The user lives in Leeds.", said_at=now())
+    based_on = await ledger.memories.revision(LOCAL)
+    job, result = await finalised(ledger, (await new_branch(ledger)).id)
+    await ledger.memories.add(NewMemory(owner=LOCAL, content="The user lives in Oslo.", said_at=now()))
+    stale = replace(result, memories=Extraction(owner=LOCAL, new=(fact,), based_on=based_on))
+    await ledger.jobs.complete(job.id, WORKER, result=stale)
+    assert await waiting(ledger) == [("remember_turn", 1)]
+    assert [memory.content for memory in await ledger.memories.list(LOCAL)] == ["The user lives in Oslo."]
+
+
+@pytest.mark.req("TURN-7")
+async def test_a_part_that_an_earlier_turn_waits_for_is_written_after_it(ledger: SqliteStore) -> None:
+    branch = await new_branch(ledger)
+    for left in (replace, lambda result, **_: result):
+        job, result = await finalised(ledger, branch.id)
+        await ledger.jobs.complete(job.id, WORKER, result=left(result, chunks=None))
+    assert await waiting(ledger) == [("index_turn", 1), ("index_turn", 2)]
+
+
+@pytest.mark.req("TURN-7", "TURN-8")
+async def test_a_result_is_written_by_the_worker_that_has_the_job_only(ledger: SqliteStore) -> None:
+    branch = await new_branch(ledger)
+    job, result = await finalised(ledger, branch.id)
+    await ledger.jobs.release(job.id, WORKER)
+    with pytest.raises(JobLost):
+        await ledger.jobs.complete(job.id, WORKER, result=result)
+    assert (await ledger.states.head(branch.id)).state_seq == 0

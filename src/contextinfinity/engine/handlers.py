@@ -25,6 +25,9 @@ T = TypeVar("T")
 def handlers(parts: Parts) -> Mapping[JobType, Handler]:
     """Return the handler of every job."""
 
+    async def answered(job: Job) -> AnsweredTurn | None:
+        return None if job.turn_id is None else await parts.store.turns.answered(job.turn_id, earlier=BORROWED_FROM)
+
     async def summarize_turn(job: Job) -> JobResult | None:
         """Commit the next state (TX-B): the head's summary and pins stay, no model is asked.
 
@@ -34,43 +37,22 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         if job.turn_id is None:
             return None
         draft = StateDraft(branch_id=job.branch_id, reason="turn", turn_id=job.turn_id)
-        turn = await _answered(job)
+        turn = await answered(job)
         if turn is None:
             return JobResult(state=draft)
-        chunks = await _or_later("index", job, _chunks(turn, may_wait=False))
-        memories = await _or_later("remember", job, _memories(turn, may_wait=False))
+        chunks = await _or_later("index", job, _chunks(parts, turn, may_wait=False))
+        memories = await _or_later("remember", job, _memories(parts, turn, may_wait=False))
         return JobResult(state=draft, chunks=chunks, memories=memories)
 
     async def index(job: Job) -> JobResult | None:
         """Make the turn findable: its chunks and their vectors (TX-C)."""
-        turn = await _answered(job)
-        return None if turn is None else JobResult(chunks=await _chunks(turn))
+        turn = await answered(job)
+        return None if turn is None else JobResult(chunks=await _chunks(parts, turn))
 
     async def remember(job: Job) -> JobResult | None:
         """Store the facts that the user states, and forget what they want forgotten."""
-        turn = await _answered(job)
-        return None if turn is None else JobResult(memories=await _memories(turn))
-
-    async def _answered(job: Job) -> AnsweredTurn | None:
-        return None if job.turn_id is None else await parts.store.turns.answered(job.turn_id, earlier=BORROWED_FROM)
-
-    async def _chunks(turn: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
-        await loaded(*FOR_THE_INDEX)
-        from contextinfinity.engine.indexing import chunks_of_turn
-
-        with nullcontext() if may_wait else timed("index"):
-            return await chunks_of_turn(parts, turn, may_wait=may_wait)
-
-    async def _memories(turn: AnsweredTurn, *, may_wait: bool = True) -> Extraction | None:
-        remembering = parts.setup.remembering
-        if remembering is None:
-            return Extraction(owner=turn.session.owner)
-        if remembering.asks_model and not may_wait:
-            return None
-        await loaded(*FOR_A_TURN)
-        from contextinfinity.engine.remembering import extract_turn
-
-        return await extract_turn(parts, remembering, turn)
+        turn = await answered(job)
+        return None if turn is None else JobResult(memories=await _memories(parts, turn))
 
     async def fold_branch(job: Job) -> None:
         """Move old turns from the verbatim part into the summary, where that part is too long."""
@@ -87,6 +69,28 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         "fold_branch": fold_branch,
         "reconcile_stream": nothing_yet,
     }
+
+
+async def _chunks(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
+    """Return the chunks of a turn; None where ``may_wait`` is off and they would have to wait for somebody else."""
+    await loaded(*FOR_THE_INDEX)
+    from contextinfinity.engine.indexing import chunks_of_turn
+
+    with nullcontext() if may_wait else timed("index"):
+        return await chunks_of_turn(parts, turn, may_wait=may_wait)
+
+
+async def _memories(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) -> Extraction | None:
+    """Return what a turn changes in memories; None where ``may_wait`` is off and a model extracts them."""
+    remembering = parts.setup.remembering
+    if remembering is None:
+        return Extraction(owner=turn.session.owner)
+    if remembering.asks_model and not may_wait:
+        return None
+    await loaded(*FOR_A_TURN)
+    from contextinfinity.engine.remembering import extract_turn
+
+    return await extract_turn(parts, remembering, turn)
 
 
 async def _or_later(stage: str, job: Job, work: Awaitable[T]) -> T | None:
