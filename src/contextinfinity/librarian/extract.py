@@ -79,8 +79,8 @@ async def _read_message(one: Said, asked: _Asked, reading: Reading, pause: Pause
     if len(sentences) > _SENTENCES:
         sentences = [*sentences[: _SENTENCES // 2], *sentences[-_SENTENCES // 2 :]]
     ordered = await gives_orders_in(one.text, pause)
-    if ordered:
-        sentences = [each for each in sentences if not gives_orders(each)]
+    if ordered:  # the order may span sentences: none of them is noted
+        sentences = []
     total, assistant = max(1, len(sentences)), one.role == "assistant"
     reading.lengths.setdefault(one.role, []).append(total)
     made: list[tuple[float, Kind, str]] = []

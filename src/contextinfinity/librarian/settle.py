@@ -21,6 +21,7 @@ from contextinfinity.librarian.scoring import norm, words_of
 from contextinfinity.librarian.vocabulary import CUES
 from contextinfinity.text.content_words import content_words, share
 from contextinfinity.text.polarity import opposed
+from contextinfinity.text.sentences import asks
 
 _KEY = re.compile(
     r"(?P<key>[^:=.,;]{3,70}?)\s*(?:\b(?:is|are|was|were|will be|becomes?|ist|sind|wird|est|sera|es|será|lautet)\b|[:=]"
@@ -135,7 +136,7 @@ def _retires(newer: _Known, older: _Known) -> bool:
         return True
     if other.who == "user" and one.who != "user":
         return False
-    if _same_key(newer, older) or _same_quantity(newer, older):
+    if not asks(other.text) and (_same_key(newer, older) or _same_quantity(newer, older)):
         return True
     if newer.names == older.names and _common(newer, older) >= _OPPOSED and opposed(one.text, other.text):
         return len(newer.words & older.words) >= 2

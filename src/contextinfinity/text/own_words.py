@@ -162,7 +162,7 @@ def _introduction(unit: _Unit) -> tuple[int, _Kind] | None:
         return None
     if _is_imperative("suppose", text):
         return unit.start, "task"
-    if has("fiction", text[:_HEAD]):
+    if has("fiction", text[:_HEAD]) or _is_imperative("part", text):
         return unit.end if _is_imperative("orders", text) and not _COLON.search(text) else unit.start, "task"
     bracket = _BRACKETED.match(text)
     if bracket and (_is_text(bracket[1]) or has("presents", bracket[1])):

@@ -67,11 +67,27 @@ def before_question(sentence: str) -> str:
     return sentence[: parts[0]] if parts and parts[0] >= _LEAST else sentence
 
 
+_BLANKED = re.compile(r"(?<=[^\s.!?…。！？:]) {4,}")
+_SENTENCE_END = re.compile(r"[.!?…。！？:\n]")
+
+
+def _without_cut_off(own: str) -> str:
+    """Remove the beginning of a sentence whose rest is material, which is blanked: "She is tired, she says …"."""
+    kept, start = [], 0
+    for blank in _BLANKED.finditer(own):
+        before = own[max(start, blank.start() - _LONGEST_QUESTION) : blank.start()]
+        ends = [end.end() for end in _SENTENCE_END.finditer(before)]
+        kept.append(own[start : blank.start() - len(before) + (ends[-1] if ends else 0)])
+        start = blank.end()
+    return " ".join((*kept, own[start:]))
+
+
 def spoken(text: str) -> Spoken:
     """Split a message into the sentences of its author and the lines of material."""
     parts = split(text)
     pasted = [line for material in parts.material for line in material.splitlines() if not _EMPTY.match(line)]
-    return Spoken([*_sentences(parts.own.splitlines())], pasted)
+    own = _without_cut_off(parts.own) if parts.material else parts.own
+    return Spoken([*_sentences(own.splitlines())], pasted)
 
 
 def _sentences(lines: list[str]) -> Iterator[str]:

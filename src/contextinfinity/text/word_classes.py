@@ -14,7 +14,7 @@ DENSE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Characters of scripts without blanks between words."""
 _ATOMS = {"*": r"\w{0,20}", "'": "['’]"}
 _SIGNS = (
-    *("rework", "handle", "text", "machine", "says", "according", "presents", "follows", "fiction", "suppose"),
+    *("rework", "handle", "text", "machine", "says", "according", "presents", "follows", "fiction", "part", "suppose"),
     *("grammar", "bare", "this", "from"),
 )
 """Classes of which a sentence has a word if it introduces material."""

@@ -20,4 +20,4 @@ def question(number: int) -> str:
 
 
 def answer(number: int) -> str:
-    return f"Answer {number}: we decided to write chapter {number} first and to leave the figures for the end."
+    return f"After report {number} we decided to write chapter {number} first and to leave the figures for the end."

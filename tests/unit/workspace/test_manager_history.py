@@ -112,7 +112,7 @@ def test_a_saved_history_with_its_summary_can_be_loaded_elsewhere(opened: Open, 
         (summary, understood, *_) = talked(loaded, 12, 14, round_trips=True)
     assert understood["content"] == UNDERSTOOD
     for number in range(10):
-        assert f": we decided to write chapter {number} first" in summary["content"]
+        assert f" we decided to write chapter {number} first" in summary["content"]
     assert summary["content"].count(SUMMARY) == 1
     assert "no. 1" not in summary["content"], "entries of a summary stay entries; they are not quoted as a message"
 
