@@ -40,6 +40,9 @@ KEPT_WITH_THE_TURN: frozenset[str] = frozenset({"summarise", "index"})
 NEVER_GIVEN_UP: frozenset[JobType] = frozenset({"summarize_turn"})
 """No later turn of the branch can be committed past it, and it asks no model: it is tried for as long as it takes."""
 
+MOST_HANDED_OVER = 4
+"""Jobs of turns that were just answered that run at once: under load answers go first."""
+
 Handler = Callable[[Job], Awaitable[JobResult | None]]
 """Works out what a job writes; None where it has written everything itself."""
 
@@ -91,6 +94,7 @@ class Afterwards:
         self._look_seconds = look_seconds
         self._runners: list[asyncio.Task[None]] = []
         self._handed_over: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(MOST_HANDED_OVER)
         self._known: set[int] = set()
         """The jobs that run here."""
         self._unknown: frozenset[int] = frozenset()
@@ -212,10 +216,19 @@ class Afterwards:
 
     async def _run_one(self, job: Job, lane: Lane) -> None:
         try:
-            await self._see_through(job, ())
+            await self._room.acquire()
+            try:
+                await self._see_through(job, ())
+            finally:
+                self._room.release()
+        except asyncio.CancelledError:
+            if job.id in self._known:  # it was still waiting
+                await asyncio.shield(self._record(job, self._given_back(job)))
+            raise
         except (LedgerClosed, WorkerLost) as error:
             log.info("job %s is left to others: %s", job.id, error)
         finally:
+            self._known.discard(job.id)
             self._is_free(lane)
 
     def _is_free(self, lane: Lane) -> None:

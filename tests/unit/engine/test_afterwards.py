@@ -10,7 +10,7 @@ import pytest
 
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.work import Backlog, Job, JobType
-from contextinfinity.engine.afterwards import Afterwards, Handler, Patience
+from contextinfinity.engine.afterwards import MOST_HANDED_OVER, Afterwards, Handler, Patience
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.testing.builders import commit_turn, current, final_turn, new_branch
 
@@ -282,3 +282,19 @@ async def test_a_job_that_was_claimed_without_an_answer_is_run(ledger: SqliteSto
     afterwards.start()
     await drained(ledger, afterwards)
     assert (await current(ledger, turn)).phase is Phase.DONE
+
+
+@pytest.mark.req("TURN-7")
+async def test_claimed_jobs_that_wait_when_the_runner_stops_are_queued_again(ledger: SqliteStore, work: Work) -> None:
+    afterwards = runner(ledger, work)
+    for number in range(2 * MOST_HANDED_OVER):
+        branch = await new_branch(ledger)
+        work.hold[branch.id] = asyncio.Event()
+        await final_turn(ledger, branch.id, f"question {number}")
+        job = await ledger.jobs.claim("worker")
+        assert job is not None
+        afterwards.run(job)
+    await asyncio.sleep(0)
+    await afterwards.stop()
+    assert await ledger.jobs.claimed("worker") == frozenset()
+    assert (await ledger.jobs.backlog()).queued == 2 * MOST_HANDED_OVER
