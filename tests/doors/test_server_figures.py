@@ -104,12 +104,12 @@ def test_what_was_brought_back_is_told_as_its_plan_tells_it(counting: Server) ->
     thread = counting.ask(FIRST)["thread_id"]
     for number in range(6):
         counting.ask(f"Tell me of harvest number {number}: " + "barley and rye, " * 100, thread)
-    counting.post(f"/threads/{thread}/commit")
+    until(counting, 'happened_total{what="turns_indexed"}', 7)
     assert counting.post(f"/threads/{thread}/fold").json()["covers_turn_seq"] >= 1
-    before = until(counting, 'happened_total{what="turns_indexed"}', 7)
+    before = figures(counting)
     assert before['happened_total{what="summaries_made"}'] == 1
     assert before['happened_total{what="summaries_refused"}'] == 0
-    turn = counting.ask("What is my heron called, Zebediah?", thread)
+    turn = counting.ask("Is the heron called Zebediah?", thread)
     _, plan = account(counting, turn)
     now = figures(counting)
     grown = {name: value - before.get(name, 0) for name, value in now.items()}

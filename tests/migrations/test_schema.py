@@ -125,7 +125,7 @@ def test_look_ups_use_an_index(question: str, index: str) -> None:
 SMALL = (
     r"line|chain|CONSTANT|json_each|job|j\b|worker|namespace|near\b|d VIRTUAL|word_state|k VIRTUAL|"
     r"keyword VIRTUAL|uncut|w\b|deletion|loose_text|used VIRTUAL|l\b|kind VIRTUAL|pragma_freelist|st\b|u\b|"
-    r"\(subquery|turn USING INDEX turn_unfinished"
+    r"\(subquery|[df]\Z|turn USING INDEX turn_unfinished"
 )
 """What may be read from end to end: it never holds much, or was chosen by an index."""
 

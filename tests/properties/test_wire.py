@@ -37,6 +37,7 @@ KINDS: dict[str, Any] = {kind.__name__: kind for kind in nouns()} | UNIONS
 NEVER_KEPT = {
     *("NewSession", "NewTurn", "NewStep", "NewChunk", "StateDraft", "StepEnd", "TurnEnd", "Arrival"),  # asked for
     *("Lineage", "Stretch", "Backlog", "TakenOver", "Arrived"),  # worked out anew each time
+    *("AnsweredTurn", "Extraction", "JobResult", "Revision"),  # read and worked out by jobs
     *("Scope", "Place", "WordHit", "WordHits", "NearHit", "Entry", "Namespace", "IndexState"),  # searched
     *("Hit", "Hits", "Brought", "Spoken", "Passage"),  # found, or put together for it
     *("NewMemory", "Recall", "Recalled", "Candidate"),  # memories, asked for and found

@@ -118,11 +118,11 @@ class Afterwards:
         self._news = asyncio.Event()
 
     def run(self, job: Job) -> None:
-        """Run a job that this worker has claimed."""
+        """Run a job that this worker has claimed; queue it again if the runner has been stopped."""
         lane = next(lane for lane in self._lanes if job.job_type in lane.kinds)
         lane.busy += 1
         self._known.add(job.id)
-        task = asyncio.create_task(self._run_one(job, lane))
+        task = asyncio.create_task(self._hand_back(job, lane) if self._stopping else self._run_one(job, lane))
         self._handed_over.add(task)
         task.add_done_callback(self._handed_over.discard)
 
@@ -229,6 +229,12 @@ class Afterwards:
             log.info("job %s is left to others: %s", job.id, error)
         finally:
             self._known.discard(job.id)
+            self._is_free(lane)
+
+    async def _hand_back(self, job: Job, lane: Lane) -> None:
+        try:
+            await self._record(job, self._given_back(job))
+        finally:
             self._is_free(lane)
 
     def _is_free(self, lane: Lane) -> None:

@@ -136,7 +136,9 @@ def _retires(newer: _Known, older: _Known) -> bool:
         return True
     if other.who == "user" and one.who != "user":
         return False
-    if not asks(other.text) and (_same_key(newer, older) or _same_quantity(newer, older)):
+    if asks(other.text):
+        return False
+    if _same_key(newer, older) or ("change" in newer.cues and _same_quantity(newer, older)):
         return True
     if newer.names == older.names and _common(newer, older) >= _OPPOSED and opposed(one.text, other.text):
         return len(newer.words & older.words) >= 2
@@ -173,8 +175,7 @@ def _same_quantity(newer: _Known, older: _Known) -> bool:
         return False
     words = [{word for word in each.words if not any(map(str.isdigit, word))} for each in (newer, older)]
     shared, one, other = (sum(map(norm, each)) for each in (words[0] & words[1], *words))
-    needed = _SUBJECT / 2 if "change" in newer.cues else _SUBJECT
-    return len(words[0] & words[1]) >= 2 and shared / (min(one, other) or 1) >= needed
+    return len(words[0] & words[1]) >= 2 and shared / (min(one, other) or 1) >= _SUBJECT / 2
 
 
 def _replaced_far(newer: _Known, places: Sequence[int], kept: Sequence[_Known]) -> list[int]:

@@ -102,7 +102,7 @@ def test_reading_a_history_and_setting_it_again_changes_nothing(tmp_path: Path, 
 
 @pytest.mark.req("MANAGER-1")
 def test_a_saved_history_with_its_summary_can_be_loaded_elsewhere(opened: Open, tmp_path: Path) -> None:
-    roomy = {**SMALL, "summary_budget_tokens": 500}
+    roomy = {**SMALL, "summary_budget_tokens": 800}
     saved = talked(opened(compaction_config=roomy), 0, 12)
     (tmp_path / "repository").mkdir()
     how = {"settings": machine(tmp_path / "other"), "compaction_config": roomy}
