@@ -61,7 +61,7 @@ async def test_an_engine_goes_on_without_it_and_the_next_start_writes_what_was_h
         assert await engine.afterwards.drain(20)
         look_with_another_library(tmp_path / "ledger.db")
         second = await engine.ask(first.thread_id, "meanwhile")
-        assert (second.outcome, second.durability) == ("completed", "local")
+        assert (second.outcome, second.durability) == ("completed", "local"), second.error
         assert WHY in engine.health().reason
         with pytest.raises(LedgerAway, match="Restart this process"):
             await engine.delete(first.thread_id)

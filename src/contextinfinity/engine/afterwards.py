@@ -93,7 +93,7 @@ class Afterwards:
         self._lanes = (Lane(PROMPT, runners), Lane(FOLDING, fold_runners))
         self._look_seconds = look_seconds
         self._runners: list[asyncio.Task[None]] = []
-        self._handed_over: set[asyncio.Task[None]] = set()
+        self._handed_over: set[asyncio.Task[object]] = set()
         self._room = asyncio.Semaphore(MOST_HANDED_OVER)
         self._known: set[int] = set()
         """The jobs that run here."""
@@ -119,10 +119,14 @@ class Afterwards:
 
     def run(self, job: Job) -> None:
         """Run a job that this worker has claimed; queue it again if the runner has been stopped."""
-        lane = next(lane for lane in self._lanes if job.job_type in lane.kinds)
-        lane.busy += 1
+        if self._stopping:
+            work: Coroutine[Any, Any, object] = self._record(job, self._given_back(job))
+        else:
+            lane = next(lane for lane in self._lanes if job.job_type in lane.kinds)
+            lane.busy += 1
+            work = self._run_one(job, lane)
         self._known.add(job.id)
-        task = asyncio.create_task(self._hand_back(job, lane) if self._stopping else self._run_one(job, lane))
+        task = asyncio.create_task(work)
         self._handed_over.add(task)
         task.add_done_callback(self._handed_over.discard)
 
@@ -229,12 +233,6 @@ class Afterwards:
             log.info("job %s is left to others: %s", job.id, error)
         finally:
             self._known.discard(job.id)
-            self._is_free(lane)
-
-    async def _hand_back(self, job: Job, lane: Lane) -> None:
-        try:
-            await self._record(job, self._given_back(job))
-        finally:
             self._is_free(lane)
 
     def _is_free(self, lane: Lane) -> None:

@@ -44,7 +44,9 @@ def share(statements: list[str], message: str, least: float) -> list[bool]:
 
 
 @pytest.mark.req("SAFE-9")
-@pytest.mark.parametrize(("sample", "most_leaks", "least_kept"), [("pasted_dev.jsonl", 0.01, 0.64)])
+@pytest.mark.parametrize(
+    ("sample", "most_leaks", "least_kept"), [("pasted_dev.jsonl", 0.01, 0.64), ("pasted_held.jsonl", 0.14, 0.55)]
+)
 def test_foreign_statements_are_hardly_ever_own_words(sample: str, most_leaks: float, least_kept: float) -> None:
     leaks: list[bool] = []
     kept: list[bool] = []
