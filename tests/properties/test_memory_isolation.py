@@ -50,7 +50,8 @@ async def walk(store: Store, taken: list[Step]) -> None:
             ids += [memory.id for memory in await store.memories.draw(turn.id, [new])]
         elif verb == "edit":
             for memory in await store.memories.read(owner, ids):
-                await store.memories.edit(owner, memory.id, new)
+                if await store.memories.read(owner, [memory.id]):  # the edit before may have joined it to a twin
+                    await store.memories.edit(owner, memory.id, new)
         elif verb == "forget":
             await store.memories.forget(owner, ids[:3])
         elif verb == "expire":

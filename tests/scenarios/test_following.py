@@ -271,7 +271,8 @@ async def long_ago(engine: Engine) -> str:
     first = await engine.ask("new", "My aunt Henrietta moved to Antwerp, into a flat above a bakery.")
     for number in range(30):
         await engine.ask(first.thread_id, f"Let us speak of plan {number}: timber, nails and paint. " * 8)
-        assert await engine.afterwards.drain(20, folds=True)
+    assert await engine.afterwards.drain(20)
+    assert await engine.fold(first.thread_id)
     await engine.ask(first.thread_id, "My aunt Henrietta called this morning.")
     return first.thread_id
 

@@ -93,7 +93,7 @@ class Afterwards:
         self._lanes = (Lane(PROMPT, runners), Lane(FOLDING, fold_runners))
         self._look_seconds = look_seconds
         self._runners: list[asyncio.Task[None]] = []
-        self._handed_over: set[asyncio.Task[object]] = set()
+        self._handed_over: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MOST_HANDED_OVER)
         self._known: set[int] = set()
         """The jobs that run here."""
@@ -119,14 +119,10 @@ class Afterwards:
 
     def run(self, job: Job) -> None:
         """Run a job that this worker has claimed; queue it again if the runner has been stopped."""
-        if self._stopping:
-            work: Coroutine[Any, Any, object] = self._record(job, self._given_back(job))
-        else:
-            lane = next(lane for lane in self._lanes if job.job_type in lane.kinds)
-            lane.busy += 1
-            work = self._run_one(job, lane)
+        lane = next(lane for lane in self._lanes if job.job_type in lane.kinds)
+        lane.busy += 1
         self._known.add(job.id)
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._run_one(job, lane))
         self._handed_over.add(task)
         task.add_done_callback(self._handed_over.discard)
 
@@ -220,11 +216,11 @@ class Afterwards:
 
     async def _run_one(self, job: Job, lane: Lane) -> None:
         try:
-            await self._room.acquire()
-            try:
-                await self._see_through(job, ())
-            finally:
-                self._room.release()
+            async with self._room:
+                if self._stopping:
+                    await self._record(job, self._given_back(job))
+                else:
+                    await self._see_through(job, ())
         except asyncio.CancelledError:
             if job.id in self._known:  # it was still waiting
                 await asyncio.shield(self._record(job, self._given_back(job)))
