@@ -271,19 +271,31 @@ class TurnsProxy(Proxy[Turns]):
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls."""
-        if (held := self._showing(turn_id)) is not None:
+        held = self._held.branch_of(turn_id)
+        if held is not None and self._is_held(turn_id, held):
             return held.steps(turn_id, first)
-        return await self._read(lambda: self._ledger.steps(turn_id, first=first))
+        try:
+            return await self._read(lambda: self._ledger.steps(turn_id, first=first))
+        except LedgerAway:
+            if held is None:
+                raise
+            return held.steps(turn_id, first)
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
         """Read the account of a turn's last request."""
-        if (held := self._showing(turn_id)) is not None:
-            return held.plan(turn_id)
-        return await self._read(lambda: self._ledger.plan(turn_id))
-
-    def _showing(self, turn_id: TurnId) -> HeldBranch | None:
         held = self._held.branch_of(turn_id)
-        return held if held is not None and (turn_id in held.own or self._held.reads.is_open) else None
+        if held is not None and self._is_held(turn_id, held):
+            return held.plan(turn_id)
+        try:
+            return await self._read(lambda: self._ledger.plan(turn_id))
+        except LedgerAway:
+            if held is None:
+                raise
+            return held.plan(turn_id)
+
+    def _is_held(self, turn_id: TurnId, held: HeldBranch) -> bool:
+        """Tell whether a turn of a held branch is read from there: it is not in the ledger, or nothing can be read."""
+        return turn_id in held.own or self._held.reads.is_open
 
 
 class ContentsProxy(Proxy[Contents]):
