@@ -37,6 +37,8 @@ provider = "openai_chat"
 model_id = "llama3.1"
 base_url = "{url}"
 context_limit = {window}
+[librarian]
+model = "offline"
 [server]
 requests_per_minute = 0
 """

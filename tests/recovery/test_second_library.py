@@ -5,14 +5,12 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.errors import LedgerAway, LedgerUnlocked
-from contextinfinity.storage.sqlite.readers import Readers
 from contextinfinity.storage.sqlite.store import SqliteStore
 from tests.recovery.outages import engine_on, said, until
 
@@ -70,19 +68,3 @@ async def test_an_engine_goes_on_without_it_and_the_next_start_writes_what_was_h
     async with engine_on(tmp_path) as engine:
         await until(lambda: engine.health().spool_depth == 0)
         assert [question for _, question, _ in await said(engine, first.thread_id)] == ["before", "meanwhile"]
-
-
-@pytest.mark.req("CHATMEM-6")
-@pytest.mark.parametrize("unnoticed", range(14))
-async def test_an_answer_is_given_whichever_read_notices_it_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unnoticed: int
-) -> None:
-    """Reads trust their last check of the file for a moment, so any of them may be the first to notice."""
-    async with engine_on(tmp_path) as engine:
-        first = await engine.ask("new", "before")
-        assert await engine.afterwards.drain(20)
-        look_with_another_library(tmp_path / "ledger.db")
-        reads = count()
-        monkeypatch.setattr(Readers, "_check_place", lambda self: self._check() if next(reads) >= unnoticed else None)
-        second = await engine.ask(first.thread_id, "meanwhile")
-        assert (second.outcome, second.durability) == ("completed", "local"), second.error
