@@ -32,8 +32,6 @@ class Question(Struct, frozen=True, kw_only=True):
     text: str
     asked_at: datetime
     standalone: str = ""
-    terms: tuple[str, ...] = ()
-    """Words of the conversation that the question leaves out; measured best at about 0.15 of an own word's weight."""
 
     @property
     def full(self) -> str:

@@ -7,8 +7,8 @@ The patterns match text in lower case. Compiling them takes a tenth of a second:
 from __future__ import annotations
 
 import re
-import tomllib
-from importlib.resources import files
+
+from contextinfinity.text.vocabulary import tables
 
 DENSE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Characters of scripts without blanks between words."""
@@ -37,11 +37,10 @@ def lower(text: str) -> str:
 
 
 def _load() -> dict[str, re.Pattern[str]]:
-    tables = tomllib.loads((files(__package__) / "vocabulary/material.toml").read_text("utf-8"))
     classes: dict[str, set[str]] = {}
-    for table in tables.values():
+    for table in tables("material").values():
         for name, listed in table.items():
-            classes.setdefault(name, set()).update(term.strip() for term in listed.split(","))
+            classes.setdefault(name, set()).update(term.strip() for term in str(listed).split(","))
     classes["sign"] = set().union(*(classes[name] for name in _SIGNS))
     return {name: re.compile(_pattern(terms)) for name, terms in classes.items()}
 

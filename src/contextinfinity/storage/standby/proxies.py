@@ -271,31 +271,25 @@ class TurnsProxy(Proxy[Turns]):
 
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls."""
-        held = self._held.branch_of(turn_id)
-        if held is not None and self._is_held(turn_id, held):
-            return held.steps(turn_id, first)
-        try:
-            return await self._read(lambda: self._ledger.steps(turn_id, first=first))
-        except LedgerAway:
-            if held is None:
-                raise
-            return held.steps(turn_id, first)
+        return await self._read_of(
+            turn_id, lambda held: held.steps(turn_id, first), lambda: self._ledger.steps(turn_id, first=first)
+        )
 
     async def plan(self, turn_id: TurnId) -> Plan | None:
         """Read the account of a turn's last request."""
-        held = self._held.branch_of(turn_id)
-        if held is not None and self._is_held(turn_id, held):
-            return held.plan(turn_id)
-        try:
-            return await self._read(lambda: self._ledger.plan(turn_id))
-        except LedgerAway:
-            if held is None:
-                raise
-            return held.plan(turn_id)
+        return await self._read_of(turn_id, lambda held: held.plan(turn_id), lambda: self._ledger.plan(turn_id))
 
-    def _is_held(self, turn_id: TurnId, held: HeldBranch) -> bool:
-        """Tell whether a turn of a held branch is read from there: it is not in the ledger, or nothing can be read."""
-        return turn_id in held.own or self._held.reads.is_open
+    async def _read_of(
+        self, turn_id: TurnId, from_held: Callable[[HeldBranch], T], ask: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Read of a turn from the ledger; from its held branch where the ledger does not have it or cannot be read."""
+        held = self._held.branch_of(turn_id)
+        if held is None:
+            return await self._read(ask)
+        if turn_id not in held.own and not self._held.reads.is_open:
+            with suppress(LedgerAway):
+                return await self._read(ask)
+        return from_held(held)
 
 
 class ContentsProxy(Proxy[Contents]):

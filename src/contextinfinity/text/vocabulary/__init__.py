@@ -21,21 +21,22 @@ Table = Mapping[str, frozenset[str]]
 
 
 @cache
-def _file(name: str) -> Mapping[str, Mapping[str, str | list[str]]]:
+def tables(name: str) -> Mapping[str, Mapping[str, str | list[str]]]:
+    """Return the tables of a vocabulary file."""
     return tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def words(name: str, table: str) -> Table:
     """Return the rows of a table as sets of words; an unknown table has no rows."""
-    rows = _file(name).get(table, {})
+    rows = tables(name).get(table, {})
     return {key: frozenset(row.split() if isinstance(row, str) else row) for key, row in rows.items()}
 
 
 @cache
 def phrases(name: str, table: str) -> Mapping[str, tuple[str, ...]]:
     """Return the rows of a table in their order; an unknown table has no rows."""
-    rows = _file(name).get(table, {})
+    rows = tables(name).get(table, {})
     return {key: tuple(row.split() if isinstance(row, str) else row) for key, row in rows.items()}
 
 
@@ -48,7 +49,7 @@ def everywhere(table: str, row: str) -> frozenset[str]:
 @cache
 def patterns(name: str) -> Mapping[str, re.Pattern[str]]:
     """Return the patterns of a file, each of its alternatives joined and its fragments filled in; case is ignored."""
-    file = _file(name)
+    file = tables(name)
     fragments = {key: str(row) for key, row in file["fragments"].items()}
     return {key: re.compile(whole("|".join(row), fragments), re.I) for key, row in file["patterns"].items()}
 
