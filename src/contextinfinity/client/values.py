@@ -162,8 +162,8 @@ class Pins(Struct, frozen=True, kw_only=True):
 class ShownFold(Struct, frozen=True, kw_only=True):
     """A fold: previewed, made (``committed``) or undone (case ``unfold``); in case ``none`` there was nothing to fold.
 
-    The summary stands for the turns up to ``covers_turn_seq``, before it up to ``covered``. ``leaves`` and ``stays``
-    list the newest of the turns that leave the verbatim part and of those that stay, a line each.
+    The summary covers the turns up to ``covers_turn_seq``; before, it covered those up to ``covered``. ``leaves``
+    and ``stays`` list the newest of the turns that leave the verbatim part and of those that stay, a line each.
     """
 
     thread_id: SessionId

@@ -139,7 +139,7 @@ class CompactionStarted(Struct, frozen=True, kw_only=True, tag="compaction_start
 
 
 class CompactionCompleted(Struct, frozen=True, kw_only=True, tag="compaction_complete"):
-    """The summary stands for the turns up to ``covers_turn_seq``; in case ``none`` everything is as it was."""
+    """The summary covers the turns up to ``covers_turn_seq``; in case ``none`` everything is as it was."""
 
     thread_id: SessionId
     branch_id: BranchId

@@ -163,7 +163,7 @@ def _lines(made: Digest) -> Iterator[str]:
         lines = [
             (_place(together[0]), 1, line) for together in _together(made.of(kind)) for line in _entry_lines(together)
         ]
-        if kind == "fact":  # a topic stands in front of the notes of its first turn
+        if kind == "fact":  # a topic line comes before the notes of its first turn
             lines = sorted(
                 [*lines, *((each.first, 0, topic_line(each)) for each in made.topics)], key=lambda one: one[:2]
             )

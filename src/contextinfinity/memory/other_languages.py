@@ -31,7 +31,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
 
 
 def quoted_in(text: str) -> Iterator[Told]:
-    """Find the clauses of a sentence in which its speaker tells of themselves."""
+    """Find the clauses of a sentence in which the speaker says something about themselves."""
     for clause in _CLAUSE.finditer(text):
         said = clause[0].strip()
         for says, never in _patterns():

@@ -51,7 +51,7 @@ class Thing(Struct, eq=False, kw_only=True):
     beside: list[Thing] = field(default_factory=list)
     """The things that were named in one breath with it."""
     turns: list[int] = field(default_factory=list)
-    """The turns that name it, each as often as it does; -1 stands for the memories."""
+    """The turns that name it, each as often as it does; -1 means the memories."""
 
     @property
     def last(self) -> int:

@@ -1,4 +1,4 @@
-"""What a text names, and what kind of thing each name stands for.
+"""What a text names, and what kind of thing each name denotes.
 
 ``text.entities`` finds paths, symbols, dates, numbers and names; this module adds names that open a sentence and tells
 people, places and organisations apart by the vocabulary. Kinds are guesses: ``gender`` and ``is_person`` are set only
@@ -83,7 +83,7 @@ def mentions(text: str, *, is_answer: bool = False) -> tuple[Mention, ...]:
 
 
 def noun_kind(noun: str) -> Kind | None:
-    """Return the kind of thing that a noun stands for; None for any other word."""
+    """Return the kind of thing that a noun names; None for any other word."""
     return _NOUNS.get(noun) or _NOUNS.get(noun.removesuffix("s"))
 
 

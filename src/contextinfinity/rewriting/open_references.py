@@ -47,7 +47,7 @@ class Reference(Struct, frozen=True, kw_only=True):
     end: int
     text: str
     owns: bool = False
-    """It stands for "Anna's", not for "Anna"."""
+    """It replaces "Anna's", not "Anna"."""
     kind: Kind | None = None
     """The kind of thing that a noun names: "that city"."""
 

@@ -423,7 +423,7 @@ class Vectors(Protocol):
     async def open(self, name: str, dim: int) -> Namespace:
         """Make sure there is one of that name: the first is current at once, any other has to be filled.
 
-        One that was current before and is old by now is filled anew. ``InvalidInput`` for another dimension.
+        A generation that was current before and is outdated is filled again. ``InvalidInput`` for another dimension.
         """
         ...
 
