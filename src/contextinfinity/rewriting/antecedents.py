@@ -95,8 +95,8 @@ def features(thing: Thing, people: list[Thing], conversation: Conversation, intr
 def introduced_in(conversation: Conversation) -> int:
     """Return the turn that says whom the conversation is about from there on.
 
-    That is one in which the user asks about somebody ("Who was Ada Lovelace?") or speaks about somebody, or the answer to
-    a question for a name ("Who wrote it?"); otherwise the user's first turn.
+    That is one in which the user asks about somebody ("Who was Ada Lovelace?") or speaks about somebody, or the answer
+    to a question for a name ("Who wrote it?"); otherwise the user's first turn.
     """
     for turn in reversed(conversation.users):
         text = conversation.texts[turn]
