@@ -14,43 +14,43 @@ unexport PYTHONDONTWRITEBYTECODE
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
 
-setup: .venv/.dev ## everything for development, in .venv
+setup: .venv/.setup ## everything for development, in .venv
 
-test: .venv/.dev ## all tests
+test: .venv/.setup ## all tests
 	$(TESTS) --durations 50 --durations-min 0.5
 
-check: .venv/.dev ## lint, format, strict types, layers
+check: .venv/.setup ## lint, format, strict types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: .venv/.dev ## put the code into the house format
+format: .venv/.setup ## put the code into the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/.dev ## figures up to 100,000 turns, beside raw SQLite
+bench: .venv/.setup ## figures up to 100,000 turns, beside raw SQLite
 	$(BIN)/python -m benchmarks
 
-bench-full: .venv/.dev ## the same with 1,000,000 turns; its data is kept in benchmarks/data
+bench-full: .venv/.setup ## the same with 1,000,000 turns; its data is kept in benchmarks/data
 	$(BIN)/python -m benchmarks --full
 
 peers: ## install what `bench recall` is compared with, in .venv-peers
 	@$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check chromadb mem0ai langchain-core langchain
 
-torture: .venv/.dev ## kill a working process 10,000 times and look at what it left; takes about half an hour
+torture: .venv/.setup ## kill a working process 10,000 times and look at what it left; takes about half an hour
 	$(BIN)/python -m benchmarks.torture --trials 10000
 
-storm: .venv/.dev ## 200 streams at servers that are killed, of one worker and of two: is every message there, once?
+storm: .venv/.setup ## 200 streams at servers that are killed, of one worker and of two: is every message there, once?
 	$(BIN)/python -m benchmarks.storm --streams 200
 	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2
 
-endurance: .venv/.dev ## 10,000 turns in one process: does memory stay flat? 3,000 resent ones: is a small window ever passed?
+endurance: .venv/.setup ## 10,000 turns in one process: does memory stay flat? 3,000 resent ones: is a small window ever passed?
 	$(BIN)/python -m benchmarks.endurance
 	$(BIN)/python -m benchmarks.resending
 
-proof: .venv/.dev torture storm endurance ## everything at full size: kills, storms, endurance, fault sweeps, large properties; takes hours
+proof: .venv/.setup torture storm endurance ## everything at full size: kills, storms, endurance, fault sweeps, large properties; takes hours
 	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m 'proof or not proof'
 
 clean: ## remove what the other targets made
@@ -65,8 +65,8 @@ clean: ## remove what the other targets made
 	@$(INSTALL) --editable '.[local]'
 	@touch $@
 
-.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) --editable '.[local,minilm,dev]'
+.venv/.setup: pyproject.toml testing/pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) --editable '.[local,minilm,dev]' --editable testing
 	@for model in built-in minilm; do CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/cix model get $$model \
 	  || echo "Tests of $$model will try again."; done
 	@touch $@ .venv/.run

@@ -44,7 +44,7 @@ from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Artifact, shown_turns
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch
+from contextinfinity_testing.builders import exchange, new_branch
 
 CONTEXT_MS, LARGE_MS = 10.0, 15.0
 LARGE = 1_000_000

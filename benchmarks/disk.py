@@ -12,7 +12,7 @@ from benchmarks.content import Saying, content
 from benchmarks.harness import Bench, Row
 from contextinfinity.domain.session import Branch
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import new_branch
+from contextinfinity_testing.builders import new_branch
 
 SESSIONS = 20
 LEAN_KB, ALL_KB = 3.0, 6.0

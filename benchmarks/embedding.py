@@ -23,8 +23,8 @@ from contextinfinity.embedders.static import StaticEmbedder
 from contextinfinity.embedders.weights import TOKENIZER, WEIGHTS, installed
 from contextinfinity.providers.local.weights import MINILM, are_there
 from contextinfinity.settings import ModelSettings, Retrieval, Settings
-from contextinfinity.testing.vendors import FakeVendors
 from contextinfinity.wiring.embedding import embedder_of
+from contextinfinity_testing.vendors import FakeVendors
 
 SHORT, HUNDRED = 60, 390
 """Characters of a short text, and of one of 100 tokens."""

@@ -10,7 +10,7 @@ from benchmarks.floor import Floor, Place
 from benchmarks.harness import Bench, Row, Series, alternate
 from contextinfinity.domain.session import Branch
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import new_branch
+from contextinfinity_testing.builders import new_branch
 
 NAMES = ("TX-0 accept", "TX-P open step", "TX-A finalise", "TX-B and TX-C, end of the job")
 FACTOR, MARGIN = 1.5, 1.0

@@ -28,7 +28,7 @@ from contextinfinity.domain.turn import Exchange
 from contextinfinity.storage.sqlite.identity import mark_of
 from contextinfinity.storage.sqlite.migrate import migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch
+from contextinfinity_testing.builders import exchange, new_branch
 
 BATCH = 1_000
 SHORT = 100

@@ -33,8 +33,8 @@ from contextinfinity.engine.parts import Parts, Retrieval, Setup
 from contextinfinity.engine.texts import Texts
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch
 from contextinfinity.text.keywords import VERSION
+from contextinfinity_testing.builders import exchange, new_branch
 
 if TYPE_CHECKING:
     from contextinfinity.embedders.contract import Vectors

@@ -25,7 +25,7 @@ from contextinfinity.domain.session import Branch
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch
+from contextinfinity_testing.builders import exchange, new_branch
 
 QUIET, BUSY, BUSY_COMMIT = 3.0, 5.0, 1.0
 GROUPED = 0.7

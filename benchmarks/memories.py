@@ -36,7 +36,7 @@ from contextinfinity.engine.standing import known_from, nobodys, placed_texts, r
 from contextinfinity.memory.drawing import draw
 from contextinfinity.retrieval.dates import told_of
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import answer_turn, new_branch
+from contextinfinity_testing.builders import answer_turn, new_branch
 
 HERE = Path(__file__).parent
 PEOPLE = 20

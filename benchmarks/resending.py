@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.served import Served
 from benchmarks.words import speech
-from contextinfinity.testing.vendors import FakeVendors, Request
+from contextinfinity_testing.vendors import FakeVendors, Request
 
 WINDOW = 16_384
 PLANTED = 5

@@ -23,7 +23,7 @@ from benchmarks.library import LEDGER, PLAIN, SESSION, Stopped, engine_at, fill,
 from benchmarks.planted import Plant, conversation, is_in
 from contextinfinity.engine.engine import Engine
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange
+from contextinfinity_testing.builders import exchange
 
 CHUNKS_A_SECOND, TIMES_THE_TEXT, FOUND = 500, 2, 95
 IN_SESSION, EVERYWHERE = 5, {100_000: 10, 1_000_000: 25}

@@ -11,8 +11,8 @@ from contextinfinity.domain.work import Job
 from contextinfinity.engine.afterwards import Afterwards
 from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import new_branch
 from contextinfinity.upkeep.integrity import examine
+from contextinfinity_testing.builders import new_branch
 
 HANDOVER_MS = 20.0
 DOCTOR_SECONDS = 10.0

@@ -25,7 +25,7 @@ from contextinfinity.embedders.static import StaticEmbedder
 from contextinfinity.storage.contract import Vectors
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
-from contextinfinity.testing.builders import exchange, new_branch
+from contextinfinity_testing.builders import exchange, new_branch
 
 LENGTH, PER_TURN, SESSION, LEAST = 300, 20, 10_000, 50_000
 EVERYWHERE = Scope()

@@ -36,13 +36,13 @@ from contextinfinity.providers.sdk import Connection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.vendors.answers import Answer, Call, Tokens
-from contextinfinity.testing.vendors.chat import Compatible
-from contextinfinity.testing.vendors.messages import Messages
-from contextinfinity.testing.vendors.responses import Responses
-from contextinfinity.testing.vendors.wire import Asked, Frame, Ids
-from contextinfinity.testing.vendors.wire import Wire as Speech
 from contextinfinity.tools.toolbox import Toolbox
+from contextinfinity_testing.vendors.answers import Answer, Call, Tokens
+from contextinfinity_testing.vendors.chat import Compatible
+from contextinfinity_testing.vendors.messages import Messages
+from contextinfinity_testing.vendors.responses import Responses
+from contextinfinity_testing.vendors.wire import Asked, Frame, Ids
+from contextinfinity_testing.vendors.wire import Wire as Speech
 
 WRITTEN_MS = 5.0
 DELTA_MS = 1.0

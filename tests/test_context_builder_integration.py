@@ -12,8 +12,8 @@ import pytest
 
 from contextinfinity.context import ContextBuilder, build_contextual_messages
 from contextinfinity.rewriting import FollowUp, Rewritten
-from contextinfinity.testing.threads import BACKENDS, unused, using
 from contextinfinity.threads import THREADS, Turn, add_turn, get_history, get_thread
+from contextinfinity_testing.threads import BACKENDS, unused, using
 
 pytestmark = pytest.mark.req("CTX-12")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.testing.threads import BACKENDS, unused, using
 from contextinfinity.threads import (
     THREADS,
     Thread,
@@ -20,6 +19,7 @@ from contextinfinity.threads import (
     get_or_create_thread,
     get_thread,
 )
+from contextinfinity_testing.threads import BACKENDS, unused, using
 
 pytestmark = pytest.mark.req("CTX-12", "THREAD-11")
 

@@ -18,15 +18,15 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.errors import InvalidInput, Refused, ServerAway
 from contextinfinity.server.serving import Worker, address_of, listening
 from contextinfinity.settings import Settings
-from contextinfinity.testing.clients import (
+from contextinfinity.wiring import open_client
+from contextinfinity_testing.clients import (
     ClientSuite,
     ImportPromises,
     TokenPromises,
     UpkeepPromises,
     suite_settings,
 )
-from contextinfinity.testing.clients.talking import done, hanging, heard, words
-from contextinfinity.wiring import open_client
+from contextinfinity_testing.clients.talking import done, hanging, heard, words
 from tests.ledgers import place_ledger
 
 

@@ -12,9 +12,9 @@ from contextinfinity.embedders.contract import Embedder
 from contextinfinity.embedders.minilm.embedder import MiniLMEmbedder
 from contextinfinity.embedders.static import StaticEmbedder, built_in
 from contextinfinity.settings import ModelSettings, Retrieval, Settings
-from contextinfinity.testing.embedders import EmbedderSuite
-from contextinfinity.testing.vendors import FakeVendors
 from contextinfinity.wiring.embedding import embedder_of
+from contextinfinity_testing.embedders import EmbedderSuite
+from contextinfinity_testing.vendors import FakeVendors
 
 
 class TestStatic(EmbedderSuite):

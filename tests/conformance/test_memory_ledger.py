@@ -17,11 +17,11 @@ from contextinfinity.domain.turn import NewTurn
 from contextinfinity.errors import LedgerClosed, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch
-from contextinfinity.testing.stores import StoreSuite
-from contextinfinity.testing.stores.closing import ClosingSuite
-from contextinfinity.testing.stores.concurrency import ConcurrencySuite
-from contextinfinity.testing.stores.vectors import VectorSuite
+from contextinfinity_testing.builders import exchange, new_branch
+from contextinfinity_testing.stores import StoreSuite
+from contextinfinity_testing.stores.closing import ClosingSuite
+from contextinfinity_testing.stores.concurrency import ConcurrencySuite
+from contextinfinity_testing.stores.vectors import VectorSuite
 
 THREADS = 8
 EACH = 200

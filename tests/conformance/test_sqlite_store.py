@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.stores import StoreSuite
+from contextinfinity_testing.stores import StoreSuite
 from tests.ledgers import open_store
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.standby.store import Standby
-from contextinfinity.testing.stores import StoreSuite
+from contextinfinity_testing.stores import StoreSuite
 from tests.ledgers import open_store
 
 

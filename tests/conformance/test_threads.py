@@ -11,10 +11,10 @@ import pytest
 
 from contextinfinity.settings import Storage
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.threads import BACKENDS, ThreadLogSuite
 from contextinfinity.threads import ThreadLog
 from contextinfinity.threads.in_process import IN_PROCESS
 from contextinfinity.threads.ledger import LedgerThreads
+from contextinfinity_testing.threads import BACKENDS, ThreadLogSuite
 from tests.ledgers import open_store
 
 

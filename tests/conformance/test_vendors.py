@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contextinfinity.testing.vendors import Answer, Call, Cite, FakeVendors, Tokens
+from contextinfinity_testing.vendors import Answer, Call, Cite, FakeVendors, Tokens
 
 WHAT = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"], "additionalProperties": False}
 LOOK: Any = {"type": "function", "name": "look", "description": "Look.", "parameters": WHAT, "strict": True}

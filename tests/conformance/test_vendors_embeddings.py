@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from contextinfinity.testing.vendors import FakeVendors, Trouble
+from contextinfinity_testing.vendors import FakeVendors, Trouble
 
 SMALL = "text-embedding-3-small"
 

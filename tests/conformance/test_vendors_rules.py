@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contextinfinity.testing.vendors import Answer, Call, FakeVendors
+from contextinfinity_testing.vendors import Answer, Call, FakeVendors
 
 USER: Any = {"role": "user", "content": "Hello"}
 OPEN = {"type": "object", "properties": {"at": {"type": "string"}}}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contextinfinity.testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
+from contextinfinity_testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
 
 KEY = "sk-live-0123456789"
 HELLO: Any = [{"role": "user", "content": "Hello"}]

@@ -167,15 +167,15 @@ def replaced_parts(source: str) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Import() if any(alias.name == "unittest.mock" for alias in node.names):
-                yield f"{node.lineno}: unittest.mock; use a real part or a double from {PACKAGE}.testing"
+                yield f"{node.lineno}: unittest.mock; use a real part or a double from {PACKAGE}_testing"
             case ast.ImportFrom(module="unittest.mock"):
-                yield f"{node.lineno}: unittest.mock; use a real part or a double from {PACKAGE}.testing"
+                yield f"{node.lineno}: unittest.mock; use a real part or a double from {PACKAGE}_testing"
             case ast.ImportFrom(module="unittest") if any(alias.name == "mock" for alias in node.names):
-                yield f"{node.lineno}: unittest.mock; use a real part or a double from {PACKAGE}.testing"
+                yield f"{node.lineno}: unittest.mock; use a real part or a double from {PACKAGE}_testing"
             case ast.Call(func=ast.Attribute(attr=verb), args=[target, *_]) if verb in PATCHING:
                 named = target.value if isinstance(target, ast.Constant) else _dotted(target, origins)
                 if isinstance(named, str) and named.split(".")[0] == PACKAGE:
-                    yield f"{node.lineno}: replaces {named}; use a real part or a double from {PACKAGE}.testing"
+                    yield f"{node.lineno}: replaces {named}; use a real part or a double from {PACKAGE}_testing"
 
 
 def requirement_ids(source: str) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from tests.house import repository
 from tests.house.rules import machine_paths, replaced_parts, sleeps, unexplained_skips
 
-TESTS = repository.files("tests/*.py", "src/contextinfinity/testing/*.py")
+TESTS = repository.files("tests/*.py", "testing/*.py")
 
 HERE = "/".join(["", "work", "main"])  # in pieces, or this file would break the rule it tests
 HOME = "/".join(["", "root", ".cache"])
@@ -101,7 +101,7 @@ def test_a_replaced_part_is_seen(source: str) -> None:
         "import os\nmonkeypatch.setattr(os, 'fsync', None)",
         "monkeypatch.setattr('os.fsync', None)",
         "monkeypatch.setenv('CONTEXTINFINITY_CONFIG', 'x')",
-        "from contextinfinity.testing import builders",
+        "from contextinfinity_testing import builders",
     ],
 )
 def test_a_replaced_part_of_the_machine_is_fine(source: str) -> None:

@@ -26,7 +26,7 @@ from contextinfinity.storage.sqlite.migrate import (
 )
 from contextinfinity.storage.sqlite.named_sql import QUERIES
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import answer_turn
+from contextinfinity_testing.builders import answer_turn
 
 REFERENCE = {
     "sessions": "id created_at title active_branch",

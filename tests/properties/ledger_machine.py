@@ -39,7 +39,7 @@ from contextinfinity.domain.turn import (
 from contextinfinity.domain.work import JobType
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.storage.contract import Store
-from contextinfinity.testing.builders import later_than
+from contextinfinity_testing.builders import later_than
 from tests.properties.ledger_invariants import Witness
 
 Ask = Callable[["Line"], Awaitable[Any]]

@@ -17,8 +17,8 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.index import weight
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch, slice_of
 from contextinfinity.text.keywords import terms
+from contextinfinity_testing.builders import exchange, new_branch, slice_of
 
 WORDS = ["heron", "nest", "reed", "東京", "ﷺ", "⑽", "getName", "don't", "pond_side", "the"]
 OWNERS = [Owner(user_id="ada"), Owner(user_id="bob")]

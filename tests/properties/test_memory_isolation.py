@@ -14,8 +14,8 @@ from contextinfinity.domain.memory import NewMemory, Recall
 from contextinfinity.domain.session import Branch, NewSession, Owner
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import answer_turn, new_branch
 from contextinfinity.text.keywords import terms
+from contextinfinity_testing.builders import answer_turn, new_branch
 
 OWNERS = [Owner(user_id=user, org_id=org) for user in ("ann", "bob", "ann ", "a%") for org in ("", "acme")]
 WORDS = ["tea", "rum", "boat", "oslo", "chess"]

@@ -25,12 +25,12 @@ from contextinfinity.prompt.sections import Sections
 from contextinfinity.providers.again import write, written_again
 from contextinfinity.providers.opening import wire
 from contextinfinity.settings import ModelSettings, Settings
-from contextinfinity.testing.vendors.chat import Compatible, Perplexity
-from contextinfinity.testing.vendors.messages import Messages
-from contextinfinity.testing.vendors.responses import Responses
 from contextinfinity.text.tokens import Counter
 from contextinfinity.text.tokens.families import family_of
 from contextinfinity.text.tokens.images import rule_of
+from contextinfinity_testing.vendors.chat import Compatible, Perplexity
+from contextinfinity_testing.vendors.messages import Messages
+from contextinfinity_testing.vendors.responses import Responses
 from tests.properties.prompts import MARK, Talk, ends, materials, materials_of, talks, turn, user_messages
 from tests.unit.prompt.material import MEASURE
 

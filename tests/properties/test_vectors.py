@@ -18,7 +18,7 @@ from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import Scope
 from contextinfinity.domain.vectors import packed, unpacked
 from contextinfinity.storage.contract import Store
-from contextinfinity.testing.builders import exchange, new_branch, slice_of
+from contextinfinity_testing.builders import exchange, new_branch, slice_of
 from tests.ledgers import open_store
 
 SPACE, DIM, MOST = "small", 4, 40

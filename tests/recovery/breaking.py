@@ -24,7 +24,7 @@ from contextinfinity.storage.ledger.rows import unpack
 from contextinfinity.storage.sqlite.identity import mark_of
 from contextinfinity.storage.sqlite.migrate import migrate, migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import (
+from contextinfinity_testing.builders import (
     WORKER,
     answer_turn,
     asked_back,

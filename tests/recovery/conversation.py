@@ -25,7 +25,7 @@ from contextinfinity.domain.turn import NewStep, NewTurn, Turn
 from contextinfinity.domain.work import Job
 from contextinfinity.errors import LedgerError
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import (
+from contextinfinity_testing.builders import (
     WORKER,
     broken_off,
     commit_turn,

@@ -17,7 +17,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.engine.engine import Engine
 from contextinfinity.server.app import make_app
 from contextinfinity.settings import Settings
-from contextinfinity.testing.faults import CHANGING, FailingDisk
+from contextinfinity_testing.faults import CHANGING, FailingDisk
 from tests.recovery.outages import back, engine_on, locked, said
 
 

@@ -26,7 +26,7 @@ from contextinfinity.prompt.render import CUT_OFF
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch, turn_in
+from contextinfinity_testing.builders import exchange, new_branch, turn_in
 from tests.recovery.doomed import THREAD, died_at, process, rest_of, shown_in, told_until
 
 WHOLE = "plain Where does the heron live?"

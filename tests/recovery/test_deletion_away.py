@@ -18,8 +18,8 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.store import Standby
-from contextinfinity.testing.builders import exchange
-from contextinfinity.testing.stores.deletions import TTL, chat, told
+from contextinfinity_testing.builders import exchange
+from contextinfinity_testing.stores.deletions import TTL, chat, told
 from tests.ledgers import open_store
 from tests.recovery.outages import SOON, back, engine_on, locked, until
 from tests.scenarios.desk import Desk

@@ -13,7 +13,7 @@ from contextinfinity.conversation_memory import ConversationMemory
 from contextinfinity.engine.cleanup import Cleaner
 from contextinfinity.storage.sqlite.integrity import Inspection
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.stores.deletions import chat, told
+from contextinfinity_testing.stores.deletions import chat, told
 
 SCRIPT = """
 import asyncio, pathlib, sys

@@ -17,8 +17,8 @@ import pytest
 from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.writer import LONG_LOG
-from contextinfinity.testing.builders import new_branch, new_turn, said
-from contextinfinity.testing.faults import FailingDisk, FaultKind, Operation
+from contextinfinity_testing.builders import new_branch, new_turn, said
+from contextinfinity_testing.faults import FailingDisk, FaultKind, Operation
 from tests.recovery.checks import check_ledger, shape
 from tests.recovery.conversation import TOO_LONG, Conversation, Heard
 from tests.recovery.places import LONG_STRIDE, ROUNDS, STRIDE, remove

@@ -23,7 +23,10 @@ from contextinfinity.storage.sqlite.backup import PARTIAL, is_whole
 from contextinfinity.storage.sqlite.migrate import migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.worker_locks import WorkerLocks
-from contextinfinity.testing.builders import (
+from contextinfinity.upkeep.findings import KINDS, PLACES
+from contextinfinity.upkeep.integrity import Report, examine, settings_in_force
+from contextinfinity.upkeep.repair import examine_and_repair
+from contextinfinity_testing.builders import (
     commit_turn,
     exchange,
     new_branch,
@@ -31,9 +34,6 @@ from contextinfinity.testing.builders import (
     turn_end,
     turn_in,
 )
-from contextinfinity.upkeep.findings import KINDS, PLACES
-from contextinfinity.upkeep.integrity import Report, examine, settings_in_force
-from contextinfinity.upkeep.repair import examine_and_repair
 from tests.house.repository import ROOT
 from tests.recovery.breaking import ASIDE, BREAKS, Break, healthy, sql, step, vandal, write
 

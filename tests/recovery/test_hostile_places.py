@@ -33,7 +33,7 @@ from contextinfinity.errors import (
     NotFound,
 )
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import new_branch, new_turn, said
+from contextinfinity_testing.builders import new_branch, new_turn, said
 from tests.recovery.checks import check_ledger
 from tests.recovery.conversation import TOO_LONG, Conversation, Heard
 from tests.recovery.places import SEEDS, remove
@@ -386,7 +386,7 @@ hours = 0
 real = time.time_ns
 time.time_ns = lambda: real() + hours * 3_600_000_000_000
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import answer_turn, new_branch
+from contextinfinity_testing.builders import answer_turn, new_branch
 
 async def main(path):
     global hours

@@ -26,10 +26,10 @@ from contextinfinity.storage.standby.held_branches import Bounds
 from contextinfinity.storage.standby.spool import Spooled, read, rewrite
 from contextinfinity.storage.standby.store import Standby
 from contextinfinity.telemetry.counters import counters
-from contextinfinity.testing.builders import exchange, new_turn
-from contextinfinity.testing.faults import CHANGING, FailingDisk
 from contextinfinity.upkeep.integrity import examine
 from contextinfinity.upkeep.repair import examine_and_repair
+from contextinfinity_testing.builders import exchange, new_turn
+from contextinfinity_testing.faults import CHANGING, FailingDisk
 from tests.ledgers import open_store
 from tests.recovery.outages import SOON, HoldsBack, back, engine_on, heard, locked, said, until
 

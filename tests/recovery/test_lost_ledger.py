@@ -14,10 +14,10 @@ from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.storage.sqlite.backup import back_up
 from contextinfinity.storage.sqlite.identity import begin_new, mark_of
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import new_branch
 from contextinfinity.upkeep.integrity import examine
 from contextinfinity.wiring import begin_new as begin_anew
 from contextinfinity.wiring import holds_ledger, open_store
+from contextinfinity_testing.builders import new_branch
 from tests.recovery.outages import back, engine_on, said
 
 THREAD = "a conversation"

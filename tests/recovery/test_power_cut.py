@@ -19,8 +19,8 @@ from contextinfinity.storage.sqlite.connection import connect, let_go
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.writer import LONG_LOG, Writer
-from contextinfinity.testing.builders import new_branch, new_turn, said
-from contextinfinity.testing.faults import ForgetfulDisk, Keeping
+from contextinfinity_testing.builders import new_branch, new_turn, said
+from contextinfinity_testing.faults import ForgetfulDisk, Keeping
 from tests.recovery.checks import check_ledger
 from tests.recovery.conversation import TOO_LONG, Conversation, Heard
 from tests.recovery.places import LONG_STRIDE, ROUNDS, SEEDS, STRIDE, remove

@@ -12,7 +12,7 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import NewTurn, Trail
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.standby.held_branches import Bounds
-from contextinfinity.testing.builders import WORKER
+from contextinfinity_testing.builders import WORKER
 from tests.recovery.outages import HoldsBack, back, engine_on, heard, locked, said
 from tests.recovery.speaker import Speaker, script
 

@@ -15,7 +15,7 @@ from contextinfinity.storage.sqlite.store import SqliteStore
 WRITER = """
 import asyncio, json, pathlib, sys
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import new_turn
+from contextinfinity_testing.builders import new_turn
 
 async def main(path, branch, name, count):
     store = SqliteStore(pathlib.Path(path))

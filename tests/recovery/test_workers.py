@@ -18,13 +18,13 @@ from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.presence import Presence
 from contextinfinity.errors import WorkerLost
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import broken_off, current, final_turn, new_branch, new_turn
+from contextinfinity_testing.builders import broken_off, current, final_turn, new_branch, new_turn
 
 WORKER = """
 import asyncio, json, pathlib, sys
 from contextinfinity.errors import Refused
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import new_step, new_turn, turn_end
+from contextinfinity_testing.builders import new_step, new_turn, turn_end
 
 async def attempt(name, awaited):
     try:

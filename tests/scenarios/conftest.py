@@ -12,7 +12,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider, echo
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.testing.vendors import FakeVendors
+from contextinfinity_testing.vendors import FakeVendors
 from tests.ledgers import open_store
 from tests.scenarios.wires import KEYS, engine_at
 

@@ -17,9 +17,9 @@ from contextinfinity.engine.parts import Setup
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.settings import Settings
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.threads import unused, using
 from contextinfinity.threads import Turn, add_turn
 from contextinfinity.threads.ledger import LedgerThreads
+from contextinfinity_testing.threads import unused, using
 from tests.scenarios.desk import Desk
 
 FOLDING = Setup(ceilings=Ceilings(fold_trigger=1200, verbatim_window=300))

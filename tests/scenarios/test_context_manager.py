@@ -23,7 +23,7 @@ from contextinfinity.errors import LedgerError, OutOfOrder
 from contextinfinity.prompt.layout import SUMMARY, UNDERSTOOD
 from contextinfinity.settings import General, ModelSettings, Settings
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import answer_turn, commit_turn, final_turn
+from contextinfinity_testing.builders import answer_turn, commit_turn, final_turn
 
 MODEL = "gpt-4o"
 SMALL = {

@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import TurnId, now
 from contextinfinity.domain.memory import ANONYMOUS, NewMemory
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.prompt.layout import MEMORIES
-from contextinfinity.testing.builders import exchange, new_branch
+from contextinfinity_testing.builders import exchange, new_branch
 from tests.scenarios.desk import Desk
 from tests.scenarios.test_memories import LOCAL, desk_in, front, known, tell
 

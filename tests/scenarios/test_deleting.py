@@ -18,7 +18,7 @@ from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.providers.scripted import Reply
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.telemetry.counters import counters
-from contextinfinity.testing.stores.deletions import told
+from contextinfinity_testing.stores.deletions import told
 from tests.scenarios.desk import Desk
 from tests.scenarios.test_folding import SMALL, SMALL_TALK, Watching, until_folded
 

@@ -12,7 +12,7 @@ from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.static import built_in
 from contextinfinity.engine.parts import Retrieval, Setup
 from contextinfinity.prompt.budget import Ceilings
-from contextinfinity.testing.builders import exchange
+from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk
 
 FOLDING = Ceilings(fold_trigger=1200, verbatim_window=300)

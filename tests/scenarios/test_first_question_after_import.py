@@ -14,7 +14,7 @@ from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.static import built_in
 from contextinfinity.engine.parts import Retrieval, Setup
 from contextinfinity.providers.scripted import ABILITIES
-from contextinfinity.testing.builders import exchange
+from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk
 
 ROLES = ("user", "assistant")

@@ -22,8 +22,8 @@ from contextinfinity.rewriting import FollowUp, Offline, Rewritten, rewrite_quer
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import Compaction, General
 from contextinfinity.settings.sections import Rewriter as RewriterSettings
-from contextinfinity.testing.vendors import Answer, FakeVendors, Trouble
 from contextinfinity.wiring import open_engine
+from contextinfinity_testing.vendors import Answer, FakeVendors, Trouble
 from tests.scenarios.desk import Desk
 from tests.scenarios.wires import NAMES, engine_at, model_settings
 

@@ -25,7 +25,7 @@ from contextinfinity.engine.parts import Remembering, Retrieval, Rewriting, Setu
 from contextinfinity.errors import JobLost, ProviderError
 from contextinfinity.memory.values import Drawn
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import WORKER, new_branch, turn_in
+from contextinfinity_testing.builders import WORKER, new_branch, turn_in
 from tests.scenarios.desk import Desk
 
 if TYPE_CHECKING:

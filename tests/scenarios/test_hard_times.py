@@ -19,7 +19,7 @@ from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.faults import FailingDisk
+from contextinfinity_testing.faults import FailingDisk
 from tests.scenarios.conftest import Build
 
 

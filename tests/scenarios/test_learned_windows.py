@@ -11,7 +11,7 @@ from contextinfinity.domain.events import FinishedTurn
 from contextinfinity.domain.message import ImageBlock, TextBlock
 from contextinfinity.domain.state import State
 from contextinfinity.engine.engine import Engine
-from contextinfinity.testing.vendors import Answer, FakeVendors, Trouble
+from contextinfinity_testing.vendors import Answer, FakeVendors, Trouble
 from tests.scenarios.wires import engine_at
 
 CONFIGURED, REAL = 32_768, 4000

@@ -11,10 +11,10 @@ import pytest
 
 from contextinfinity.domain.message import Json
 from contextinfinity.engine.engine import Engine
-from contextinfinity.testing.stores.logs import every_run_of_three
-from contextinfinity.testing.threads import using
-from contextinfinity.testing.vendors import FakeVendors
 from contextinfinity.threads import Turn, add_turn, get_history
+from contextinfinity_testing.stores.logs import every_run_of_three
+from contextinfinity_testing.threads import using
+from contextinfinity_testing.vendors import FakeVendors
 from tests.scenarios.wires import KEYS, NAMES
 
 pytestmark = [pytest.mark.req("THREAD-13"), pytest.mark.parametrize("name", NAMES)]

@@ -21,8 +21,8 @@ from contextinfinity.memory.values import Drawn
 from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.providers.scripted import Reply
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.testing.builders import asked_back, exchange
 from contextinfinity.wiring import open_engine
+from contextinfinity_testing.builders import asked_back, exchange
 from tests.scenarios.desk import Desk
 
 LOCAL = Owner()
@@ -221,7 +221,7 @@ async def test_only_what_the_user_said_in_finished_turns_is_remembered(tmp_path:
 
 
 def _new(branch: str, words: str, desk: Desk) -> Any:
-    from contextinfinity.testing.builders import new_turn
+    from contextinfinity_testing.builders import new_turn
 
     return new_turn(branch, words, desk.engine.presence.worker.id)
 

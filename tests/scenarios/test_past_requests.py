@@ -32,9 +32,9 @@ from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.settings import Settings
 from contextinfinity.settings.sections import Anthropic, OpenAI
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.testing.builders import exchange, slice_of
-from contextinfinity.testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
 from contextinfinity.tools.toolbox import Toolbox
+from contextinfinity_testing.builders import exchange, slice_of
+from contextinfinity_testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
 from tests.scenarios.desk import Desk
 from tests.scenarios.wires import NAMES, engine_at
 from tests.unit.prompt.material import artifact

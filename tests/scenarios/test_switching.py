@@ -10,8 +10,8 @@ import pytest
 
 from contextinfinity.domain.message import TextBlock, ToolResultBlock, ToolUseBlock
 from contextinfinity.engine.engine import Engine
-from contextinfinity.testing.vendors import Answer, Call, FakeVendors
 from contextinfinity.tools.toolbox import Toolbox
+from contextinfinity_testing.vendors import Answer, Call, FakeVendors
 from tests.scenarios.wires import engine_at
 
 THREE = ("openai", "anthropic", "openai_chat")

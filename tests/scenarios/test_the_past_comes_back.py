@@ -25,7 +25,7 @@ from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.providers.scripted import Reply
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.telemetry.counters import counters
-from contextinfinity.testing.builders import exchange
+from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from contextinfinity.engine.parts import Helpers, Model, Models, Setup
 from contextinfinity.errors import Refused
 from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider, ToolCall
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.testing.builders import exchange
 from contextinfinity.tools.toolbox import Toolbox
+from contextinfinity_testing.builders import exchange
 from tests.ledgers import open_store
 from tests.scenarios.desk import Desk
 

@@ -25,8 +25,8 @@ from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import General
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.testing.builders import exchange
 from contextinfinity.wiring import open_engine
+from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk
 from tests.sizes import sized
 from tests.unit.prompt.material import artifact

@@ -19,8 +19,8 @@ from contextinfinity.engine.parts import Rewriting
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.settings import Router, Rule, Settings
 from contextinfinity.settings.rules import Preference
-from contextinfinity.testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
 from contextinfinity.tools.toolbox import Toolbox
+from contextinfinity_testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
 from tests.scenarios.wires import engine_at
 
 FACTS = Rule(model="perplexity", intent="factual", reason="It can look things up.")

@@ -16,7 +16,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.providers.contract import canonical
 from contextinfinity.settings import Settings
 from contextinfinity.settings.sections import Anthropic, OpenAI
-from contextinfinity.testing.vendors import Answer, Cite, Delivery, FakeVendors, Tokens, Trouble
+from contextinfinity_testing.vendors import Answer, Cite, Delivery, FakeVendors, Tokens, Trouble
 from tests.scenarios.wires import KEYS, NAMES, engine_at, events_of
 
 pytestmark = pytest.mark.parametrize("name", NAMES)

@@ -15,8 +15,8 @@ from contextinfinity.providers.retrying import RetryPolicy
 from contextinfinity.providers.sdk import Connection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.testing.vendors import FakeVendors
 from contextinfinity.tools.toolbox import Toolbox
+from contextinfinity_testing.vendors import FakeVendors
 from tests.ledgers import open_store
 
 AT_ONCE = RetryPolicy(attempts=3, first_wait=0.0001)

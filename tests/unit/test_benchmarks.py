@@ -20,7 +20,7 @@ from benchmarks.ledgers import ledger
 from benchmarks.words import text
 from contextinfinity.storage.sqlite.keywords import session_token
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch
+from contextinfinity_testing.builders import exchange, new_branch
 
 SESSION = session_token(b"")
 SAMPLE = ("exchange", "branching", "journal", "topics")

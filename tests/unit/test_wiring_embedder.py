@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from contextinfinity.errors import ProviderError, SettingsError
 from contextinfinity.settings import General, Local, ModelSettings, Retrieval, Settings
-from contextinfinity.testing.vendors import FakeVendors
 from contextinfinity.wiring.embedding import embedder_of
+from contextinfinity_testing.vendors import FakeVendors
 
 OWN = "http://localhost:11434/v1"
 

@@ -12,8 +12,8 @@ from contextinfinity.errors import SettingsError, SpoolFull
 from contextinfinity.settings import BUILT_IN, Compaction, General, Settings, Storage
 from contextinfinity.settings.sections import Librarian
 from contextinfinity.storage.standby.store import Standby
-from contextinfinity.testing.builders import exchange
 from contextinfinity.wiring import models_of, open_standby, open_store, setup_of
+from contextinfinity_testing.builders import exchange
 
 
 @pytest.mark.req("LEDGER-7")

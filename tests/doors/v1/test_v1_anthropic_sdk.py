@@ -11,7 +11,7 @@ from anthropic import Anthropic, AsyncAnthropic
 from anthropic.types import TextBlock, ToolUseBlock
 from pydantic import BaseModel
 
-from contextinfinity.testing.vendors import Answer, Call, Delivery, Trouble
+from contextinfinity_testing.vendors import Answer, Call, Delivery, Trouble
 from tests.doors.v1.upstream import WIRES, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]

@@ -17,7 +17,7 @@ from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI
 from pydantic import BaseModel, Field, SecretStr
 
-from contextinfinity.testing.vendors import Answer, Call
+from contextinfinity_testing.vendors import Answer, Call
 from tests.doors.v1.upstream import WIRES, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]

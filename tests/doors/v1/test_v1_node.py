@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from contextinfinity.testing.vendors import Answer, Call
+from contextinfinity_testing.vendors import Answer, Call
 from tests.doors.v1.upstream import WIRES, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1"), pytest.mark.timeout(300)]

@@ -14,7 +14,7 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionToolUnionParam
 from pydantic import BaseModel
 
-from contextinfinity.testing.vendors import Answer, Call, Delivery, Trouble
+from contextinfinity_testing.vendors import Answer, Call, Delivery, Trouble
 from tests.doors.v1.upstream import WIRES, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]

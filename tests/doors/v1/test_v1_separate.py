@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from openai import OpenAI
 
-from contextinfinity.testing.vendors import Answer, Delivery
+from contextinfinity_testing.vendors import Answer, Delivery
 from tests.doors.v1.upstream import Desk, somebody
 
 pytestmark = [pytest.mark.xdist_group("v1")]

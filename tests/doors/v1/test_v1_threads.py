@@ -9,7 +9,7 @@ import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
-from contextinfinity.testing.vendors import Trouble
+from contextinfinity_testing.vendors import Trouble
 from tests.doors.v1.upstream import Aside, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]

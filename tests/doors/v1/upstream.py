@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from contextinfinity.testing.vendors import FakeVendors, Scripted
+from contextinfinity_testing.vendors import FakeVendors, Scripted
 from tests.doors.server import Server
 
 WIRES = ("gpt", "sonnet", "open")

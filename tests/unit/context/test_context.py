@@ -11,8 +11,8 @@ from contextinfinity.context import ContextBuilder, build_contextual_messages
 from contextinfinity.context.history import FIRST_LOOK, MESSAGE_CHARACTERS, MOST_CHARACTERS
 from contextinfinity.context.memories import LONGEST_SNIPPET
 from contextinfinity.rewriting import FollowUp, Rewritten
-from contextinfinity.testing.threads import unused, using
 from contextinfinity.threads import Turn, add_turn
+from contextinfinity_testing.threads import unused, using
 
 
 @pytest.fixture(autouse=True)

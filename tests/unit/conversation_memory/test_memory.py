@@ -25,7 +25,7 @@ from contextinfinity.settings import Settings, load_settings
 from contextinfinity.settings.sections import Retention
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import new_turn, respond
+from contextinfinity_testing.builders import new_turn, respond
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def test_a_turn_that_is_answered_for_too_long_is_told_of() -> None:
 
 
 async def _finish(store: SqliteStore, turn: Any) -> None:
-    from contextinfinity.testing.builders import commit_turn
+    from contextinfinity_testing.builders import commit_turn
 
     await commit_turn(store, await respond(store, turn, "answer"))
 

@@ -12,7 +12,7 @@ from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.work import Backlog, Job, JobType
 from contextinfinity.engine.afterwards import MOST_HANDED_OVER, Afterwards, Handler, Patience
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import commit_turn, current, final_turn, new_branch
+from contextinfinity_testing.builders import commit_turn, current, final_turn, new_branch
 
 TYPES: tuple[JobType, ...] = ("summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream")
 AT_ONCE = Patience(attempts=3, first=timedelta(milliseconds=1), longest=timedelta(milliseconds=2))

@@ -9,9 +9,9 @@ import pytest
 from contextinfinity.domain.session import Owner
 from contextinfinity.engine.once import for_session, once_of
 from contextinfinity.errors import InvalidInput
-from contextinfinity.testing.clients import suite_settings
-from contextinfinity.testing.clients.models import HANGS
 from contextinfinity.wiring import open_engine
+from contextinfinity_testing.clients import suite_settings
+from contextinfinity_testing.clients.models import HANGS
 
 
 @pytest.mark.req("API-2")

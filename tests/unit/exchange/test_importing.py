@@ -22,7 +22,7 @@ from contextinfinity.exchange.tally import MOST_TOLD
 from contextinfinity.exchange.values import Format, Imported, ImportedSession
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import commit_turn, turn_in
+from contextinfinity_testing.builders import commit_turn, turn_in
 
 ME = Owner()
 

@@ -16,7 +16,7 @@ from contextinfinity.memory.reconciling import alike, meant, same, settled
 from contextinfinity.memory.snippet import LONGEST, Line, besides, fitting, lines, within
 from contextinfinity.memory.values import Told, Unwanted
 from contextinfinity.retrieval.dates import told_of
-from contextinfinity.testing.builders import embedding
+from contextinfinity_testing.builders import embedding
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from contextinfinity.errors import ProviderError
 from contextinfinity.providers.line import Line
 from contextinfinity.providers.retrying import RetryPolicy
 from contextinfinity.providers.sdk import Address, Connection
-from contextinfinity.testing.vendors import FakeVendors, Trouble
+from contextinfinity_testing.vendors import FakeVendors, Trouble
 
 KEY = "sk-open-0123456789"
 BODY = b'{"model":"text-embedding-3-small","input":["what somebody said"],"encoding_format":"float"}'

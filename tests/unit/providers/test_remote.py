@@ -20,7 +20,7 @@ from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
 from contextinfinity.providers.sdk import LARGEST_REPLY, Connection
 from contextinfinity.settings import ModelSettings, Settings
-from contextinfinity.testing.vendors import Answer, FakeVendors, Trouble
+from contextinfinity_testing.vendors import Answer, FakeVendors, Trouble
 
 KEY = "sk-open-0123456789"
 KEYS = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": "sk-ant-0123456789", "PERPLEXITY_API_KEY": "pplx-0123456789"}

@@ -28,7 +28,7 @@ from contextinfinity.providers.contract import Wire
 from contextinfinity.providers.forms import IMAGE_NOTE
 from contextinfinity.providers.openai_chat import ChatWire
 from contextinfinity.providers.openai_responses import ResponsesWire
-from contextinfinity.testing.vendors import chat_checks, messages_checks, responses_checks
+from contextinfinity_testing.vendors import chat_checks, messages_checks, responses_checks
 
 ABLE = Abilities(max_output_tokens=2_000, images=True, known=True)
 TOOL = ToolSpec(name="weather", description="Tells the weather.", parameters={"type": "object", "properties": {}})

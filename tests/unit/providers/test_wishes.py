@@ -22,7 +22,7 @@ from contextinfinity.providers.opening import Lines
 from contextinfinity.providers.options import joined
 from contextinfinity.providers.scripted import Reply, ScriptedProvider, ToolCall
 from contextinfinity.settings import ModelSettings, OpenAI, Settings, Tools
-from contextinfinity.testing.vendors import Answer, Call, FakeVendors, chat_checks, messages_checks, responses_checks
+from contextinfinity_testing.vendors import Answer, Call, FakeVendors, chat_checks, messages_checks, responses_checks
 
 pytestmark = pytest.mark.req("API-7")
 

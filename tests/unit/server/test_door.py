@@ -22,8 +22,8 @@ from contextinfinity.server.limits import REGION, SLOTS, Counts, Numbers, Rates,
 from contextinfinity.server.metrics import Figures
 from contextinfinity.server.serving import listening
 from contextinfinity.server.streams import frame
-from contextinfinity.testing.clients import suite_settings
 from contextinfinity.wiring import open_client
+from contextinfinity_testing.clients import suite_settings
 from tests.house import pages
 from tests.properties.wire_samples import SAMPLES
 

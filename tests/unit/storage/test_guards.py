@@ -17,7 +17,7 @@ from contextinfinity.domain.turn import TRANSITIONS, Phase, TurnEnd
 from contextinfinity.errors import LedgerReadOnly
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import (
+from contextinfinity_testing.builders import (
     WORKER,
     answer_turn,
     commit_turn,

@@ -14,7 +14,7 @@ from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.recent import MOST_TURNS, Recent, newest
-from contextinfinity.testing.builders import exchange, new_branch
+from contextinfinity_testing.builders import exchange, new_branch
 from tests.ledgers import open_store
 
 

@@ -36,7 +36,7 @@ from contextinfinity.storage.standby.spool import (
     taken,
     written,
 )
-from contextinfinity.testing.builders import broken_off, exchange, new_turn
+from contextinfinity_testing.builders import broken_off, exchange, new_turn
 
 TEXTS = ["one", "two" * 1000, "drei ü"]
 

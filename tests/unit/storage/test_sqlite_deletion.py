@@ -23,8 +23,8 @@ from contextinfinity.storage.sqlite.integrity import Inspection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.vector_writes import PACK
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
-from contextinfinity.testing.builders import WORKER, commit_turn, embedding, new_branch, new_turn, slice_of
-from contextinfinity.testing.stores.deletions import chat, deleted, expired, folded, told
+from contextinfinity_testing.builders import WORKER, commit_turn, embedding, new_branch, new_turn, slice_of
+from contextinfinity_testing.stores.deletions import chat, deleted, expired, folded, told
 
 PRIVATE = "zygomorphic"
 

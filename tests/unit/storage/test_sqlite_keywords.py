@@ -18,8 +18,8 @@ from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.migrate import migrate, migrations
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch, slice_of
 from contextinfinity.text.keywords import VERSION, among, terms
+from contextinfinity_testing.builders import exchange, new_branch, slice_of
 from tests.ledgers import open_store
 
 

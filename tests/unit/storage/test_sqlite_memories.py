@@ -10,8 +10,8 @@ from contextinfinity.domain.session import NewSession
 from contextinfinity.storage.ledger.rows import pack
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
-from contextinfinity.testing.builders import answer_turn, embedding, new_branch
-from contextinfinity.testing.stores.memories import ANN, fact, said
+from contextinfinity_testing.builders import answer_turn, embedding, new_branch
+from contextinfinity_testing.stores.memories import ANN, fact, said
 from tests.ledgers import open_store
 
 

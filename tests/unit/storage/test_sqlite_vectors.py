@@ -25,7 +25,7 @@ from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.vector_writes import drop_vectors
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
-from contextinfinity.testing.builders import embedding, exchange, new_branch, slice_of
+from contextinfinity_testing.builders import embedding, exchange, new_branch, slice_of
 
 SPACE, DIM, LEAST = "small", 16, 300
 EVERYWHERE = Scope()

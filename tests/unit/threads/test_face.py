@@ -12,9 +12,9 @@ from contextinfinity import threads
 from contextinfinity.errors import InvalidInput, SettingsError
 from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.threads import BACKENDS, unused, using
 from contextinfinity.threads import Turn
 from contextinfinity.threads.ledger import LedgerThreads
+from contextinfinity_testing.threads import BACKENDS, unused, using
 
 Q = Turn("user", "Q")
 

@@ -19,9 +19,9 @@ from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.errors import LedgerClosed, NotFound, OutOfOrder
 from contextinfinity.storage.contract import Turns
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import answer_turn, commit_turn, final_turn, new_turn
 from contextinfinity.threads import Turn
 from contextinfinity.threads.ledger import LedgerThreads
+from contextinfinity_testing.builders import answer_turn, commit_turn, final_turn, new_turn
 
 Q, A = Turn("user", "Q"), Turn("assistant", "A")
 

@@ -1,0 +1,120 @@
+"""What every store promises, as tests.
+
+A backend proves itself with a few lines::
+
+    class TestMyStore(StoreSuite):
+        @pytest.fixture
+        async def store(self):
+            store = MyStore()
+            yield store
+            await store.close()
+
+Each class holds the promises about one noun; ``StoreSuite`` is all of them. They need pytest with
+pytest-asyncio in auto mode, and see the store through its contract only.
+"""
+
+from __future__ import annotations
+
+from contextinfinity_testing.stores.arrivals import ArrivalSuite
+from contextinfinity_testing.stores.branches import BranchSuite
+from contextinfinity_testing.stores.broken_requests import BrokenRequestSuite
+from contextinfinity_testing.stores.chunks import ChunkSuite
+from contextinfinity_testing.stores.closing import ClosingSuite
+from contextinfinity_testing.stores.concurrency import ConcurrencySuite
+from contextinfinity_testing.stores.content import ContentSuite
+from contextinfinity_testing.stores.corrections import CorrectionSuite
+from contextinfinity_testing.stores.deletions import DeletionSuite, ExpirySuite
+from contextinfinity_testing.stores.endings import EndingSuite
+from contextinfinity_testing.stores.filling import FillingSuite
+from contextinfinity_testing.stores.folds import FoldSuite
+from contextinfinity_testing.stores.index import IndexSuite
+from contextinfinity_testing.stores.landings import LandingSuite
+from contextinfinity_testing.stores.lanes import LaneSuite
+from contextinfinity_testing.stores.logs import LogSuite
+from contextinfinity_testing.stores.memories import MemorySuite
+from contextinfinity_testing.stores.phases import PhaseSuite
+from contextinfinity_testing.stores.pins import PinSuite
+from contextinfinity_testing.stores.records import RecordSuite
+from contextinfinity_testing.stores.refusals import RefusalSuite
+from contextinfinity_testing.stores.rollbacks import RollbackSuite
+from contextinfinity_testing.stores.sessions import SessionSuite
+from contextinfinity_testing.stores.states import StateSuite
+from contextinfinity_testing.stores.tokens import RequestSuite, TokenSuite
+from contextinfinity_testing.stores.trails import TrailSuite
+from contextinfinity_testing.stores.turns import TurnSuite
+from contextinfinity_testing.stores.vectors import NamespaceSuite, VectorSuite
+from contextinfinity_testing.stores.work import WorkSuite
+
+
+class StoreSuite(
+    SessionSuite,
+    BranchSuite,
+    RollbackSuite,
+    TurnSuite,
+    RecordSuite,
+    LogSuite,
+    ArrivalSuite,
+    PhaseSuite,
+    EndingSuite,
+    StateSuite,
+    FoldSuite,
+    PinSuite,
+    ChunkSuite,
+    IndexSuite,
+    VectorSuite,
+    NamespaceSuite,
+    FillingSuite,
+    MemorySuite,
+    CorrectionSuite,
+    WorkSuite,
+    LaneSuite,
+    LandingSuite,
+    ContentSuite,
+    ExpirySuite,
+    DeletionSuite,
+    TokenSuite,
+    TrailSuite,
+    BrokenRequestSuite,
+    RequestSuite,
+    RefusalSuite,
+    ConcurrencySuite,
+    ClosingSuite,
+):
+    """Every promise of the contract. Give it a ``store`` fixture with an empty store."""
+
+
+__all__ = [
+    "ArrivalSuite",
+    "BranchSuite",
+    "BrokenRequestSuite",
+    "ChunkSuite",
+    "ClosingSuite",
+    "ConcurrencySuite",
+    "ContentSuite",
+    "CorrectionSuite",
+    "DeletionSuite",
+    "EndingSuite",
+    "ExpirySuite",
+    "FillingSuite",
+    "FoldSuite",
+    "IndexSuite",
+    "LandingSuite",
+    "LaneSuite",
+    "LogSuite",
+    "MemorySuite",
+    "NamespaceSuite",
+    "PhaseSuite",
+    "PinSuite",
+    "RecordSuite",
+    "RefusalSuite",
+    "RequestSuite",
+    "RollbackSuite",
+    "SessionSuite",
+    "StateSuite",
+    "StoreSuite",
+    "TokenSuite",
+    "TrailSuite",
+    "TurnSuite",
+    "VectorSuite",
+    "WorkSuite",
+]

@@ -1,0 +1,45 @@
+"""The repository holds two distributions: the package, and what its users need to test against it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from typing import Any
+
+import contextinfinity
+from tests.house import repository
+
+UNINSTALLED = """
+import pkgutil, sys
+from importlib import import_module
+
+sys.modules["contextinfinity_testing"] = None  # an import of it fails
+import contextinfinity
+
+for module in pkgutil.walk_packages(contextinfinity.__path__, "contextinfinity."):
+    if not module.name.endswith("__main__"):
+        import_module(module.name)
+"""
+
+
+def project(path: str) -> dict[str, Any]:
+    """Return the ``[project]`` table of a distribution."""
+    table: dict[str, Any] = tomllib.loads((repository.ROOT / path).read_text(encoding="utf-8"))["project"]
+    return table
+
+
+def test_both_distributions_have_one_version() -> None:
+    package, testing = project("pyproject.toml"), project("testing/pyproject.toml")
+    assert testing["version"] == package["version"] == contextinfinity.__version__
+    assert f"contextinfinity=={package['version']}" in testing["dependencies"]
+
+
+def test_the_package_runs_without_the_test_distribution() -> None:
+    subprocess.run([sys.executable, "-c", UNINSTALLED], check=True, capture_output=True)
+
+
+def test_the_wheel_holds_the_package_only() -> None:
+    build = tomllib.loads((repository.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    assert build["targets"]["wheel"]["packages"] == ["src/contextinfinity"]
+    assert not repository.files("src/contextinfinity/testing/*")
