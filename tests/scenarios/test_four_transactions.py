@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import Extraction, NewMemory
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.domain.state import StateDraft
-from contextinfinity.domain.turn import Completed, Phase, StepEnd, TurnEnd
+from contextinfinity.domain.state import FoldCandidate, State, StateDraft, summary_hash
+from contextinfinity.domain.turn import Completed, Phase, StepEnd, TurnEnd, Usage
 from contextinfinity.domain.work import Job, JobResult
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
@@ -25,7 +25,7 @@ from contextinfinity.engine.parts import Remembering, Retrieval, Rewriting, Setu
 from contextinfinity.errors import JobLost, ProviderError
 from contextinfinity.memory.values import Drawn
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity_testing.builders import WORKER, new_branch, turn_in
+from contextinfinity_testing.builders import WORKER, answer_turn, new_branch, turn_in
 from tests.scenarios.desk import Desk
 
 if TYPE_CHECKING:
@@ -108,6 +108,20 @@ async def test_an_exchange_takes_four_commits_with_all_stages_on(tmp_path: Path,
             assert (turn.phase, commits.count - before) == (Phase.DONE, 4), said
             assert await desk.engine.store.chunks.of_turn(turn_id)
         assert await memories(desk) == ["The user's name is Ada."]
+
+
+@pytest.mark.req("TURN-14")
+@pytest.mark.parametrize("thread_id", ["new", "a foreign id"])
+async def test_the_first_exchange_of_a_conversation_takes_four_commits(
+    tmp_path: Path, commits: Commits, thread_id: str
+) -> None:
+    async with Desk(tmp_path, setup=all_stages()) as desk:
+        before = commits.count
+        reply = await desk.engine.ask(thread_id, "My name is Ada, and I live in Leeds.")
+        await desk.settle()
+        turn = await desk.engine.store.turns.get(reply.turn_id)
+        assert turn is not None
+        assert (turn.phase, commits.count - before) == (Phase.DONE, 4)
 
 
 @pytest.mark.req("TURN-14", "TURN-5")
@@ -203,3 +217,48 @@ async def test_a_result_is_written_by_the_worker_that_has_the_job_only(ledger: S
     with pytest.raises(JobLost):
         await ledger.jobs.complete(job.id, WORKER, result=result)
     assert (await ledger.states.head(branch.id)).state_seq == 0
+
+
+def candidate_for(head: State, turn_seq: int) -> FoldCandidate:
+    return FoldCandidate(
+        branch_id=head.branch_id,
+        base_covers=head.covers_turn_seq,
+        base_summary=summary_hash(head.summary),
+        covers_turn_seq=turn_seq,
+        summary="They said hello.",
+        case="summarize",
+        tokens_before=100,
+        tokens_after=10,
+        created_at=now(),
+        spent=Usage(input_tokens=7),
+    )
+
+
+async def fold_job(store: SqliteStore) -> tuple[State, Job]:
+    """Commit a turn and claim a fold of its branch."""
+    branch = await new_branch(store)
+    await answer_turn(store, branch.id, "Hello.")
+    await store.jobs.enqueue("fold_branch", branch.id)
+    job = await store.jobs.claim(WORKER, {"fold_branch"})
+    assert job is not None
+    return await store.states.head(branch.id), job
+
+
+@pytest.mark.req("TURN-7", "TURN-14")
+async def test_a_fold_is_committed_and_its_job_ended_in_one_commit(commits: Commits, ledger: SqliteStore) -> None:
+    head, job = await fold_job(ledger)
+    before = commits.count
+    state = await ledger.states.fold(candidate_for(head, 1), ends=job)
+    assert state is not None
+    assert (state.reason, state.covers_turn_seq, commits.count - before) == ("fold", 1, 1)
+    assert [one.job_type for one in await ledger.jobs.list() if one.job_type == "fold_branch"] == []
+    assert await ledger.states.fold(candidate_for(head, 1)) is None, "it continues a summary that was replaced"
+
+
+@pytest.mark.req("TURN-7", "TURN-8")
+async def test_a_fold_is_committed_by_the_worker_that_has_the_job_only(ledger: SqliteStore) -> None:
+    head, job = await fold_job(ledger)
+    await ledger.jobs.release(job.id, WORKER)
+    with pytest.raises(JobLost):
+        await ledger.states.fold(candidate_for(head, 1), ends=job)
+    assert (await ledger.states.head(head.branch_id)).id == head.id

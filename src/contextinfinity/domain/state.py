@@ -8,6 +8,7 @@ out and not committed yet is a candidate: it is shown to people, and committed a
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -80,3 +81,13 @@ class FoldCandidate(Struct, frozen=True, kw_only=True):
     """The number of the head when the turns were read: of what was deleted since, it may say something."""
     spent: Usage = Usage()
     """What models used for the summaries of this branch so far, this one included."""
+
+    def continues(self, head: State) -> bool:
+        """Tell whether it goes on from the summary of that head."""
+        same = (self.base_covers, self.base_summary) == (head.covers_turn_seq, summary_hash(head.summary))
+        return same and self.covers_turn_seq <= head.turn_seq
+
+
+def summary_hash(summary: str) -> str:
+    """Return the SHA-256 of a summary, in hex."""
+    return hashlib.sha256(summary.encode()).hexdigest()

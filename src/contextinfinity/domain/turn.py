@@ -19,7 +19,7 @@ from msgspec import Struct
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, StepId, TurnId, WorkerId
 from contextinfinity.domain.message import AssistantItem, Json, Message, TextBlock, ToolOutputItem, TranscriptItem
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.session import Once
+from contextinfinity.domain.session import NewSession, Once
 
 
 class Phase(StrEnum):
@@ -151,6 +151,7 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     ``queue_limit``: refuse when that many already wait on the branch. ``begin``: when nothing stands before it, it
     is ContextPrepared at once, in the same transaction: one flush less before the model is asked. ``once``: the same
     request never makes a second turn. ``trail``: where it stands in what its sender knows, where they said so.
+    ``creates``: the session that is created with it, whose ``branch_id`` is this one.
     """
 
     branch_id: BranchId
@@ -163,6 +164,7 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     begin: bool = False
     once: Once | None = None
     trail: Trail | None = None
+    creates: NewSession | None = None
 
 
 class NewStep(Struct, frozen=True, kw_only=True):

@@ -66,19 +66,21 @@ class AnsweredTurn(Struct, frozen=True, kw_only=True):
 class JobResult(Struct, frozen=True, kw_only=True):
     """What a handler worked out for a turn; it is written in the transaction that ends the job.
 
-    ``None`` leaves a part to the job of its own. The job that commits a turn may bring all three parts.
+    ``None`` leaves a part to the job of its own. The job that commits a turn may bring all three parts. ``is_written``:
+    the handler has written its result and ended the job, in one transaction.
     """
 
     state: StateDraft | None = None
     chunks: tuple[NewChunk, ...] | None = None
     memories: Extraction | None = None
+    is_written: bool = False
 
     @property
     def may_queue(self) -> bool:
         """Whether writing it may queue other jobs."""
         if self.state is not None and (self.chunks is None or self.memories is None):
             return True
-        return self.memories is not None and self.memories.based_on is not None
+        return self.is_written or (self.memories is not None and self.memories.based_on is not None)
 
 
 class Backlog(Struct, frozen=True, kw_only=True):

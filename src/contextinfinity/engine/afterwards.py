@@ -44,7 +44,7 @@ MOST_HANDED_OVER = 4
 """Jobs of turns that were just answered that run at once: under load answers go first."""
 
 Handler = Callable[[Job], Awaitable[JobResult | None]]
-"""Works out what a job writes; None where it has written everything itself."""
+"""Works out what a job writes; None where there is nothing to write."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -127,11 +127,7 @@ class Afterwards:
         task.add_done_callback(self._handed_over.discard)
 
     async def drain(self, seconds: float, *, folds: bool = False) -> bool:
-        """Wait until nothing that is due waits or runs here, at most that long; tell whether it came to that.
-
-        Folds are waited for only when asked: whoever comes next may do them. A ledger that cannot say what is due
-        is not waited for either.
-        """
+        """Wait until no due job (``folds``: nor a fold) waits or runs here, at most that long; return whether it is so."""
         kinds = PROMPT | FOLDING if folds else PROMPT
         lanes = [lane for lane in self._lanes if lane.kinds <= kinds]
         with suppress(TimeoutError, LedgerError):
@@ -253,6 +249,8 @@ class Afterwards:
         try:
             with timed(STAGES[job.job_type]):
                 result = await self._handlers[job.job_type](job)
+            if result is not None and result.is_written:
+                return None
             took = {stage: took[stage] for stage in KEPT_WITH_THE_TURN & took.keys()}
             ending = self._record(
                 job, lambda: self._jobs.complete(job.id, self._worker, result=result, then=then, took=took)
@@ -261,6 +259,9 @@ class Afterwards:
         except asyncio.CancelledError:
             await asyncio.shield(self._record(job, self._given_back(job)))
             raise
+        except JobLost:
+            log.info("job %s was taken by another worker meanwhile", job.id)
+            return None
         except (LedgerClosed, WorkerLost):
             raise
         except Exception as error:  # a handler may fail in any way: that is what retries are for

@@ -19,7 +19,7 @@ from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnStarted
 from contextinfinity.domain.health import Health
-from contextinfinity.domain.ids import BranchId, ChunkId, TurnId
+from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, new_id
 from contextinfinity.domain.message import ContentBlock, Json, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.route import Route
@@ -171,22 +171,45 @@ class Engine(Lookup):
         await check_references(self.store, owner, known, sending.attach, sending.retry_of)
         if known is None and sending.branch_id is not None:
             raise NotFound(f"A new thread has no branch {sending.branch_id}.", hint="Leave branch_id out.")
-        session, found = (known, True) if known is not None else await _created(self, thread_id, sending, once)
-        branch_id = await self.branch_of(session, sending.branch_id)
         message = await with_kept_pictures(self.store.contents, _message(content))
+        try:
+            turn = await self._accept_in(known, thread_id, message, sending, once)
+        except AlreadyExists:  # another request created the thread meanwhile
+            if known is not None or thread_id == "new":
+                raise
+            known = await self.session(thread_id, owner)
+            turn = await self._accept_in(known, thread_id, message, sending, once)
+        found, loaded = known is not None, turn.turn_seq - 1
+        there, place = "found" if found else "created", turn.branch_id
+        log.info("thread %s %s, branch %s, turn %d, turns loaded %d", turn.session_id, there, place, loaded + 1, loaded)
+        return turn, found
+
+    async def _accept_in(
+        self, known: Session | None, thread_id: str, message: Message, sending: _Sending, once: Once | None
+    ) -> Turn:
+        """Accept a message in a thread, or together with a new thread (None)."""
+        creates, retry_of = None, sending.retry_of
+        if known is None:
+            branch_id = new_id()
+            external_id = None if thread_id == "new" else thread_id
+            key = None if once is None or external_id is not None else for_session(once)
+            creates = NewSession(
+                owner=sending.owner, id=new_id(), external_id=external_id, branch_id=branch_id, once=key
+            )
+        else:
+            branch_id = await self.branch_of(known, sending.branch_id)
+            retry_of = retry_of or await failed_just_now(self.store, branch_id, message)
         new = NewTurn(
             branch_id=branch_id,
             message=message,
-            retry_of=sending.retry_of or (await failed_just_now(self.store, branch_id, message) if found else None),
+            retry_of=retry_of,
             metadata=sending.metadata,
             queue_limit=QUEUE_LIMIT,
             begin=True,
             once=once,
+            creates=creates,
         )
-        turn = await self.take_on(new, _asked(sending))
-        there, place, loaded = "found" if found else "created", turn.branch_id, turn.turn_seq - 1
-        log.info("thread %s %s, branch %s, turn %d, turns loaded %d", session.id, there, place, loaded + 1, loaded)
-        return turn, found
+        return await self.take_on(new, _asked(sending))
 
     async def route(self, thread_id: str, content: Content, **how: Unpack[How]) -> Route:
         """Say which model would answer a message, and why; nothing is sent, and nothing is kept."""
@@ -263,7 +286,7 @@ class Engine(Lookup):
 
     async def unfold(self, thread_id: str, *, branch_id: BranchId | None = None) -> State:
         """Undo the last fold; none follows by itself until the branch has grown by another trigger."""
-        return await folding.undo(self._parts, await self._branch(thread_id, branch_id))
+        return await self.store.states.unfold(await self._branch(thread_id, branch_id))
 
     def compactions(self) -> AsyncIterator[CompactionEvent]:
         """Follow what this process folds, from now on."""
@@ -365,15 +388,3 @@ def _asked(sending: _Sending) -> Asked:
         may_ask_back=sending.may_ask_back,
         attach=sending.attach,
     )
-
-
-async def _created(engine: Engine, thread_id: str, sending: _Sending, once: Once | None) -> tuple[Session, bool]:
-    """Create a thread for a message; also return whether another request was faster and had created it."""
-    owner = sending.owner
-    if thread_id == "new":
-        new = NewSession(owner=owner, once=None if once is None else for_session(once))
-        return await engine.store.sessions.create(new), False
-    try:
-        return await engine.store.sessions.create(NewSession(owner=owner, external_id=thread_id)), False
-    except AlreadyExists:
-        return await engine.session(thread_id, owner), True

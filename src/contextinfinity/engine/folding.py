@@ -3,7 +3,7 @@
     weigh      the newest turns are read back until they fill the trigger, or all there are
     cut        the window, the floors, and where a new topic begins (``compaction.policy``)
     summarise  what leaves goes to the librarian a page at a time, however long the branch is
-    commit     compare-and-set: turns and pins that came meanwhile stay, another fold wins (TX-B)
+    commit     turns and pins that came meanwhile stay; where another fold came first, nothing is written (TX-B)
 
 A candidate is all that is known before the commit; a preview keeps it, and folding then commits that one. Undoing is
 a new state, and holds folding until the branch has grown by another trigger.
@@ -12,9 +12,7 @@ a new state, and holds folding until the branch has grown by another trigger.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,12 +21,12 @@ import msgspec
 from contextinfinity.compaction.policy import CONFIDENT, choose_cut, is_due, pays
 from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import BranchId, SessionId, now
-from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft
+from contextinfinity.domain.state import FOLDS, FoldCandidate, summary_hash
 from contextinfinity.domain.turn import Usage
+from contextinfinity.domain.work import Job
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.parts import Parts, boundary_offline
 from contextinfinity.engine.weighing import PAGE, Here, leaving, look, said
-from contextinfinity.errors import HeadMoved, NotFound, Refused
 from contextinfinity.librarian.contract import Librarian, Summary, Task
 from contextinfinity.prompt.cutting import line
 from contextinfinity.prompt.redact import hidden
@@ -76,8 +74,11 @@ async def fold_to_fit(parts: Parts, branch_id: BranchId) -> None:
     await fold(dataclasses.replace(parts, setup=setup, running={}), branch_id)
 
 
-async def fold(parts: Parts, branch_id: BranchId, *, insist: bool = False) -> Fold | None:
-    """Fold a branch, as previewed if it was, if that is due and pays; ``insist``: whenever anything can leave."""
+async def fold(parts: Parts, branch_id: BranchId, *, insist: bool = False, job: Job | None = None) -> Fold | None:
+    """Fold a branch, as previewed if it was, if that is due and pays; ``insist``: whenever anything can leave.
+
+    A fold that is committed ends ``job`` in the same transaction. None when nothing was committed.
+    """
     here = await look(parts, branch_id)
     if here is None or not (insist or await is_time(here)):
         return None
@@ -85,7 +86,7 @@ async def fold(parts: Parts, branch_id: BranchId, *, insist: bool = False) -> Fo
     parts.folds.tell(CompactionStarted(thread_id=thread_id, branch_id=branch_id))
     try:
         made = await proposed(here) or await work_out(here, insist=insist)
-        state = None if made is None else await commit(parts, made.candidate)
+        state = None if made is None else await parts.store.states.fold(made.candidate, ends=job)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
         parts.folds.tell(CompactionFailed(thread_id=thread_id, branch_id=branch_id, message=message))
@@ -122,7 +123,7 @@ async def preview(parts: Parts, branch_id: BranchId) -> Fold | None:
 async def proposed(here: Here) -> Fold | None:
     """Give the fold that was previewed, if it still goes on from the summary there is."""
     candidate = await here.parts.store.states.proposal(here.branch_id)
-    if candidate is None or not still_fits(candidate, here.head):
+    if candidate is None or not candidate.continues(here.head):
         return None
     return Fold(candidate=candidate, summary_before=here.head.summary)
 
@@ -152,7 +153,7 @@ async def work_out(here: Here, *, insist: bool) -> Fold | None:
     candidate = FoldCandidate(
         branch_id=here.branch_id,
         base_covers=here.head.covers_turn_seq,
-        base_summary=fingerprint(here.head.summary),
+        base_summary=summary_hash(here.head.summary),
         base_state_seq=here.head.state_seq,
         covers_turn_seq=covers,
         summary=summary.text,
@@ -251,85 +252,3 @@ async def spent_on(parts: Parts, branch_id: BranchId) -> Usage:
     """Return what models used for the summaries of a branch so far."""
     kept = await parts.store.states.proposal(branch_id)
     return Usage() if kept is None else kept.spent
-
-
-async def keep_spent(parts: Parts, branch_id: BranchId, spent: Usage) -> None:
-    """Keep what models used for the summaries of a branch in its candidate, which a commit removes.
-
-    The candidate holds nothing else and fits no summary, so that no fold commits it.
-    """
-    if spent == Usage():
-        return
-    with suppress(NotFound):  # the branch may be deleted meanwhile
-        head = await parts.store.states.head(branch_id)
-        await parts.store.states.propose(
-            FoldCandidate(
-                branch_id=branch_id,
-                base_covers=0,
-                base_summary=fingerprint(str(head.id)),
-                covers_turn_seq=0,
-                summary="",
-                case="summarize",
-                tokens_before=0,
-                tokens_after=0,
-                created_at=now(),
-                spent=spent,
-            )
-        )
-
-
-async def commit(parts: Parts, candidate: FoldCandidate) -> State | None:
-    """Make a candidate the branch's summary; None when another fold, an undoing or a deletion was first."""
-    draft = StateDraft(
-        branch_id=candidate.branch_id,
-        reason="fold",
-        summary=candidate.summary,
-        covers_turn_seq=candidate.covers_turn_seq,
-        token_count_est=candidate.tokens_after,
-    )
-    while True:
-        head = await parts.store.states.head(candidate.branch_id)
-        gone = await parts.store.states.newest(candidate.branch_id, {"delete"})
-        if not still_fits(candidate, head) or (gone is not None and gone.state_seq > candidate.base_state_seq):
-            return None  # of turns that were deleted meanwhile it may say something
-        try:
-            state = await parts.store.states.commit(draft, expected_head=head.id)
-        except HeadMoved:  # a turn was committed, or a fact pinned: neither changes what the summary says
-            continue
-        await keep_spent(parts, candidate.branch_id, candidate.spent)
-        return state
-
-
-def still_fits(candidate: FoldCandidate, head: State) -> bool:
-    """Tell whether a candidate goes on from the summary there is."""
-    same = (candidate.base_covers, candidate.base_summary) == (head.covers_turn_seq, fingerprint(head.summary))
-    return same and candidate.covers_turn_seq <= head.turn_seq
-
-
-async def undo(parts: Parts, branch_id: BranchId) -> State:
-    """Go back to the summary before the last fold; what it covered stands word for word again."""
-    while True:
-        head = await parts.store.states.head(branch_id)
-        fold = await parts.store.states.newest(branch_id, {"fold"}, covers=head.covers_turn_seq)
-        before = await parts.store.states.get(fold.parent_id) if fold is not None and fold.parent_id else None
-        if before is None or head.covers_turn_seq == 0:
-            raise Refused("Nothing is folded on this branch.", hint="`cix show` shows the conversation as it is.")
-        draft = StateDraft(
-            branch_id=branch_id,
-            reason="unfold",
-            summary=before.summary,
-            covers_turn_seq=before.covers_turn_seq,
-            token_count_est=before.token_count_est,
-        )
-        spent = await spent_on(parts, branch_id)
-        try:
-            state = await parts.store.states.commit(draft, expected_head=head.id)
-        except HeadMoved:
-            continue
-        await keep_spent(parts, branch_id, spent)
-        return state
-
-
-def fingerprint(summary: str) -> str:
-    """Name a summary by its content."""
-    return hashlib.sha256(summary.encode()).hexdigest()

@@ -54,10 +54,10 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
         turn = await answered(job)
         return None if turn is None else JobResult(memories=await _memories(parts, turn))
 
-    async def fold_branch(job: Job) -> None:
+    async def fold_branch(job: Job) -> JobResult | None:
         """Move old turns from the verbatim part into the summary, where that part is too long."""
-        if parts.setup.folds:
-            await fold(parts, job.branch_id)
+        folded = await fold(parts, job.branch_id, job=job) if parts.setup.folds else None
+        return None if folded is None else JobResult(is_written=True)
 
     async def nothing_yet(job: Job) -> None:
         """Finish at once: what this job is for comes with a later release."""

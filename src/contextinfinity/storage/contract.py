@@ -124,7 +124,8 @@ class Turns(Protocol):
         ``QueueFull`` when ``queue_limit`` turns already wait in Accepted, before anything is written. With ``begin``
         it goes on to ContextPrepared in the same transaction, unless it has to wait. ``WorkerLost`` for an owner that
         was declared dead. With ``once`` a request that comes again is given the turn it made, wherever that stands
-        now; ``KeyReused`` when the key named a request for something else.
+        now; ``KeyReused`` when the key named a request for something else. With ``creates`` its session is created in
+        the same transaction, with the errors of ``Sessions.create``.
         """
         ...
 
@@ -226,6 +227,18 @@ class States(Protocol):
         ``OutOfOrder`` while an earlier turn of the branch is not settled. A turn that is committed already gives
         the state it was committed with. A fold or unfold removes the branch's candidate in the same transaction.
         """
+        ...
+
+    async def fold(self, candidate: FoldCandidate, *, ends: Job | None = None) -> State | None:
+        """Commit a fold and end the job that worked it out, in one transaction.
+
+        None, and nothing is written, when the candidate does not continue the branch's summary any more, or turns were
+        deleted since its turns were read. ``JobLost``: the job is another worker's by now, and nothing is written.
+        """
+        ...
+
+    async def unfold(self, branch_id: BranchId) -> State:
+        """Return to the summary before the last fold. ``Refused`` when nothing is folded."""
         ...
 
     async def propose(self, candidate: FoldCandidate) -> FoldCandidate:

@@ -119,6 +119,8 @@ def check_new_turn(new: NewTurn) -> None:
     check_message(new.message)
     check_json(new.metadata, "metadata")
     check_once(new.once)
+    if (session := new.creates) is not None and (session.id is None or session.branch_id != new.branch_id):
+        raise InvalidInput("A session that is created with its first turn needs an id, and the branch of that turn.")
 
 
 def check_exchanges(exchanges: Sequence[Exchange]) -> None:

@@ -19,7 +19,7 @@ from contextinfinity.domain.message import ImageBlock, Message, TextBlock, ToolR
 from contextinfinity.domain.plan import Budget
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.session import NewSession, Session
-from contextinfinity.domain.state import FoldCandidate, State, StateDraft
+from contextinfinity.domain.state import FoldCandidate, State, StateDraft, summary_hash
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
 from contextinfinity.engine.news import Broadcast
@@ -169,7 +169,7 @@ class History:
         candidate = FoldCandidate(
             branch_id=standing.branch_id,
             base_covers=standing.head.covers_turn_seq,
-            base_summary=folding.fingerprint(standing.head.summary),
+            base_summary=summary_hash(standing.head.summary),
             covers_turn_seq=standing.turns[leaves - 1].turn_seq,
             summary=summary,
             case="truncate",
@@ -177,7 +177,7 @@ class History:
             tokens_after=before - self.measure.messages(leaving) + self.measure.text(summary),
             created_at=now(),
         )
-        return 0 if await folding.commit(self._parts, candidate) is None else len(leaving)
+        return 0 if await self._store.states.fold(candidate) is None else len(leaving)
 
     def _oldest(self, standing: Standing, most: int) -> int:
         """Tell how many of the oldest turns have to leave, or can."""

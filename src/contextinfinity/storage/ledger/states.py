@@ -10,13 +10,14 @@ import msgspec
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import BranchId, StateId, new_id, now, to_millis
 from contextinfinity.domain.session import Branch
-from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason
-from contextinfinity.domain.turn import Phase
-from contextinfinity.domain.work import JobType, JobTypes
+from contextinfinity.domain.state import FOLDS, FoldCandidate, State, StateDraft, StateReason, summary_hash
+from contextinfinity.domain.turn import Phase, Usage
+from contextinfinity.domain.work import Job, JobType, JobTypes
+from contextinfinity.errors import Refused
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
 from contextinfinity.storage.ledger.contents import keep_text
-from contextinfinity.storage.ledger.jobs import enqueue
+from contextinfinity.storage.ledger.jobs import complete_job, enqueue
 from contextinfinity.storage.ledger.rows import must, pack, to_state, unpack
 from contextinfinity.storage.rules import (
     LAST_PLACE,
@@ -86,6 +87,64 @@ def read_proposal(connection: Connection, branch_id: BranchId) -> FoldCandidate 
     """Read the branch's candidate."""
     row = connection.one("select_candidate", (pack(branch_id),))
     return None if row is None else wire.loads(FoldCandidate, row[0])
+
+
+def fold(connection: Connection, candidate: FoldCandidate, *, ends: Job | None = None) -> State | None:
+    """Commit a fold if it is still valid, and end its job."""
+    head, branch_id = head_of(connection, candidate.branch_id), candidate.branch_id
+    deleted = _newest(connection, branch_id, head.state_seq, {"delete"}, None)
+    if not candidate.continues(head) or (deleted is not None and deleted.state_seq > candidate.base_state_seq):
+        return None
+    draft = StateDraft(
+        branch_id=branch_id,
+        reason="fold",
+        summary=candidate.summary,
+        covers_turn_seq=candidate.covers_turn_seq,
+        token_count_est=candidate.tokens_after,
+    )
+    state = commit_state(connection, draft, expected_head=None)
+    _keep_spent(connection, state, candidate.spent)
+    if ends is not None:
+        complete_job(connection, ends.id, ends.owner or "")
+    return state
+
+
+def unfold(connection: Connection, branch_id: BranchId) -> State:
+    """Return to the summary before the last fold."""
+    head = head_of(connection, branch_id)
+    folded = _newest(connection, branch_id, head.state_seq, {"fold"}, head.covers_turn_seq)
+    before = get_state(connection, folded.parent_id) if folded is not None and folded.parent_id else None
+    if before is None or head.covers_turn_seq == 0:
+        raise Refused("Nothing is folded on this branch.", hint="`cix show` shows the conversation as it is.")
+    draft = StateDraft(
+        branch_id=branch_id,
+        reason="unfold",
+        summary=before.summary,
+        covers_turn_seq=before.covers_turn_seq,
+        token_count_est=before.token_count_est,
+    )
+    proposal = read_proposal(connection, branch_id)
+    state = commit_state(connection, draft, expected_head=None)
+    _keep_spent(connection, state, Usage() if proposal is None else proposal.spent)
+    return state
+
+
+def _keep_spent(connection: Connection, state: State, spent: Usage) -> None:
+    """Keep what models used for the summaries of a branch, in a candidate that continues no summary."""
+    if spent != Usage():
+        nothing = FoldCandidate(
+            branch_id=state.branch_id,
+            base_covers=0,
+            base_summary=summary_hash(state.id),
+            covers_turn_seq=0,
+            summary="",
+            case="summarize",
+            tokens_before=0,
+            tokens_after=0,
+            created_at=now(),
+            spent=spent,
+        )
+        propose_fold(connection, nothing)
 
 
 def pin_fact(connection: Connection, branch_id: BranchId, fact: str) -> State:
@@ -266,6 +325,8 @@ class LedgerStates(Noun):
             lambda connection: commit_state(connection, draft, expected_head=expected_head)
         )
 
+    fold = writes(fold)
+    unfold = writes(unfold)
     propose = writes(propose_fold)
     proposal = reads(read_proposal)
     pin = writes(pin_fact)

@@ -51,7 +51,7 @@ from contextinfinity.storage.ledger.rows import (
     to_usage,
     unpack,
 )
-from contextinfinity.storage.ledger.sessions import find_session, lineage_of
+from contextinfinity.storage.ledger.sessions import create_session, find_session, lineage_of
 from contextinfinity.storage.rules import (
     check_finalising,
     check_new_step,
@@ -137,6 +137,8 @@ def accept_turn(connection: Connection, new: NewTurn, message: MessageColumns) -
             return there
         raise AlreadyExists(f"There is a turn {new.id} already, and it says something else.")
     refuse_dead(connection, new.owner)
+    if new.creates is not None:
+        create_session(connection, new.creates)
     check_place(connection, new)
     if new.queue_limit is not None:
         _refuse_long_queue(connection, new.branch_id, new.queue_limit)

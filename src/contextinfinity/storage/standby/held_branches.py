@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.health import Health
-from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, new_id, now
+from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId, WorkerId, new_id, now
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Turn
@@ -138,6 +138,15 @@ class HeldBranches:
             self.recent.running.pop(turn.id, None)
         elif step is not None or turn.owner in self.workers:
             self.recent.see_step(turn, step)
+
+    def see_first(self, new: NewSession, turn: Turn) -> None:
+        """Remember a session that was created in the ledger together with its first turn."""
+        count("turn_writes_ok")
+        if turn.session_id == new.id:  # otherwise the request was a repeated one
+            seed, state = _new_seed(new, turn.state_before)
+            self.recent.see_session(seed.session)
+            self.recent.see_state(seed.branch_id, state)
+        self.see(turn)
 
     # --- continuing here ---
 
@@ -314,12 +323,13 @@ async def _read_seed(ledger: Store, branch_id: BranchId) -> Seed:
     )
 
 
-def _new_seed(new: NewSession) -> tuple[Seed, State]:
+def _new_seed(new: NewSession, root: StateId | None = None) -> tuple[Seed, State]:
     """Return what a new session begins with."""
     moment, session_id, branch_id = now(), new.id or "", new.branch_id or ""
     names = ("owner", "kind", "external_id", "title", "system", "ttl_hours")
     fields: dict[str, Any] = {name: getattr(new, name) for name in names}
     session = Session(id=session_id, active_branch=branch_id, created_at=moment, updated_at=moment, **fields)
     zeros: dict[str, Any] = dict.fromkeys(("state_seq", "turn_seq", "covers_turn_seq"), 0)
-    state = State(id=new_id(), session_id=session_id, branch_id=branch_id, reason="root", created_at=moment, **zeros)
+    root = root or new_id()
+    state = State(id=root, session_id=session_id, branch_id=branch_id, reason="root", created_at=moment, **zeros)
     return Seed(branch_id=branch_id, session=session, state=state), state

@@ -190,16 +190,29 @@ class StatesProxy(Proxy[States]):
 class TurnsProxy(Proxy[Turns]):
     """``Turns``: what is said and answered is spooled while the ledger is away."""
 
+    def __init__(self, held: HeldBranches, ledger: Turns, sessions: SessionsProxy) -> None:
+        super().__init__(held, ledger)
+        self._sessions = sessions
+
     def __getattr__(self, name: str) -> Any:
         if name in ("prepare", "open_step", "finalise", "fail", "cancel"):
             return partial(self._on_turn, name)
         return super().__getattr__(name)
 
     async def accept(self, new: NewTurn) -> Turn:
-        """TX-0. With an id, a commit whose end was not heard of is found again."""
+        """TX-0. With an id, a commit that was not acknowledged is found again."""
         named = new if new.id is not None else replace(new, id=new_id())
+        if (creates := named.creates) is not None:
+            try:
+                turn = await self._write(lambda: self._ledger.accept(named))
+            except LedgerAway:
+                session = await self._sessions.create(creates)
+                named = replace(named, branch_id=session.active_branch, creates=None)
+            else:
+                self._held.see_first(creates, turn)
+                return turn
         return await self._held.on_branch(
-            "accept", new.branch_id, lambda: self._seen(self._ledger.accept(named)), lambda held: held.accept(named)
+            "accept", named.branch_id, lambda: self._seen(self._ledger.accept(named)), lambda held: held.accept(named)
         )
 
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:

@@ -34,9 +34,10 @@ class Standby:
         self._reconnecting: asyncio.Task[None] | None = None
         self._closed = self._alerted = False
         self._held = held = HeldBranches(ledger, folder, self._bounds, self._reconnect)
-        self.sessions = cast(Sessions, proxies.SessionsProxy(held, ledger.sessions))
+        sessions = proxies.SessionsProxy(held, ledger.sessions)
+        self.sessions = cast(Sessions, sessions)
         self.branches = cast(Branches, proxies.BranchesProxy(held, ledger.branches))
-        self.turns = cast(Turns, proxies.TurnsProxy(held, ledger.turns))
+        self.turns = cast(Turns, proxies.TurnsProxy(held, ledger.turns, sessions))
         self.states = cast(States, proxies.StatesProxy(held, ledger.states))
         self.contents = cast(Contents, proxies.ContentsProxy(held, ledger.contents))
         self.jobs = cast(Jobs, proxies.JobsProxy(held, ledger.jobs))
