@@ -127,7 +127,7 @@ class Afterwards:
         task.add_done_callback(self._handed_over.discard)
 
     async def drain(self, seconds: float, *, folds: bool = False) -> bool:
-        """Wait until no due job (``folds``: nor a fold) waits or runs here, at most that long; return whether it is so."""
+        """Wait until no due job (``folds``: nor a fold) waits or runs here, at most that long; return if it is so."""
         kinds = PROMPT | FOLDING if folds else PROMPT
         lanes = [lane for lane in self._lanes if lane.kinds <= kinds]
         with suppress(TimeoutError, LedgerError):
