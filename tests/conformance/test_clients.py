@@ -101,8 +101,12 @@ class TestRemoteClient(ClientSuite):
                 await attempt
 
     @pytest.mark.parametrize("status", [b"418 Teapot", b"200 OK"])
-    async def test_a_server_that_is_none_of_ours_is_told_from_ours(self, status: bytes) -> None:
+    async def test_a_server_that_is_not_ours_is_named_at_once_and_not_asked_again(self, status: bytes) -> None:
+        requests = 0
+
         async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal requests
+            requests += 1
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 %b\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nhi" % status)
             await writer.drain()
@@ -115,6 +119,7 @@ class TestRemoteClient(ClientSuite):
                 for told in await asyncio.gather(*attempts, return_exceptions=True):
                     assert isinstance(told, ServerAway)
                     assert "no server of ours" in told.message
+        assert requests == len(attempts)
 
     def test_an_address_or_a_token_that_cannot_be_one_is_refused_and_no_token_is_shown(self) -> None:
         for url in ("localhost:8765", "", "ftp://example.org"):

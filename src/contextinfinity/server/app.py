@@ -53,7 +53,7 @@ def make_app(
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         async with open_client(settings) as client:
-            app.state.door = Door(
+            app.state.door = door = Door(
                 client=client,
                 server=settings.server,
                 retention=settings.retention,
@@ -65,6 +65,7 @@ def make_app(
             keeping = asyncio.ensure_future(figures.keep_in_step())
             yield
             keeping.cancel()
+            await client.close(answer_seconds=door.seconds_left())
 
     app = FastAPI(
         title=TITLE,

@@ -42,6 +42,7 @@ class Door:
         self.rates = Rates(self.server.requests_per_minute, self.counts)
         self.streams = Streams(self.server.streams_per_user, self.counts, self.figures)
         self._loop = asyncio.get_running_loop()
+        self._ends_at: float | None = None
 
     def acting_for(self, owner: Owner) -> LocalClient:
         """Return the client of one owner."""
@@ -58,8 +59,15 @@ class Door:
 
     def end_soon(self) -> None:
         """Give what runs its time, and then let it go. Any thread may say so."""
+        self._ends_at = self._loop.time() + self.server.shutdown_seconds
         self._loop.call_soon_threadsafe(self.closing.set)
         self._loop.call_soon_threadsafe(self._loop.call_later, self.server.shutdown_seconds, self.ending.set)
+
+    def seconds_left(self) -> float:
+        """Return how long answers that nobody reads may still run: streams and they share ``shutdown_seconds``."""
+        if self._ends_at is None:
+            return self.server.shutdown_seconds
+        return max(0.0, self._ends_at - self._loop.time())
 
 
 def door_of(request: Request) -> Door:

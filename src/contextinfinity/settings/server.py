@@ -49,5 +49,5 @@ class Server(Struct, frozen=True, kw_only=True):
         Seconds, Meta(description="A reader that takes nothing for so long is let go; it can resume.")
     ] = 60.0
     shutdown_seconds: Annotated[
-        Seconds, Meta(description="How long running streams may go on when the server ends.")
+        Seconds, Meta(description="How long running answers may go on when the server ends.")
     ] = 20.0

@@ -42,6 +42,10 @@ SILENT_SECONDS = 60.0
 LOCAL = Owner()
 
 
+class Unreachable(ServerAway):
+    """Nothing answers, or a proxy answers for a server that is down: the next try may succeed."""
+
+
 class Line:
     """A connection to one server, as one caller.
 
@@ -118,7 +122,7 @@ class Line:
         for wait in (*waits, None):
             try:
                 return _read(await self._sent(request), kind)
-            except (ServerAway, Ending, LedgerBusy):
+            except (Unreachable, Ending, LedgerBusy):
                 if wait is None:
                     raise
                 await asyncio.sleep(wait)
@@ -143,7 +147,7 @@ class Line:
                 await answer.aclose()
         except httpx2.RequestError as error:
             why = str(error) or type(error).__name__
-            raise ServerAway(f"The server at {self._url} cannot be reached: {why}.") from error
+            raise Unreachable(f"The server at {self._url} cannot be reached: {why}.") from error
 
     def _request(
         self, method: str, path: str, owner: Owner, query: Mapping[str, Any], body: object, key: str | None
@@ -215,7 +219,8 @@ def error_of(body: bytes, status: int) -> ContextInfinityError:
 
 
 def _not_ours(status: int) -> ServerAway:
-    return ServerAway(f"What answered with status {status} is no server of ours.", hint="Check the address.")
+    kind = Unreachable if status >= 500 else ServerAway
+    return kind(f"What answered with status {status} is no server of ours.", hint="Check the address.")
 
 
 def _read(answer: bytes, kind: type[T]) -> T:

@@ -13,14 +13,14 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.client.contract import Content, Explained, How, Stamped
-from contextinfinity.client.remote.line import LOCAL, WAITS, Line, path
+from contextinfinity.client.remote.line import LOCAL, WAITS, Line, Unreachable, path
 from contextinfinity.client.values import Conversation, ShownTurn, TurnAccount
 from contextinfinity.domain.events import Clarification, Event, FinishedTurn, TurnDone, TurnFailed, TurnStarted
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
-from contextinfinity.errors import Ending, LedgerAway, LedgerBusy, NotFound, ServerAway
+from contextinfinity.errors import Ending, LedgerAway, LedgerBusy, NotFound
 
 ANY = "-"
 PAGE = 500
@@ -86,7 +86,7 @@ class RemoteConversations:
                         if isinstance(stamped.event, TurnDone):
                             return
                     break  # handed over: the server ended
-            except (ServerAway, Ending, LedgerBusy):
+            except (Unreachable, Ending, LedgerBusy):
                 if turn_id:
                     break
                 if wait is None:
@@ -118,7 +118,7 @@ class RemoteConversations:
                         yield stamped
                         if isinstance(stamped.event, TurnDone):
                             return
-            except (ServerAway, LedgerAway, LedgerBusy):
+            except (Unreachable, LedgerAway, LedgerBusy):
                 if tries == len(WAITS):
                     raise
             await asyncio.sleep(WAITS[min(tries, len(WAITS) - 1)])

@@ -14,14 +14,14 @@ from msgspec import Struct
 from contextinfinity.client.contract import LOCAL, Where
 from contextinfinity.client.cursors import cursor_of
 from contextinfinity.client.references import LAST, fits, the_one
-from contextinfinity.client.remote.line import WAITS, Line, path
+from contextinfinity.client.remote.line import WAITS, Line, Unreachable, path
 from contextinfinity.client.values import Committed, Pins, ShownBranch, ShownFold, ShownThread
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import BranchId, Position, SessionId, is_id
 from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import NewSession, Owner
-from contextinfinity.errors import LedgerBusy, NotFound, Refused, ServerAway
+from contextinfinity.errors import LedgerBusy, NotFound, Refused
 
 T = TypeVar("T")
 
@@ -188,7 +188,7 @@ class RemoteFolds:
         """Hear of folds as they go on, in the worker that answers; a server that was away is listened to again."""
         tries = 0
         while True:
-            with suppress(ServerAway, LedgerBusy):
+            with suppress(Unreachable, LedgerBusy):
                 async with self._line.blocks("GET", "/compactions") as blocks:
                     tries = 0
                     async for name, data, _ in blocks:
