@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def test_what_cannot_be_imported_is_said_in_one_message(
 
 @pytest.mark.req("CLI-1")
 def test_a_terminal_sees_how_far_it_is_and_a_pipe_does_not(cix: Cix, tmp_path: Path) -> None:
-    file = lines(tmp_path / "file", talk(3000))
+    file = lines(tmp_path / "file", talk(600))
     with cix.start("import", file, terminal=True) as process:
         code, shown, _ = process.end()
     assert code == 0
@@ -116,16 +117,20 @@ def test_a_terminal_sees_how_far_it_is_and_a_pipe_does_not(cix: Cix, tmp_path: P
 def test_an_import_that_is_stopped_ends_in_an_orderly_way_and_can_be_done_again(
     cix: Cix, tmp_path: Path, number: int
 ) -> None:
-    file = lines(tmp_path / "file", talk(24_000))
-    with cix.start("import", file) as process:
+    whole = Path(lines(tmp_path / "whole", talk(2_500)))
+    file = tmp_path / "file"
+    os.mkfifo(file)
+    with cix.start("import", str(file)) as process, file.open("wb") as pipe:  # a file that is still being written
+        pipe.write(whole.read_bytes()[:-1])
+        pipe.flush()
         while not _some(cix):
             pass
         process.signal(number)
         code, _, _ = process.end()
     assert code == 1
-    (done,) = cix.json("import", file)["sessions"]
-    assert done["messages"] == 24_000
-    assert 0 < done["skipped"] < 24_000
+    (done,) = cix.json("import", str(whole.replace(file)))["sessions"]
+    assert done["messages"] == 2_500
+    assert 0 < done["skipped"] < 2_500
 
 
 @pytest.mark.req("CLI-1")
