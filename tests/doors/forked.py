@@ -171,15 +171,18 @@ def run_template() -> None:
 
 
 def _import_all() -> None:
-    from contextinfinity.engine import lazy_modules
+    from contextinfinity.engine.lazy_modules import load_all
+    from contextinfinity.text.tokens import counter_of
 
+    load_all()
+    counter_of("scripted", "scripted").count("a")  # loads the tokenizer
     used = (
         "contextinfinity.server.serving",
         "contextinfinity.cli.serve",
         "contextinfinity.cli.chat",
         "tests.recovery.doomed",
     )
-    for name in (*lazy_modules.ALL, *used):
+    for name in used:
         import_module(name)
 
 

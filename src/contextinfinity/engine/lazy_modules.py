@@ -38,6 +38,13 @@ async def loaded(*names: str) -> None:
             _done.add(name)
 
 
+def load_all() -> None:
+    """Import all of them now: for a process that forks others."""
+    for name in ALL:
+        import_module(name)
+        _done.add(name)
+
+
 async def preload(count: Callable[[str], int]) -> None:
     """Load the tokenizer, which ``count`` uses, and all slow modules a moment after the start."""
     await asyncio.sleep(PRELOAD_SECONDS)
