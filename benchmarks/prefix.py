@@ -33,9 +33,9 @@ from contextinfinity.engine.parts import Helpers, Model, Models, Setup
 from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.prompt.prefix import shared
 from contextinfinity.prompt.sections import Artifact
-from contextinfinity.providers.again import write
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.opening import overrides, wire
+from contextinfinity.providers.rebuild_request import write
 from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.settings import Settings
 from contextinfinity.storage.journal import JournalFolder

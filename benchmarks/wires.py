@@ -32,7 +32,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.providers.opening import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
-from contextinfinity.providers.sdk import Connection
+from contextinfinity.providers.transport import Connection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -215,7 +215,7 @@ async def _written(bench: Bench, vendor: Vendor) -> Row:
             began = time.thread_time()
             written = provider.write(request)
             wrote = time.thread_time()
-            async with line.post(form.path, written.body, vendor.model_id) as arrived:
+            async with line.post(form.path(vendor.model_id), written.body, vendor.model_id) as arrived:
                 ours.seconds.append(time.thread_time() - began)
                 writing.seconds.append(wrote - began)
                 assert [chunk async for chunk in arrived.chunks]

@@ -22,8 +22,8 @@ from contextinfinity.prompt.budget import SMALLEST_WINDOW, Ceilings, share_out
 from contextinfinity.prompt.cutting import cut, line, without_thinking
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.sections import Sections
-from contextinfinity.providers.again import write, written_again
 from contextinfinity.providers.opening import wire
+from contextinfinity.providers.rebuild_request import write, written_again
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.text.tokens import Counter
 from contextinfinity.text.tokens.families import family_of

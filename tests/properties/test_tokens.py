@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from contextinfinity.domain.message import say
 from contextinfinity.text.pictures import size_of
 from contextinfinity.text.tokens import Counter, counter_of
-from contextinfinity.text.tokens.images import RULES
+from contextinfinity.vendors import VENDORS
 
 EXACT = [counter_of("openai", "gpt-5"), counter_of("openai", "gpt-4")]
 ALL = [*EXACT, counter_of("anthropic", "claude-opus-5"), counter_of("ollama", "llama3"), counter_of("x", "unknown")]
@@ -79,5 +79,5 @@ def test_any_bytes_have_a_size_or_none(data: bytes, head: bytes) -> None:
 
 @given(width=st.integers(1, 20_000), height=st.integers(1, 20_000))
 def test_a_picture_costs_the_same_lying_on_its_side(width: int, height: int) -> None:
-    for _, rule in RULES:
+    for rule in (rule for vendor in VENDORS.values() for _, rule in vendor.picture_rules):
         assert 0 < rule.tokens((width, height), False) == rule.tokens((height, width), False)

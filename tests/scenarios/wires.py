@@ -12,7 +12,7 @@ from contextinfinity.engine.parts import Model, Models, Rewriting, Setup
 from contextinfinity.providers.opening import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.sdk import Connection
+from contextinfinity.providers.transport import Connection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.tools.toolbox import Toolbox

@@ -128,18 +128,19 @@ def _named(name: str, said: ModelSettings) -> dict[str, object]:
 
 def _calls_tools(name: str, said: ModelSettings) -> bool:
     from contextinfinity.providers.catalogue import abilities_of
-    from contextinfinity.providers.opening import REMOTE
+    from contextinfinity.vendors import VENDORS
 
-    if said.provider not in REMOTE:
+    if said.provider not in VENDORS:
         return said.provider == "scripted"
     known = {"context_limit": said.context_limit or 1}  # which is not asked for here, and not to be warned of
     return abilities_of(said.provider, said.model_id or name, known).tools
 
 
 def _state(said: ModelSettings) -> str:
-    from contextinfinity.providers.opening import REMOTE, address
+    from contextinfinity.providers.opening import address
+    from contextinfinity.vendors import VENDORS
 
-    if said.provider in REMOTE:
+    if said.provider in VENDORS:
         key = address(said).key_env
         return READY if key is None or os.environ.get(key) else f"${key} is not set"
     if said.path is not None and not os.path.isfile(said.path):  # noqa: PTH113 - its name may be no path at all

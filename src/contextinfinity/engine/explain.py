@@ -33,7 +33,7 @@ from contextinfinity.prompt.prefix import shared
 from contextinfinity.prompt.redact import Span, apply
 from contextinfinity.prompt.render import render_rounds
 from contextinfinity.prompt.sections import Artifact, Sections, message_of, shown_turns
-from contextinfinity.providers.again import written_again
+from contextinfinity.providers.rebuild_request import written_again
 
 
 class Quoted(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """What each model can do, as its vendor documents it.
 
-A row holds for every model whose name begins with its key; the longest key wins. What config.toml says of a model
-wins over its row, field by field. A model of no row gets safe defaults, and a warning says so once.
+The rows are in the vendors' records. A row holds for every model whose name begins with its key; the longest key
+wins. What config.toml says of a model wins over its row, field by field. A model without a row gets safe defaults,
+and a warning says so once.
 
 Prices are US dollars for a million tokens as the vendors published them by 2026-11-15, for the standard tier, short
 prompts and a cache of the shortest life. A price that was not found is left out: the cost of a turn is then unknown,
@@ -11,16 +12,17 @@ or, for the two of the cache alone, counted like other input. A fee for each sea
 from __future__ import annotations
 
 import logging
+from collections import ChainMap
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities, Guidance, Prices
 from contextinfinity.errors import SettingsError
-from contextinfinity.providers.guidance import ROWS as GUIDANCE
+from contextinfinity.vendors import VENDORS
 
 log = logging.getLogger(__name__)
 
@@ -43,154 +45,36 @@ FIELDS = {
 """What config.toml may say of a model."""
 
 
-def _row(window: int, output: int, prices: tuple[float, ...] = (), **more: Any) -> Abilities:
-    """Make a row; ``prices`` are of input, output, cached input and input written to the cache, as far as known."""
-    named = Prices(**dict(zip(("input", "output", "cached", "cache_write"), prices, strict=False))) if prices else None
-    return Abilities(context_limit=window, max_output_tokens=output, prices=named, known=True, **more)
-
-
-def _openai(window: int, output: int, prices: tuple[float, ...] = (), **more: Any) -> Abilities:
-    usual = {"images": True, "reasoning": True, "encoding": "o200k_base"}
-    return _row(window, output, prices, **{**usual, **more})
-
-
-def _claude(window: int, output: int, prices: tuple[float, ...] = (), **more: Any) -> Abilities:
-    return _row(window, output, prices, **{"images": True, "reasoning": True, **more})
-
-
-def _plain(window: int, output: int, prices: tuple[float, ...] = (), **more: Any) -> Abilities:
-    return _openai(window, output, prices, **{"reasoning": False, **more})
-
-
-_SHORT = {"reasoning": False, "images": False, "encoding": "cl100k_base"}
-
-_OF_1M, _OF_400K = 922_000, 272_000
-"""OpenAI parts the windows of 1,050,000 and 400,000 tokens: 128,000 are for the answer alone, this is the rest."""
-
-OPENAI: dict[str, Abilities] = {
-    "gpt-6": _openai(_OF_1M, 128_000),
-    "gpt-6-astra": _openai(_OF_1M, 128_000, (10, 50, 1, 12.5)),
-    "gpt-6-sol": _openai(_OF_1M, 128_000, (2, 10, 0.2, 2.5)),
-    "gpt-6-luna": _openai(_OF_1M, 128_000, (0.1, 0.5, 0.01, 0.125)),
-    "gpt-6.1-sol": _openai(_OF_1M, 128_000, (2, 10, 0.1)),
-    "gpt-6.1-terra": _openai(_OF_1M, 128_000, (1, 5, 0.05, 1.25)),
-    "gpt-5.6": _openai(_OF_1M, 128_000),
-    "gpt-5.6-sol": _openai(_OF_1M, 128_000, (4, 20, 0.4)),
-    "gpt-5.6-terra": _openai(_OF_1M, 128_000, (2, 12, 0.2)),
-    "gpt-5.6-luna": _openai(_OF_1M, 128_000, (0.2, 1.2, 0.02)),
-    "gpt-5.5": _openai(_OF_1M, 128_000, (5, 30, 0.5)),
-    "gpt-5.5-pro": _openai(_OF_1M, 128_000, (30, 180)),
-    "gpt-5.4": _openai(_OF_1M, 128_000, (2.5, 15, 0.25)),
-    "gpt-5.4-pro": _openai(_OF_1M, 128_000, (30, 180)),
-    "gpt-5.4-mini": _openai(_OF_400K, 128_000, (0.75, 4.5, 0.075)),
-    "gpt-5.4-nano": _openai(_OF_400K, 128_000, (0.2, 1.25, 0.02)),
-    "gpt-5.3-codex": _openai(_OF_400K, 128_000, (1.75, 14, 0.175)),
-    "gpt-5.3-codex-spark": _openai(128_000, 32_000),
-    "gpt-5.3-chat": _plain(128_000, 16_384, (1.75, 14, 0.175)),
-    "gpt-5.2": _openai(_OF_400K, 128_000, (1.75, 14, 0.175)),
-    "gpt-5.2-pro": _openai(_OF_400K, 128_000, (21, 168)),
-    "gpt-5.2-chat": _openai(128_000, 16_384, (1.75, 14, 0.175)),
-    "gpt-5.1": _openai(_OF_400K, 128_000, (1.25, 10, 0.125)),
-    "gpt-5.1-codex-mini": _openai(_OF_400K, 128_000, (0.25, 2, 0.025)),
-    "gpt-5.1-chat": _openai(128_000, 16_384, (1.25, 10, 0.125)),
-    "gpt-5.": _openai(_OF_400K, 128_000),
-    "gpt-5": _openai(_OF_400K, 128_000, (1.25, 10, 0.125)),
-    "gpt-5-mini": _openai(_OF_400K, 128_000, (0.25, 2, 0.025)),
-    "gpt-5-nano": _openai(_OF_400K, 128_000, (0.05, 0.4, 0.005)),
-    "gpt-5-pro": _openai(_OF_400K, 272_000, (15, 120)),
-    "gpt-5-chat": _plain(128_000, 16_384, (1.25, 10, 0.125), tools=False),
-    "gpt-4.1": _plain(1_047_576, 32_768, (2, 8, 0.5)),
-    "gpt-4.1-mini": _plain(1_047_576, 32_768, (0.4, 1.6, 0.1)),
-    "gpt-4.1-nano": _plain(1_047_576, 32_768, (0.1, 0.4, 0.025)),
-    "gpt-4o": _plain(128_000, 16_384, (2.5, 10, 1.25)),
-    "gpt-4o-2024-05-13": _plain(128_000, 4_096, (5, 15)),
-    "gpt-4o-mini": _plain(128_000, 16_384, (0.15, 0.6, 0.075)),
-    "chatgpt-4o": _plain(128_000, 16_384, tools=False),
-    "o4-mini": _openai(200_000, 100_000, (1.1, 4.4, 0.275)),
-    "o4-mini-deep-research": _openai(200_000, 100_000, (2, 8, 0.5), tools=False),
-    "o3": _openai(200_000, 100_000, (2, 8, 0.5)),
-    "o3-pro": _openai(200_000, 100_000, (20, 80)),
-    "o3-mini": _openai(200_000, 100_000, (1.1, 4.4, 0.55), images=False),
-    "o3-deep-research": _openai(200_000, 100_000, (10, 40, 2.5), tools=False),
-    "o1": _openai(200_000, 100_000, (15, 60, 7.5)),
-    "o1-pro": _openai(200_000, 100_000, (150, 600)),
-    "gpt-4": _row(8_192, 4_096, (30, 60), **_SHORT),
-    "gpt-4-turbo": _row(128_000, 4_096, (10, 30), **{**_SHORT, "images": True}),
-    "gpt-3.5-turbo": _row(16_385, 4_096, (0.5, 1.5), **_SHORT),
-}
-
-ANTHROPIC: dict[str, Abilities] = {
-    "claude-": _claude(200_000, 32_000, min_cache_tokens=4096),
-    "claude-fable-5": _claude(1_000_000, 128_000, (10, 50, 1, 12.5), min_cache_tokens=512),
-    "claude-fable-5-1": _claude(1_000_000, 128_000, (10, 50)),
-    "claude-fable-5-2": _claude(1_000_000, 128_000),
-    "claude-mythos-5": _claude(1_000_000, 128_000, (10, 50, 1, 12.5), min_cache_tokens=512),
-    "claude-mythos-5-1": _claude(1_000_000, 128_000),
-    "claude-mythos-5-2": _claude(1_000_000, 128_000),
-    "claude-opus-5": _claude(1_000_000, 128_000, (5, 25, 0.5, 6.25), min_cache_tokens=512),
-    "claude-opus-5-5": _claude(1_000_000, 128_000, (4, 20, 0.2, 5)),
-    "claude-opus-4-8": _claude(1_000_000, 128_000, (5, 25, 0.5, 6.25)),
-    "claude-opus-4-7": _claude(1_000_000, 128_000, (5, 25, 0.5, 6.25), min_cache_tokens=2048),
-    "claude-opus-4-6": _claude(1_000_000, 128_000, (5, 25, 0.5, 6.25), min_cache_tokens=4096),
-    "claude-opus-4-5": _claude(200_000, 64_000, (5, 25, 0.5, 6.25), min_cache_tokens=4096),
-    "claude-opus-4": _claude(200_000, 32_000, (15, 75, 1.5, 18.75)),
-    "claude-sonnet-5": _claude(1_000_000, 128_000, (2, 10, 0.2, 2.5)),
-    "claude-sonnet-4-6": _claude(1_000_000, 64_000, (3, 15, 0.3, 3.75), min_cache_tokens=2048),
-    "claude-sonnet-4": _claude(200_000, 64_000, (3, 15, 0.3, 3.75)),
-    "claude-haiku-5-5": _claude(1_000_000, 128_000, (0.1, 0.5), min_cache_tokens=4096),
-    "claude-haiku-4-5": _claude(200_000, 64_000, (1, 5, 0.1, 1.25), min_cache_tokens=4096),
-    "claude-3-7-sonnet": _claude(200_000, 64_000, (3, 15, 0.3, 3.75)),
-    "claude-3-5": _claude(200_000, 8_192, reasoning=False, min_cache_tokens=2048),
-    "claude-3": _claude(200_000, 4_096, reasoning=False, min_cache_tokens=2048),
-}
-
-PERPLEXITY: dict[str, Abilities] = {
-    "sonar": _row(128_000, 4_096, (1, 1), tools=False),
-    "sonar-pro": _row(200_000, 8_192, (3, 15), tools=False, images=True),
-    "sonar-reasoning": _row(128_000, 4_096, tools=False, images=True, reasoning=True),
-    "sonar-reasoning-pro": _row(128_000, 4_096, (2, 8), tools=False, images=True, reasoning=True),
-    "sonar-deep-research": _row(128_000, 32_768, (2, 8), tools=False, reasoning=True),
-}
-
-HOSTED: dict[str, Abilities] = {
-    # Models whose window is set by their vendor. That of an open model is set by whoever started its server.
-    "deepseek-chat": _row(1_000_000, 384_000),
-    "deepseek-reasoner": _row(1_000_000, 384_000, reasoning=True),
-    "gemini-2.0": _row(1_048_576, 8_192, images=True),
-    "gemini-2.5": _row(1_048_576, 65_536, images=True, reasoning=True),
-    "gemini-3": _row(1_048_576, 65_536, images=True, reasoning=True),
-    "grok-4.3": _row(1_000_000, 30_000, images=True, reasoning=True),
-    "mistral-large-latest": _row(262_144, 262_144, images=True, one_system=True),
-}
-
-ROWS: dict[str, dict[str, Abilities]] = {
-    "openai": OPENAI,
-    "anthropic": ANTHROPIC,
-    "perplexity": PERPLEXITY,
-    "openai_chat": OPENAI | ANTHROPIC | PERPLEXITY | HOSTED,
-}
-
-UNKNOWN: dict[str, Abilities] = {
-    # Every server takes one system message; the templates of many open models refuse a second one.
-    "openai_chat": Abilities(one_system=True),
-    "perplexity": Abilities(tools=False),
-}
-
 T = TypeVar("T")
+
+_ALL_MODELS: Mapping[str, Abilities] = ChainMap(*(dict(vendor.models) for vendor in VENDORS.values()))
+_GUIDANCE: Mapping[str, Guidance] = ChainMap(*(dict(vendor.guidance) for vendor in VENDORS.values()))
 
 _warned: set[tuple[str, str]] = set()
 
 
 def abilities_of(provider: str, model_id: str, overrides: Mapping[str, Json] = MappingProxyType({})) -> Abilities:
-    """Tell what a model can do; ``overrides`` is what config.toml says of it."""
-    found = _look_up(ROWS.get(provider, {}), model_id)
+    """Return what a model can do; ``overrides`` is what config.toml says of it."""
+    found = _look_up(models_of(provider), model_id)
     if found is None:
-        _warn(provider, model_id, overrides)
-        found = UNKNOWN.get(provider, Abilities())
+        found = _unknown(provider)
+        _warn(provider, model_id, found.context_limit, overrides)
     elif model_id.startswith("ft:"):  # a model that was tuned for a customer has a price of its own
         found = msgspec.structs.replace(found, prices=None)
-    guidance = _look_up(GUIDANCE, model_id) or Guidance()
+    guidance = _look_up(_GUIDANCE, model_id) or Guidance()
     return overridden(msgspec.structs.replace(found, guidance=guidance), model_id, overrides)
+
+
+def models_of(provider: str) -> Mapping[str, Abilities]:
+    """Return the rows of a vendor: of all vendors, where it serves any model."""
+    vendor = VENDORS.get(provider)
+    if vendor is None:
+        return {}
+    return _ALL_MODELS if vendor.any_model else vendor.models
+
+
+def _unknown(provider: str) -> Abilities:
+    return VENDORS[provider].unknown_model if provider in VENDORS else Abilities()
 
 
 def _look_up(rows: Mapping[str, T], model_id: str) -> T | None:
@@ -210,11 +94,10 @@ def _ends(key: str, name: str) -> bool:
     return not key[-1].isalnum() or not name[len(key) : len(key) + 1].isalnum()
 
 
-def _warn(provider: str, model_id: str, overrides: Mapping[str, Json]) -> None:
+def _warn(provider: str, model_id: str, limit: int, overrides: Mapping[str, Json]) -> None:
     if (provider, model_id) in _warned or overrides.get("context_limit") is not None:
         return
     _warned.add((provider, model_id))
-    limit = UNKNOWN.get(provider, Abilities()).context_limit
     log.warning(
         "The model %s of %s is not in the catalogue; it is taken to have a window of %d tokens. "
         "Set context_limit for it under [models] in config.toml.",

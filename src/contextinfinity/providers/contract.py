@@ -101,9 +101,8 @@ class Accumulator(Protocol):
 class Wire(Protocol):
     """How one vendor wants to be asked, and how it answers."""
 
-    @property
-    def path(self) -> str:
-        """Where requests go, below the base address."""
+    def path(self, model_id: str) -> str:
+        """Return where requests go, below the base URL."""
         ...
 
     def write(self, request: ProviderRequest, abilities: Abilities) -> dict[str, Json]:

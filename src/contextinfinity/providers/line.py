@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.retrying import RetryPolicy, wait_after
-from contextinfinity.providers.sdk import Connection, read_whole
+from contextinfinity.providers.transport import Connection, read_whole
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """From ``[models.NAME]`` to a provider.
 
-Models at the same address share its connections; each has its own wire, since each may be told other things.
+Models at the same address share its connections; each has its own wire, since their settings differ.
 """
 
 from __future__ import annotations
@@ -12,20 +12,13 @@ import msgspec
 from contextinfinity.domain.message import Json
 from contextinfinity.providers.contract import Provider, Wire
 from contextinfinity.providers.line import Line
+from contextinfinity.providers.rebuild_request import wire_package
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.sdk import Address, Connection
+from contextinfinity.providers.transport import Address, Connection
 from contextinfinity.settings import ModelSettings, Settings
+from contextinfinity.vendors import VENDORS
 
-REMOTE = frozenset({"openai", "anthropic", "openai_chat", "perplexity"})
-KEYS = {
-    "openai": "OPENAI_API_KEY",
-    "anthropic": "ANTHROPIC_API_KEY",
-    "perplexity": "PERPLEXITY_API_KEY",
-    "openai_chat": "OPENAI_API_KEY",
-}
-PERPLEXITY_URL = "https://api.perplexity.ai"
-AT_OPENAI = re.compile(r"https://([\w-]+\.)?api\.openai\.com([:/]|$)")
 OVERRIDES = (
     *("context_limit", "max_output_tokens", "tools", "images", "reasoning", "one_system", "min_cache_tokens"),
     *("price_input", "price_output", "price_cached", "price_cache_write"),
@@ -56,50 +49,21 @@ class Lines:
 
 
 def address(model: ModelSettings) -> Address:
-    """Tell where a model is and which variable holds its key; a server of one's own needs none unless it is named."""
-    own_server = model.provider == "openai_chat" and not _at_openai(model)
+    """Return where a model is, and which variable holds its key; a server of one's own needs none unless named."""
+    auth, base_url = VENDORS[model.provider].auth, model.base_url
+    gets_key = base_url is None or auth.hosts is None or re.match(auth.hosts, base_url) is not None
     return Address(
-        sdk="anthropic" if model.provider == "anthropic" else "openai",
         vendor=model.provider,
-        base_url=model.base_url or (PERPLEXITY_URL if model.provider == "perplexity" else None),
-        key_env=model.api_key_env or (None if own_server else KEYS[model.provider]),
+        base_url=base_url,
+        key_env=model.api_key_env or (auth.key_env if gets_key else None),
         seconds=model.timeout_seconds,
     )
 
 
 def wire(model: ModelSettings, settings: Settings) -> Wire:
-    """Choose the form in which a model is asked."""
-    parallel, own_tools = settings.tools.allow_parallel, model.provider_tools or ()
-    if model.provider == "anthropic":
-        from contextinfinity.providers.anthropic import AnthropicWire
-
-        several = parallel or not settings.anthropic.disable_parallel_tool_use
-        return AnthropicWire(parallel_tools=several, provider_tools=own_tools)
-    several = parallel or settings.openai.parallel_tool_calls
-    if model.provider == "openai":
-        from contextinfinity.providers.openai_responses import ResponsesWire
-
-        return ResponsesWire(
-            truncation=settings.openai.truncation,
-            store=settings.openai.store,
-            parallel_tools=several,
-            provider_tools=own_tools,
-            allow_upstream_state=settings.openai.provider_conversations,
-        )
-    from contextinfinity.providers.openai_chat import ChatWire
-
-    return ChatWire(
-        vendor=model.provider,
-        parallel_tools=several,
-        provider_tools=own_tools,
-        max_tokens_name="max_completion_tokens" if _at_openai(model) else "max_tokens",
-        stream_usage=model.provider != "perplexity",
-    )
-
-
-def _at_openai(model: ModelSettings) -> bool:
-    """Tell whether chat completions are asked of OpenAI itself."""
-    return model.provider == "openai_chat" and (model.base_url is None or bool(AT_OPENAI.match(model.base_url)))
+    """Open the wire form of a model, as the settings have it."""
+    opened: Wire = wire_package(VENDORS[model.provider].wire).open_wire(model, settings)
+    return opened
 
 
 def overrides(model: ModelSettings) -> dict[str, Json]:

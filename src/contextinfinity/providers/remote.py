@@ -16,13 +16,13 @@ import msgspec
 from contextinfinity.domain.message import Json, TextBlock, blocks_of
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, TextDelta, Wishes
-from contextinfinity.providers.again import write
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Accumulator, Wire, Written
 from contextinfinity.providers.failures import cut_off, garbled, scrub
+from contextinfinity.providers.rebuild_request import write
 from contextinfinity.providers.retrying import RetryPolicy, retrying
-from contextinfinity.providers.sdk import Arrived, Connection, read_whole
 from contextinfinity.providers.sse import events
+from contextinfinity.providers.transport import Arrived, Connection, read_whole
 from contextinfinity.providers.wishes import Wished
 from contextinfinity.text.tokens import Counter, counter_of
 
@@ -93,7 +93,7 @@ class RemoteProvider:
         """Ask once."""
         model_id = written.request.model_id
         reply = self._wire.accumulate()
-        async with self._connection.post(self._wire.path, written.body, model_id) as arrived:
+        async with self._connection.post(self._wire.path(model_id), written.body, model_id) as arrived:
             if arrived.streams:
                 stream, done = events(arrived.chunks, vendor=self.name), False
                 async for name, data in stream:

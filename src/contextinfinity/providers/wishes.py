@@ -17,8 +17,8 @@ import msgspec
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Wishes
-from contextinfinity.providers.guidance import LEVELS
 from contextinfinity.providers.options import joined
+from contextinfinity.vendors.efforts import LEVELS
 
 USUAL_EFFORTS = ("low", "medium", "high")
 """What a model that thinks can be told where nobody says more of it."""

@@ -39,6 +39,7 @@ from contextinfinity.settings.forms import (
 )
 from contextinfinity.settings.rules import Preferences, Rules
 from contextinfinity.settings.server import Server
+from contextinfinity.vendors import ProviderName
 
 
 class General(Struct, frozen=True, kw_only=True):
@@ -313,7 +314,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """One model, under a name of your choice; as many as you like."""
 
     provider: Annotated[
-        Literal["anthropic", "openai", "openai_chat", "perplexity", "local", "scripted"],
+        ProviderName,
         Meta(description="Who runs it, and so which wire format it speaks."),
     ]
     model_id: Annotated[Text | None, Meta(description="What the provider calls the model.")] = None

@@ -91,8 +91,9 @@ def _minilm(settings: Settings) -> Embedder:
 def _endpoint_embedder(name: str, model: ModelSettings, settings: Settings) -> Embedder:
     from contextinfinity.embedders.endpoint import EndpointEmbedder
     from contextinfinity.providers.opening import Lines
+    from contextinfinity.vendors import VENDORS
 
-    if model.provider not in ("openai", "openai_chat"):
+    if model.provider not in VENDORS or not VENDORS[model.provider].embeddings:
         raise SettingsError(
             f'retrieval.embedding_model: models.{name} is one of provider "{model.provider}", which makes no vectors.',
             hint='Name a model whose provider is "openai", or "openai_chat" for Ollama, vLLM and the like.',

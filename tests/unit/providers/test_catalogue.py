@@ -11,15 +11,16 @@ from openai.types import ChatModel
 
 from contextinfinity.domain.model import Abilities, Prices
 from contextinfinity.errors import SettingsError
-from contextinfinity.providers.catalogue import ROWS, abilities_of
+from contextinfinity.providers.catalogue import abilities_of, models_of
+from contextinfinity.vendors import VENDORS
 
 CLAUDES: tuple[str, ...] = get_args(get_args(Model)[0])
 
 
 @pytest.mark.req("PROVIDER-1")
-@pytest.mark.parametrize("provider", sorted(ROWS))
+@pytest.mark.parametrize("provider", sorted(VENDORS))
 def test_every_row_makes_sense(provider: str) -> None:
-    for name, able in ROWS[provider].items():
+    for name, able in models_of(provider).items():
         assert able.known
         assert 0 < able.max_output_tokens <= able.context_limit, name
         if able.prices is not None:

@@ -10,7 +10,7 @@ import pytest
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.line import Line
 from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.sdk import Address, Connection
+from contextinfinity.providers.transport import Address, Connection
 from contextinfinity_testing.vendors import FakeVendors, Trouble
 
 KEY = "sk-open-0123456789"
@@ -35,7 +35,7 @@ class Waits:
 
 
 def line(vendors: FakeVendors, waits: Waits, attempts: int = 4) -> Line:
-    where = Address(sdk="openai", vendor="openai", base_url=vendors.openai_url, key_env="OPENAI_API_KEY")
+    where = Address(vendor="openai", base_url=vendors.openai_url, key_env="OPENAI_API_KEY")
     return Line(Connection(where), "text-embedding-3-small", policy=RetryPolicy(attempts=attempts), sleep=waits)
 
 

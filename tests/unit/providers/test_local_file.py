@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import Json, say
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.again import written_again
 from contextinfinity.providers.local import gguf, vocabulary
 from contextinfinity.providers.local.llama import Load, give_back, take
 from contextinfinity.providers.local.model_file import ModelFile
 from contextinfinity.providers.local.provider import LocalProvider, Running
+from contextinfinity.providers.rebuild_request import written_again
 
 TOKENS = ["<|end|>", "a", "b", "c", "ab", "Ġ", "Ġab", "1", "2", "12"]
 WORDS: dict[str, Json] = {

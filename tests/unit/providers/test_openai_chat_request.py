@@ -31,10 +31,10 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.again import write, written_again
 from contextinfinity.providers.contract import Wire
 from contextinfinity.providers.forms import ERROR_MARK, IMAGE_NOTE, UNKNOWN_NOTE
 from contextinfinity.providers.openai_chat import ChatWire
+from contextinfinity.providers.rebuild_request import write, written_again
 
 ABLE = Abilities(context_limit=100_000, max_output_tokens=2_000, images=True, known=True)
 ONE_SYSTEM = msgspec.structs.replace(ABLE, one_system=True)
@@ -136,7 +136,7 @@ TALK = (
 
 def test_it_is_a_wire() -> None:
     wire: Wire = WIRE
-    assert wire.path == "/chat/completions"
+    assert wire.path("some-model") == "/chat/completions"
 
 
 @pytest.mark.req("PROVIDER-3")

@@ -94,7 +94,7 @@ def _said(item: dict[str, Any]) -> tuple[str, str]:
 
 def test_it_is_a_wire() -> None:
     wire: Wire = WIRE
-    assert wire.path == "/responses"
+    assert wire.path("some-model") == "/responses"
 
 
 @pytest.mark.req("PROVIDER-3")

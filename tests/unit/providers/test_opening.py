@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -13,11 +13,12 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Provider
-from contextinfinity.providers.opening import REMOTE, Lines, address, overrides, wire
+from contextinfinity.providers.opening import Lines, address, overrides, wire
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import Anthropic, OpenAI, Tools
+from contextinfinity.vendors import VENDORS, ProviderName
 
-NAMES = sorted(REMOTE)
+NAMES = sorted(VENDORS)
 ALL = pytest.mark.parametrize("name", NAMES)
 LOOK = ToolSpec(name="look", description="Look.", parameters={"type": "object", "properties": {}})
 
@@ -42,19 +43,23 @@ def opened(said: ModelSettings) -> Provider:
 
 @pytest.mark.req("PROVIDER-1")
 @pytest.mark.parametrize(
-    ("said", "sdk", "url", "key"),
+    ("name", "url", "key"),
     [
-        (model("openai"), "openai", None, "OPENAI_API_KEY"),
-        (model("anthropic"), "anthropic", None, "ANTHROPIC_API_KEY"),
-        (model("perplexity"), "openai", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
-        (model("openai_chat"), "openai", None, "OPENAI_API_KEY"),
+        ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        ("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        ("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+        ("openai_chat", "https://api.openai.com/v1", "OPENAI_API_KEY"),
     ],
-    ids=NAMES,
 )
-def test_a_vendor_is_known_by_its_name(said: ModelSettings, sdk: str, url: str | None, key: str) -> None:
-    found = address(said)
-    assert (found.sdk, found.base_url, found.key_env, found.vendor) == (sdk, url, key, said.provider)
+def test_a_vendor_is_known_by_its_name(name: str, url: str, key: str) -> None:
+    found = address(model(name))
+    assert (VENDORS[name].base_url, found.base_url, found.key_env, found.vendor) == (url, None, key, name)
     assert found.seconds == 600
+
+
+def test_every_vendor_can_be_named_in_the_settings() -> None:
+    assert {*VENDORS, "local", "scripted"} == {*get_args(ProviderName)}
+    assert all(name == vendor.name for name, vendor in VENDORS.items())
 
 
 @ALL
@@ -91,7 +96,7 @@ def test_a_vendors_own_key_is_needed_behind_a_proxy_too(name: str) -> None:
 
 @pytest.mark.req("PROVIDER-1")
 def test_each_provider_is_asked_in_its_own_form() -> None:
-    assert {name: wire(model(name), Settings()).path for name in NAMES} == {
+    assert {name: wire(model(name), Settings()).path("some-model") for name in NAMES} == {
         "openai": "/responses",
         "anthropic": "/v1/messages",
         "openai_chat": "/chat/completions",
@@ -194,13 +199,14 @@ def test_a_prompt_is_counted_before_it_is_sent() -> None:
     assert 1000 <= provider.estimate_prompt_tokens(long) < 1030
 
 
-def test_opening_providers_loads_no_sdk() -> None:
+def test_opening_providers_loads_no_http_client() -> None:
     code = (
         "import sys\n"
-        "from contextinfinity.providers.opening import REMOTE, Lines\n"
+        "from contextinfinity.providers.opening import Lines\n"
+        "from contextinfinity.vendors import VENDORS\n"
         "from contextinfinity.settings import ModelSettings, Settings\n"
         "lines = Lines(Settings())\n"
-        "[lines.provider(ModelSettings(provider=name, model_id='m', context_limit=9000)) for name in REMOTE]\n"
+        "[lines.provider(ModelSettings(provider=name, model_id='m', context_limit=9000)) for name in VENDORS]\n"
         "sys.exit(str({'openai', 'anthropic', 'httpx2'} & sys.modules.keys() or ''))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

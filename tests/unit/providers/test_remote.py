@@ -18,7 +18,7 @@ from contextinfinity.errors import ProviderError
 from contextinfinity.providers.opening import Lines, address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
 from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.sdk import LARGEST_REPLY, Connection
+from contextinfinity.providers.transport import LARGEST_REPLY, Connection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity_testing.vendors import Answer, FakeVendors, Trouble
 
@@ -508,8 +508,9 @@ async def test_a_key_that_was_changed_is_used_by_the_next_request(
     old = provider.stream(provider.write(request()))
     assert isinstance(await anext(old), TextDelta)
     monkeypatch.setenv("MY_KEY", "sk-second-0123456789")
-    assert text_of(await heard(provider))
+    assert text_of([event async for event in provider.stream(provider.write(request()))])
     assert [event async for event in old], "what is under way goes on"
+    await provider.close()
     sent = [json.dumps(dict(r.headers)) for r in vendors.requests]
     assert ["sk-first-0123456789" in each for each in sent] == [True, False]
     assert ["sk-second-0123456789" in each for each in sent] == [False, True]

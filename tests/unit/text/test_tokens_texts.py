@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from contextinfinity.text.tokens import Counter, counter_of
 from contextinfinity.text.tokens.encodings import Encoding, load_tokenizer
-from contextinfinity.text.tokens.families import Family
-from contextinfinity.text.tokens.images import OTHERS
+from contextinfinity.vendors.picture_rules import ANY_PICTURE
+from contextinfinity.vendors.record import Family
 
 # What OpenAI's own tokenizer gives for these texts: o200k_base, cl100k_base.
 VECTORS = [
@@ -33,7 +33,7 @@ VECTORS = [
 
 
 def fresh(*, exact: bool = False) -> Counter:
-    return Counter(Family("", exact=exact, error=0.0 if exact else 0.25), OTHERS)
+    return Counter(Family("", exact=exact, error=0.0 if exact else 0.25), ANY_PICTURE)
 
 
 @pytest.mark.req("BUDGET-4")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
@@ -12,6 +11,7 @@ from contextinfinity.providers.anthropic.reply import finished
 from contextinfinity.providers.anthropic.request import Choices, body
 from contextinfinity.providers.anthropic.stream import MessageAccumulator
 from contextinfinity.providers.wishes import Wished, for_messages
+from contextinfinity.settings import ModelSettings, Settings
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,10 @@ class AnthropicWire:
 
     parallel_tools: bool = False
     provider_tools: tuple[Json, ...] = ()
-    path: ClassVar[str] = "/v1/messages"
+
+    def path(self, model_id: str) -> str:
+        """Return where requests go, below the base URL."""
+        return "/v1/messages"
 
     def write(self, request: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Put a request into Anthropic's JSON."""
@@ -41,3 +44,14 @@ class AnthropicWire:
     def read(self, whole: Json, abilities: Abilities) -> Finished:
         """Read a whole reply."""
         return finished(whole, abilities)
+
+
+def open_wire(model: ModelSettings, settings: Settings) -> AnthropicWire:
+    """Open the wire of a model, as the settings have it."""
+    several = settings.tools.allow_parallel or not settings.anthropic.disable_parallel_tool_use
+    return AnthropicWire(parallel_tools=several, provider_tools=model.provider_tools or ())
+
+
+def stored_wire(fields: dict[str, Json]) -> AnthropicWire:
+    """Open the wire that an earlier request was written with."""
+    return AnthropicWire(**fields)

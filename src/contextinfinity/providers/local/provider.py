@@ -19,13 +19,13 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, Wishes
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.again import write
 from contextinfinity.providers.catalogue import overridden
 from contextinfinity.providers.contract import Written
 from contextinfinity.providers.local.llama import READING, Llama, Load, give_back, hear, take
 from contextinfinity.providers.local.model_file import ModelFile
 from contextinfinity.providers.local.vocabulary import plain
 from contextinfinity.providers.openai_chat import ChatWire
+from contextinfinity.providers.rebuild_request import write
 from contextinfinity.providers.wishes import Wished
 from contextinfinity.text.tokens import Counter, counter_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,8 @@ from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_chat import reply, request, stream
 from contextinfinity.providers.wishes import Wished, for_chat
+from contextinfinity.settings import ModelSettings, Settings
+from contextinfinity.vendors import VENDORS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +33,9 @@ class ChatWire:
     stream_usage: bool = True
     text_separator: str = request.BETWEEN
 
-    path = "/chat/completions"
+    def path(self, model_id: str) -> str:
+        """Return where requests go, below the base URL."""
+        return "/chat/completions"
 
     def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Put a request into the JSON of chat completions."""
@@ -58,4 +63,23 @@ class ChatWire:
         return reply.read(whole, abilities, self.vendor)
 
 
-__all__ = ["ChatWire"]
+def open_wire(model: ModelSettings, settings: Settings) -> ChatWire:
+    """Open the wire of a model, as the settings have it."""
+    return ChatWire(
+        vendor=model.provider,
+        parallel_tools=settings.tools.allow_parallel or settings.openai.parallel_tool_calls,
+        provider_tools=model.provider_tools or (),
+        max_tokens_name="max_completion_tokens" if _at_openai(model) else "max_tokens",
+        stream_usage=model.provider != request.PERPLEXITY,
+    )
+
+
+def stored_wire(fields: dict[str, Json]) -> ChatWire:
+    """Open the wire that an earlier request was written with; older releases had no ``text_separator``."""
+    return ChatWire(**{"text_separator": "", **fields})
+
+
+def _at_openai(model: ModelSettings) -> bool:
+    """Return whether chat completions are asked of OpenAI itself."""
+    hosts = VENDORS[model.provider].auth.hosts
+    return hosts is not None and (model.base_url is None or re.match(hosts, model.base_url) is not None)

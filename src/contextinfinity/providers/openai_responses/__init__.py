@@ -11,6 +11,7 @@ from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_responses import reply, request, stream
 from contextinfinity.providers.wishes import Wished, for_responses
+from contextinfinity.settings import ModelSettings, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,9 @@ class ResponsesWire:
     provider_tools: tuple[Json, ...] = ()
     allow_upstream_state: bool = False
 
-    path = "/responses"
+    def path(self, model_id: str) -> str:
+        """Return where requests go, below the base URL."""
+        return "/responses"
 
     def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
         """Put a request into OpenAI's JSON, complete in itself."""
@@ -53,4 +56,17 @@ class ResponsesWire:
         return reply.read(whole, abilities)
 
 
-__all__ = ["ResponsesWire"]
+def open_wire(model: ModelSettings, settings: Settings) -> ResponsesWire:
+    """Open the wire of a model, as the settings have it."""
+    return ResponsesWire(
+        truncation=settings.openai.truncation,
+        store=settings.openai.store,
+        parallel_tools=settings.tools.allow_parallel or settings.openai.parallel_tool_calls,
+        provider_tools=model.provider_tools or (),
+        allow_upstream_state=settings.openai.provider_conversations,
+    )
+
+
+def stored_wire(fields: dict[str, Json]) -> ResponsesWire:
+    """Open the wire that an earlier request was written with."""
+    return ResponsesWire(**fields)

@@ -15,9 +15,11 @@ from typing import Any
 
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.text.tokens.encodings import ENCODINGS, Encoding, encoding
-from contextinfinity.text.tokens.families import Family, family_of
-from contextinfinity.text.tokens.images import Picture, Rule, picture_tokens, rule_of
+from contextinfinity.text.tokens.families import family_of
+from contextinfinity.text.tokens.images import Picture, picture_tokens, rule_of
 from contextinfinity.text.tokens.pieces import Piece, pieces, prompt_pieces, rough
+from contextinfinity.vendors.picture_rules import PictureRule
+from contextinfinity.vendors.record import Family
 
 _LEAST_COUNTED = 200
 """A shorter prompt is mostly borders and says little about the words."""
@@ -36,7 +38,7 @@ to some requests (what a search found, say) makes them differ."""
 class Counter:
     """The counts of one model."""
 
-    def __init__(self, family: Family, rule: Rule, own: Encoding | None = None) -> None:
+    def __init__(self, family: Family, rule: PictureRule, own: Encoding | None = None) -> None:
         self._family = family
         self._rule = rule
         self._encoding = own or encoding(family.encoding)
