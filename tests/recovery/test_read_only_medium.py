@@ -90,7 +90,7 @@ def test_a_read_only_data_dir_is_listed_shown_and_searched(tmp_path: Path, left:
     assert "heron" in json.loads(found[1])["hits"][0]["text"]
     assert "failed" not in found[2]
     assert [one[0] for one in (listed, shown, found, context, asked)] == [0, 0, 0, 0, 1]
-    assert "can be read and not written" in asked[2]
+    assert "cannot be written (Read-only file system)" in asked[2]
     assert "ledger_unreadable" not in looked[1]
     assert sorted(folder.iterdir()) == before
 
