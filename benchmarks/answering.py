@@ -15,10 +15,10 @@ from contextinfinity.domain.events import Delta
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
+from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.parts import Model, Models, Parts
 from contextinfinity.engine.recovery import recover
-from contextinfinity.engine.texts import Texts
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider
 from contextinfinity.settings import load_settings
 from contextinfinity.storage.journal import JournalFolder
@@ -57,7 +57,7 @@ def parts(store: SqliteStore, folder: Path) -> Parts:
         journals=JournalFolder(folder),
         models=models(lambda _: "done"),
         worker=new_id(),
-        texts=Texts(store.contents),
+        caches=Caches(store),
     )
 
 

@@ -28,13 +28,13 @@ from contextinfinity.domain.ids import BranchId, new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
+from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.choosing import choose
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.folding import fold
 from contextinfinity.engine.parts import Helpers, Parts, Running, Setup
 from contextinfinity.engine.preparing import Material, prepare
 from contextinfinity.engine.recall import recall, retrieve
-from contextinfinity.engine.texts import Texts
 from contextinfinity.engine.weighing import said
 from contextinfinity.librarian.contract import Task
 from contextinfinity.librarian.offline import OfflineLibrarian
@@ -116,7 +116,7 @@ def parts(store: SqliteStore, folder: Path, setup: Setup, rng: random.Random) ->
         journals=JournalFolder(folder / "unused"),
         models=reference_models(rng, lambda _: None),
         worker=new_id(),
-        texts=Texts(store.contents),
+        caches=Caches(store),
         setup=setup,
     )
 

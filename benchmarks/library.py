@@ -27,10 +27,10 @@ from contextinfinity.domain.turn import Exchange
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Kind
 from contextinfinity.embedders.static import NAME, StaticEmbedder, built_in
+from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.indexing import bring_in_step
 from contextinfinity.engine.parts import Parts, Retrieval, Setup
-from contextinfinity.engine.texts import Texts
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text.keywords import VERSION
@@ -121,7 +121,7 @@ async def index(store: SqliteStore, folder: Path) -> float:
         models=models(lambda _: "Fine."),
         setup=_setup(Stopped()),
         worker=new_id(),
-        texts=Texts(store.contents),
+        caches=Caches(store),
     )
     built_in()  # reading it is not part of the work
     began = time.perf_counter()

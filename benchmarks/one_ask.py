@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -35,10 +37,11 @@ SOURCE = str(Path(contextinfinity.__file__).parent)
 
 @dataclass
 class Tracer:
-    """Counts calls of the package's functions, in all threads."""
+    """Counts calls of the package's functions, in threads that are started while it is installed, and in this one."""
 
     functions: set[tuple[str, str, int]] = field(default_factory=set)
     changes: int = 0
+    is_on: bool = False
     _last: str = ""
 
     @property
@@ -49,20 +52,22 @@ class Tracer:
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         """Take an event of the profiler."""
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(SOURCE):
+        if not self.is_on or event != "call" or not code.co_filename.startswith(SOURCE):
             return
         self.functions.add((code.co_filename, code.co_qualname, code.co_firstlineno))
         self.changes += code.co_filename != self._last
         self._last = code.co_filename
 
-    def __enter__(self) -> Tracer:
-        threading.setprofile_all_threads(self) if sys.version_info >= (3, 12) else threading.setprofile(self)
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Take events until the block ends; they are counted while ``is_on``."""
+        threading.setprofile(self)
         sys.setprofile(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-        threading.setprofile_all_threads(None) if sys.version_info >= (3, 12) else threading.setprofile(None)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
 
 
 @dataclass(frozen=True)
@@ -79,14 +84,25 @@ async def run(bench: Bench) -> list[Row]:
     with bench.scratch() as folder:
         (folder / "config.toml").write_text(SETTINGS, encoding="utf-8")
         async with open_engine(load_settings(data_dir=folder).settings) as engine:
-            turns = {SHORT: await conversation(engine, SHORT), LONG: await conversation(engine, LONG)}
-            cpu = {count: Cpu() for count in turns}
+            threads = {SHORT: await conversation(engine, SHORT), LONG: await conversation(engine, LONG)}
+            cpu = {count: Cpu() for count in threads}
             for _ in range(asks):
-                for count, thread in turns.items():
+                for count, thread in threads.items():
                     await ask(engine, thread, count, cpu[count])
-            with Tracer() as tracer:
-                await engine.ask(turns[LONG], question(0))
+        tracer = await traced(folder)
     return [*(_cpu_row(count, each) for count, each in cpu.items()), _trace_row(tracer)]
+
+
+async def traced(folder: Path) -> Tracer:
+    """Trace one ask of a conversation that is under way, until its answer is final."""
+    tracer = Tracer()
+    with tracer.installed():
+        async with open_engine(load_settings(data_dir=folder).settings) as engine:
+            thread = await conversation(engine, SHORT)
+            tracer.is_on = True
+            await engine.ask(thread, question(0))
+            tracer.is_on = False
+    return tracer
 
 
 def question(number: int) -> str:

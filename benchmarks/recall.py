@@ -29,10 +29,10 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.search import Entry, Hits, Place
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.embedders.choice import Embedders
+from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.finding import bring_back
 from contextinfinity.engine.parts import Need, Parts, Retrieval, Setup
-from contextinfinity.engine.texts import Texts
 from contextinfinity.retrieval.seams import parts_of
 from contextinfinity.retrieval.spans import spans_of
 from contextinfinity.settings import Settings
@@ -162,7 +162,7 @@ class _Asking:
             models=models(lambda _: "Fine."),
             setup=Setup(retrieval=retrieval),
             worker=new_id(),
-            texts=Texts(store.contents),
+            caches=Caches(store),
         )
         need = Need(turn=turn, explicit=None, first_shown=turn.turn_seq, room=2 * max(BUDGETS), window=WINDOW)
         return [self._ids[piece.turn_seq, piece.side] for piece in await bring_back(parts, need, [])]

@@ -97,6 +97,8 @@ def blob_of(image: ImageBlock) -> str | None:
 
 def blobs_of(blocks: tuple[ContentBlock, ...]) -> tuple[str, ...]:
     """Name the blobs that blocks refer to, nested ones too, each once."""
+    if len(blocks) == 1 and type(blocks[0]) is TextBlock:  # as nearly always, and every message of a prompt is asked
+        return ()
     found: dict[str, None] = {}
     for block in blocks:
         if isinstance(block, ToolResultBlock):

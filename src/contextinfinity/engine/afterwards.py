@@ -43,6 +43,9 @@ NEVER_GIVEN_UP: frozenset[JobType] = frozenset({"summarize_turn"})
 MOST_HANDED_OVER = 4
 """Jobs of turns that were just answered that run at once: under load answers go first."""
 
+ANSWER_FIRST_SECONDS = 0.001
+"""How long such a job is put off, so that the answer reaches its caller before the work on it begins."""
+
 Handler = Callable[[Job], Awaitable[JobResult | None]]
 """Works out what a job writes; None where there is nothing to write."""
 
@@ -212,6 +215,7 @@ class Afterwards:
 
     async def _run_one(self, job: Job, lane: Lane) -> None:
         try:
+            await asyncio.sleep(ANSWER_FIRST_SECONDS)
             async with self._room:
                 if self._stopping:
                     await self._record(job, self._given_back(job))

@@ -103,11 +103,11 @@ def _caller(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> Model | None:
 def _described(parts: Parts, turn: Turn, asked: Asked, material: Material) -> RouteQuery:
     """Tell the router what is asked. All that would be shown is counted only where a rule goes by it."""
     recalled, message = material.recalled, turn.user_message
-    measure = Measure(recalled.home.counter)
+    measure = Measure(recalled.home.counter, cache=recalled.rendered)
     alone, front = measure.message(message), measure.text("\n".join((recalled.system, *recalled.state.pinned_facts)))
     shown = alone + front
     if any(rule.goes_by_context for rule in parts.setup.router.rules):
-        shown += sum(measure.messages(each.messages) for each in shown_turns(recalled.earlier, turn))
+        shown += measure.turns(shown_turns(recalled.earlier, turn, cache=recalled.rendered))
         shown += measure.text(recalled.state.summary) + measure.text(recalled.memories)
         shown += sum(artifact.tokens for artifact in material.artifacts)
     return _query(

@@ -345,13 +345,13 @@ class Engine(Lookup):
         """Delete a conversation with everything that was made from it; nothing of it comes back."""
         session = await self.session(thread_id)
         turns = await self.cleaner.delete(session.id)
-        self._parts.texts.forget()
+        self._parts.caches.forget()
         return Deleted(thread_id=session.id, turns=turns, remaining=await self.cleaner.remaining())
 
     async def clean_up(self) -> CleanupResult:
         """Delete what is past its time to live now; by itself this happens every few hours."""
         result = await self.cleaner.clean_up()
-        self._parts.texts.forget()
+        self._parts.caches.forget()
         return result
 
     # --- finding ---

@@ -182,7 +182,7 @@ async def _turn(parts: Parts, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
 
 
 async def _kept(parts: Parts, sha256: str | None) -> str | None:
-    return None if sha256 is None else await parts.texts.read(sha256)
+    return None if sha256 is None else await parts.caches.texts.read(sha256)
 
 
 async def _gathered(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Turn, ...]:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import TurnId, WorkerId, new_id
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.afterwards import Afterwards
+from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.cleanup import Cleaner
 from contextinfinity.engine.handlers import handlers
 from contextinfinity.engine.lazy_modules import FOR_THE_INDEX, loaded, preload
@@ -26,7 +27,6 @@ from contextinfinity.engine.parts import Asked, Models, Parts, Running, Setup
 from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.step import watch_for_cancels
-from contextinfinity.engine.texts import Texts
 from contextinfinity.engine.turn import answer, wait_for_any
 from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly, WorkerLost
 from contextinfinity.storage.contract import Store
@@ -144,7 +144,7 @@ class Lifecycle:
             models=self.models,
             setup=self.setup,
             worker=worker,
-            texts=Texts(self.store.contents),
+            caches=Caches(self.store, self.setup.cached_bytes),
             running=self._running,
             run_job=lambda job: self.afterwards.run(job),
         )
@@ -215,6 +215,7 @@ class Lifecycle:
                 if settled:
                     await asyncio.to_thread(self._journals.prune, self.setup.keep_journals)
                 settled = False
+                self._parts.caches.turns.drop_idle()
                 await wait_for_any(self.presence.lost, seconds=HOUSEKEEPING_SECONDS)
                 if self.presence.lost.is_set():
                     await self._enter_again()
@@ -256,7 +257,7 @@ class Lifecycle:
                 if time.monotonic() >= due:
                     due = time.monotonic() + every
                     await self.cleaner.clean_up()
-                    self._parts.texts.forget()
+                    self._parts.caches.forget()
                     await self.cleaner.sweep(LONGEST_SWEEP_SECONDS)
                 elif not await self.store.deletions.is_wiped():
                     await self.cleaner.sweep()

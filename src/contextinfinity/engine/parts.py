@@ -21,11 +21,11 @@ from contextinfinity.domain.search import Scope
 from contextinfinity.domain.turn import NewStep, Step, Turn, TurnEnd
 from contextinfinity.domain.work import Job
 from contextinfinity.embedders.choice import Embedders
+from contextinfinity.engine.caches import MOST_BYTES, Caches
 from contextinfinity.engine.fold_spending import Spending
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
 from contextinfinity.engine.news import Broadcast, News
 from contextinfinity.engine.observed import Away, LearnedWindow
-from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
 from contextinfinity.librarian.contract import Librarian
 from contextinfinity.prompt.budget import Ceilings, share_out
@@ -370,6 +370,8 @@ class Setup:
     find_boundary: FindBoundary = boundary_offline
     keep_journals: timedelta = timedelta(hours=1)
     clean_up_every: timedelta = timedelta(hours=6)
+    cached_bytes: int = MOST_BYTES
+    """How much of the turns used last is kept in memory (``TurnCache``)."""
     copies: Copies | None = None
     """Files outside the ledger from which deleted text is removed; None: the journals alone."""
 
@@ -382,7 +384,7 @@ class Parts:
     journals: JournalFolder
     models: Models
     worker: WorkerId
-    texts: Texts
+    caches: Caches
     setup: Setup = field(default_factory=Setup)
     running: Mapping[TurnId, Running] = field(default_factory=dict)
     """The turns that are being answered here."""

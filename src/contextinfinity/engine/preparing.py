@@ -55,7 +55,7 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     turn, recalled, explicit = running.turn, material.recalled, material.explicit
     await learn_from(parts, recalled.earlier, model)
     budget, missing = parts.budget_of(model), [*recalled.missing]
-    measure = Measure(model.counter, tools=model.abilities.tools)
+    measure = Measure(model.counter, tools=model.abilities.tools, cache=recalled.rendered)
     home = recalled.home  # a front outlasts one that answers a single message
     standing = chosen(recalled.known, Measure(home.counter).text, parts.budget_of(home).memories)
     candidate = new_front(parts, recalled, turn, standing)
@@ -67,7 +67,7 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
         turn_seq=turn.turn_seq,
         message=message_of(turn),
         covers=recalled.state.covers_turn_seq,
-        turns=shown_turns(recalled.earlier, turn),
+        turns=shown_turns(recalled.earlier, turn, cache=recalled.rendered),
         artifacts=the_best(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
         contextualised=shown_form(explicit, running.asked),
         remembered=lines(riding),
@@ -80,7 +80,7 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
         sections=sections,
         frame=Frame(budget=budget, abilities=model.abilities, redactor=parts.setup.redactor),
         measure=measure,
-        front=parts.texts.keep(dumps(without_memories(front)).decode()),
+        front=parts.caches.texts.keep(dumps(without_memories(front)).decode()),
         reason=reason,
         remembered=tuple(map(placed, riding)),
         missing=tuple(missing),

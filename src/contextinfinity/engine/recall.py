@@ -7,7 +7,6 @@ through seams; one that fails is left out, and the plan and the log say so: a re
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,13 +14,14 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, now
+from contextinfinity.domain.ids import now
 from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import attachments
+from contextinfinity.engine.caches import length, read_back
 from contextinfinity.engine.choosing import home_of
 from contextinfinity.engine.parts import Model, Need, Parts, Running, Terms
 from contextinfinity.engine.sparing import spared
@@ -29,13 +29,11 @@ from contextinfinity.engine.standing import Known, corrected, known_to, written_
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.fronts import Last
 from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.sections import Artifact, shown_turns
+from contextinfinity.prompt.sections import Artifact, RenderCache, shown_turns
 
 T = TypeVar("T")
 
 SYSTEM = "You are a helpful assistant."
-PAGE = 100
-"""How many turns are read at a time."""
 NEAR = 40
 """How many turns back the request before this one is looked for: more than can wait on a branch."""
 FAR_TOO_MANY = 8
@@ -64,6 +62,8 @@ class Recalled:
     has_more: bool = False
     """Whether there are turns between the summary and these: where none are, some may have been deleted."""
     terms: Terms | None = None
+    rendered: RenderCache = field(default_factory=RenderCache)
+    """What earlier requests of the branch rendered and counted of ``earlier``."""
 
     @property
     def system(self) -> str:
@@ -96,12 +96,12 @@ def _fit(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
     by_context = any(rule.goes_by_context for rule in parts.setup.router.rules)
     models = parts.models.by_name.values() if by_context else (recalled.home,)
     limit, earlier = max(parts.budget_of(model).input_limit for model in models), recalled.earlier
-    characters = sum(len(each.user_message.rendered_text) + len(each.text) for each in (*earlier, turn))
+    characters = sum(map(length, (*earlier, turn)))
     if characters < limit and not any(each.rounds for each in earlier):  # as nearly always: a token has a character
         return True
-    measure, state = Measure(recalled.home.counter), recalled.state
+    measure, state = Measure(recalled.home.counter, cache=recalled.rendered), recalled.state
     front = measure.text("\n".join((recalled.system, *state.pinned_facts, state.summary)))
-    turns = sum(measure.messages(shown.messages) for shown in shown_turns(earlier, turn))
+    turns = measure.turns(shown_turns(earlier, turn, cache=recalled.rendered))
     return front + turns + measure.message(turn.user_message) <= limit
 
 
@@ -109,13 +109,14 @@ async def recall(parts: Parts, running: Running, session: Session | None = None)
     """Read what was said before a message, and what is known of who says it; ``session`` if it was just read."""
     turn, missing = running.turn, list[LeftOut]()
     session = session or await session_of(parts, turn)
-    state, earlier = await stands_before(parts, running)
+    state, earlier, rendered = await stands_before(parts, running)
     last, home = await before_this(parts, session, earlier, turn)
     known = await wanted(running.asked.use_memory, "memory", missing, lambda: known_to(parts, session, turn))
     recalled = Recalled(
         session=session,
         state=state,
         earlier=earlier,
+        rendered=rendered,
         last=last,
         home=home_of(parts, running.asked, session.owner, home),
         branch_model=home,
@@ -131,22 +132,22 @@ async def recall(parts: Parts, running: Running, session: Session | None = None)
     return recalled
 
 
-async def stands_before(parts: Parts, running: Running) -> tuple[State, list[Turn]]:
-    """Read the state and the turns that it does not stand for; or as many as the caller sent, and no state."""
+async def stands_before(parts: Parts, running: Running) -> tuple[State, list[Turn], RenderCache]:
+    """Read the state and the turns that its summary does not cover; or as many as the caller sent, and no state."""
     state, terms = await parts.store.states.head(running.turn.branch_id), running.asked.terms
-    room = largest_window(parts) * FAR_TOO_MANY
     if terms is None or terms.only_last is None:
-        return state, await settled_before(parts, running, state.covers_turn_seq, room)
-    earlier = [turn for turn in await settled_before(parts, running, 0, room) if turn.phase is not Phase.FAILED]
+        return state, *await settled_before(parts, running, state.covers_turn_seq)
+    turns, rendered = await settled_before(parts, running, 0)
+    earlier = [turn for turn in turns if turn.phase is not Phase.FAILED]
     sent = earlier[max(0, len(earlier) - terms.only_last) :]
     covers = sent[0].turn_seq - 1 if sent else running.turn.turn_seq - 1
-    return replace(state, covers_turn_seq=covers, summary="", pinned_facts=()), sent
+    return replace(state, covers_turn_seq=covers, summary="", pinned_facts=()), sent, rendered
 
 
 async def has_more(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> bool:
     """Tell whether a branch has turns that neither the summary covers nor were read."""
     first, covers = earlier[0].turn_seq if earlier else turn.turn_seq, state.covers_turn_seq
-    return bool(await read_back(parts, turn.branch_id, after=covers, before=first, room=1))
+    return bool(await read_back(parts.store.turns, turn.branch_id, after=covers, before=first, room=1))
 
 
 async def session_of(parts: Parts, turn: Turn) -> Session:
@@ -162,31 +163,16 @@ def largest_window(parts: Parts) -> int:
     return max(model.abilities.context_limit for model in parts.models.by_name.values())
 
 
-async def read_back(
-    parts: Parts, branch_id: BranchId, *, after: int, before: int, room: float = math.inf
-) -> list[Turn]:
-    """Read a branch's turns between two places, oldest first; older ones than fill ``room`` characters are left."""
-    turns: list[Turn] = []
-    while before - 1 > after and room > 0:
-        count = min(PAGE, before - 1 - after)
-        page = await parts.store.turns.history(branch_id, limit=count, before=before)
-        if not page:
-            break
-        turns[:0] = page
-        before = page[0].turn_seq
-        if before - 1 > after:
-            room -= sum(len(earlier.user_message.rendered_text) + len(earlier.text) for earlier in page)
-    return turns
-
-
-async def settled_before(parts: Parts, running: Running, covers: int, room: int) -> list[Turn]:
+async def settled_before(parts: Parts, running: Running, covers: int) -> tuple[list[Turn], RenderCache]:
     """Read the earlier turns; where one is still being answered on the branch we came from, wait for its end."""
+    room = largest_window(parts) * FAR_TOO_MANY
     while True:
         news = parts.branches.listen()
         place = running.turn
-        turns = await read_back(parts, place.branch_id, after=covers, before=place.turn_seq, room=room)
+        read = parts.caches.turns.read(place.branch_id, after=covers, before=place.turn_seq, room=room)
+        turns, rendered = await read
         if running.cancelled.is_set() or not any(turn.phase in UNFINISHED for turn in turns):
-            return turns
+            return turns, rendered
         with suppress(TimeoutError):
             await asyncio.wait_for(news.wait(), 5 * parts.look_seconds)
 
@@ -207,7 +193,7 @@ async def before_this(
         parts.models.recall_window(plan)
         if home is None and plan.route is not None and newest.outcome != "failed":
             home = plan.route.home
-        text = await parts.texts.read(plan.front) if plan.front and last is None else None
+        text = await parts.caches.texts.read(plan.front) if plan.front and last is None else None
         if text is not None:
             silence, there = now() - newest.updated_at, newest.branch_id == turn.branch_id
             kept = await written_out(parts.store.memories, session.owner, loads(Front, text))

@@ -190,6 +190,6 @@ async def _placed(parts: Parts, plan: Plan | None) -> tuple[MemoryId, ...]:
     """Name the memories that a prompt showed."""
     if plan is None:
         return ()
-    text = None if plan.front is None else await parts.texts.read(plan.front)
+    text = None if plan.front is None else await parts.caches.texts.read(plan.front)
     front = () if text is None else loads(Front, text).standing
     return tuple(each.id for each in (*front, *plan.remembered))

@@ -135,9 +135,9 @@ def _longest(model: Model, assembled: Assembled, wishes: Wishes) -> int:
 async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:
     """TX-P, with the texts that its plan refers to; watchers are told at once, however long the model is silent."""
     plan = step.plan
-    texts = parts.texts.unsaved(plan.front, plan.form, plan.redactions)
+    texts = parts.caches.texts.unsaved(plan.front, plan.form, plan.redactions)
     turn = await parts.store.turns.open_step(running.turn.id, parts.worker, replace(step, texts=texts))
-    parts.texts.saved(texts)
+    parts.caches.texts.saved(texts)
     running.opened.append(step)
     running.move(turn)
     return turn
@@ -154,9 +154,9 @@ def _accounted(parts: Parts, assembled: Assembled, written: Written) -> Plan:
     spans = msgspec.json.encode(assembled.spans).decode() if assembled.spans else None
     return replace(
         assembled.plan,
-        form=parts.texts.keep(msgspec.json.encode(form).decode()),
+        form=parts.caches.texts.keep(msgspec.json.encode(form).decode()),
         markers=asked.prompt.markers,
-        redactions=None if spans is None else parts.texts.keep(spans),
+        redactions=None if spans is None else parts.caches.texts.keep(spans),
         request_sha256=written.sha256,
     )
 

@@ -6,7 +6,7 @@ The order of things: the sections are measured; what does not fit is taken out (
 
 from __future__ import annotations
 
-from itertools import accumulate, chain
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from contextinfinity.domain.plan import Budget, LeftOut, Plan, Retrieved, Shrunk
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.cutting import cut
-from contextinfinity.prompt.layout import lay_out, markers, pins_text
+from contextinfinity.prompt.layout import lay_out, markers, pins_text, summary_pair
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import Redactor, Span, redact
 from contextinfinity.prompt.sections import Sections
@@ -108,11 +108,20 @@ def check_pins(prompt: Prompt, sections: Sections) -> None:
 
 def _marked(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> Prompt:
     """Mark the prefixes worth caching: none that is shorter than the model's caches take."""
-    sizes = chain(map(measure.text, prompt.system), map(measure.message, prompt.messages))
-    least = frame.abilities.min_cache_tokens
-    first = next((place for place, tokens in enumerate(accumulate(sizes)) if tokens >= least), None)
-    places = [place for place in markers(shown, prompt) if first is not None and place >= first]
-    return replace(prompt, markers=tuple(places))
+    before = len(summary_pair(shown.front.summary))
+    earlier = sum(len(turn.messages) for turn in shown.turns)
+    parts = chain(  # (messages, tokens) of every part that a marker may end
+        ((1, measure.text(text)) for text in prompt.system),
+        ((1, measure.message(message)) for message in prompt.messages[:before]),
+        ((len(turn.messages), measure.turns((turn,))) for turn in shown.turns),
+        ((1, measure.message(message)) for message in prompt.messages[before + earlier :]),
+    )
+    least, end, tokens = frame.abilities.min_cache_tokens, 0, 0
+    for count, size in parts:
+        end, tokens = end + count, tokens + size
+        if tokens >= least:
+            return replace(prompt, markers=tuple(place for place in markers(shown, prompt) if place >= end - 1))
+    return replace(prompt, markers=())
 
 
 def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:

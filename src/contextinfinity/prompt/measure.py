@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import PlanSection
 from contextinfinity.prompt.layout import current_message, summary_pair, system_texts, tools_of
-from contextinfinity.prompt.sections import Sections
+from contextinfinity.prompt.sections import RenderCache, Sections, Shown
 from contextinfinity.text.tokens import Counter
 
 
 class Measure:
-    """Counts as one model does; a model that cannot call ``tools`` is not sent them."""
+    """Counts as one model does; a model that cannot call ``tools`` is not sent them.
 
-    def __init__(self, counter: Counter, *, tools: bool = True) -> None:
+    ``cache`` holds what earlier requests of the branch rendered and counted.
+    """
+
+    def __init__(self, counter: Counter, *, tools: bool = True, cache: RenderCache | None = None) -> None:
         self._counter = counter
+        self._cache = cache or RenderCache()
         self._tools = tools
         self.scale = counter.scale
 
@@ -30,6 +34,10 @@ class Measure:
     def messages(self, messages: Sequence[Message]) -> int:
         """Count messages."""
         return sum(map(self._counter.count, messages))
+
+    def turns(self, turns: Sequence[Shown]) -> int:
+        """Count earlier turns."""
+        return self._cache.tokens(self._counter, turns)
 
     def sections(self, sections: Sections) -> tuple[PlanSection, ...]:
         """Count a prompt, section by section, in its order."""
@@ -46,7 +54,7 @@ class Measure:
             ),
             PlanSection(
                 name="turns",
-                tokens=sum(self.messages(shown.messages) for shown in turns),
+                tokens=self.turns(turns),
                 source=[turns[0].turn_seq, turns[-1].turn_seq] if turns else None,
             ),
             PlanSection(name="message", tokens=counted(current_message(sections)), source=sections.turn_seq),

@@ -6,6 +6,7 @@ Only ``rounds`` grows from step to step of a turn; all else stays the same in al
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
@@ -17,6 +18,7 @@ from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import LAYOUT_VERSION, Front
 from contextinfinity.domain.turn import Turn
 from contextinfinity.prompt.render import render_turn
+from contextinfinity.text.tokens import Counter, Weight
 
 
 class Artifact(Struct, frozen=True, kw_only=True):
@@ -74,20 +76,74 @@ stored ones: by the id of the earlier turn the messages that stand in its place,
 THIS = "this"
 
 
-def shown_turns(turns: Sequence[Turn], then: Turn | None, layout: int = LAYOUT_VERSION) -> tuple[Shown, ...]:
+class RenderCache:
+    """The turns of one branch as they were rendered and counted last, so that a request does so only for new ones.
+
+    A rendering is valid for the very ``Turn`` objects it was made from: a turn that is read again is rendered again.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[int, _Entry] = {}
+
+    def render(self, turns: Sequence[Turn], then: Turn | None) -> list[Shown]:
+        """Render turns in the current layout; ``then`` is the turn that follows the last of them."""
+        shown = []
+        for turn, after in zip(turns, [*turns[1:], then], strict=False):
+            entry = self._entries.get(turn.turn_seq)
+            if entry is None or entry.turn is not turn or entry.after is not after:
+                entry = self._entries[turn.turn_seq] = _Entry(turn, after, _shown(turn, render_turn(turn, after)))
+            shown.append(entry.shown)
+        return shown
+
+    def tokens(self, counter: Counter, turns: Sequence[Shown]) -> int:
+        """Count turns."""
+        total, scale = 0, counter.scale
+        for shown in turns:
+            entry = self._entries.get(shown.turn_seq)
+            if entry is None or entry.shown is not shown:  # something of it was replaced
+                total += sum(map(counter.count, shown.messages))
+                continue
+            counted, tokens = entry.counted.get(counter, (None, 0))
+            if counted != scale:  # it was never counted, or the counter has learned since
+                if (weights := entry.weights.get(counter)) is None:
+                    weights = entry.weights[counter] = tuple(map(counter.weigh, shown.messages))
+                tokens = counter.total(weights)
+                entry.counted[counter] = scale, tokens
+            total += tokens
+        return total
+
+
+@dataclass(slots=True)
+class _Entry:
+    turn: Turn
+    after: Turn | None
+    shown: Shown
+    weights: dict[Counter, tuple[Weight, ...]] = field(default_factory=dict)
+    counted: dict[Counter, tuple[float, int]] = field(default_factory=dict)
+
+
+def shown_turns(
+    turns: Sequence[Turn], then: Turn | None, layout: int = LAYOUT_VERSION, *, cache: RenderCache | None = None
+) -> tuple[Shown, ...]:
     """Render turns, oldest first; ``then`` is the one after them: how a turn reads depends on it.
 
-    Where a later request sent a turn in other bytes, those are shown (``AS_SENT``).
+    Where a later request sent a turn in other bytes, those are shown (``AS_SENT``). ``cache`` is used for the current
+    layout only.
     """
     sent = _as_sent([*turns, *(() if then is None else (then,))])
-    return tuple(
-        Shown(
-            turn_seq=turn.turn_seq,
-            messages=sent[turn.id] if turn.id in sent else render_turn(turn, after, layout),
-            at=turn.created_at,
-        )
-        for turn, after in zip(turns, [*turns[1:], then], strict=False)
-    )
+    if cache is not None and layout == LAYOUT_VERSION:
+        shown = cache.render(turns, then)
+    else:
+        pairs = zip(turns, [*turns[1:], then], strict=False)
+        shown = [_shown(turn, render_turn(turn, after, layout)) for turn, after in pairs]
+    for place, turn in enumerate(turns if sent else ()):
+        if turn.id in sent:
+            shown[place] = _shown(turn, sent[turn.id])
+    return tuple(shown)
+
+
+def _shown(turn: Turn, messages: tuple[Message, ...]) -> Shown:
+    return Shown(turn_seq=turn.turn_seq, messages=messages, at=turn.created_at)
 
 
 def message_of(turn: Turn) -> Message:

@@ -77,7 +77,7 @@ def shrink(
 
 def truncate(sections: Sections, measure: Measure, most: int) -> Shrunk | None:
     """Make lines of the oldest exchanges until the others take no more than ``most``: what is left when folds fail."""
-    costs = [(shown.turn_seq, measure.messages(shown.messages)) for shown in sections.turns]
+    costs = [(shown.turn_seq, measure.turns((shown,))) for shown in sections.turns]
     left, place, shrunk = sum(tokens for _, tokens in costs), 0, None
     for shrunk, _ in _fewer_turns(sections, measure, Shrunk()) if left > most else ():
         while place < len(costs) and costs[place][0] <= shrunk.lines_to:

@@ -124,7 +124,7 @@ class Wire(Protocol):
 
 def canonical(body: Json) -> bytes:
     """Write JSON in the one form that is hashed: sorted keys, UTF-8, no spaces."""
-    return msgspec.json.encode(body, order="deterministic")
+    return msgspec.json.encode(body, order="sorted")
 
 
 def written(request: ProviderRequest, body: Json, form: Json) -> Written:

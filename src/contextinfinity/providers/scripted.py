@@ -114,7 +114,7 @@ class ScriptedProvider:
     def write(self, request: ProviderRequest) -> Written:
         """Write a request down as it is: this provider has no wire."""
         form = {"provider": self.name, "abilities": msgspec.to_builtins(self._abilities)}
-        return written(request, msgspec.to_builtins(request), form)
+        return written(request, request, form)
 
     def options_for(self, wishes: Wishes, model_id: str) -> Wished:
         """Take wishes as they are: where to stop is obeyed, the rest a script may read."""

@@ -182,6 +182,14 @@ class Turns(Protocol):
         """Read the newest ``limit`` turns of the lineage (those under turn_seq ``before``), oldest first."""
         ...
 
+    async def digest(self, branch_id: BranchId, *, first: int, last: int) -> tuple[int, int] | None:
+        """Return the number of turns of the lineage from ``first`` to ``last``, and the sum of their update times.
+
+        Times are in milliseconds. The digest changes when one of these turns changes, expires or is deleted, so that a
+        copy of settled turns can be checked. None while the branch continues outside of the ledger.
+        """
+        ...
+
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls in order, from that step_index on."""
         ...

@@ -177,8 +177,8 @@ def store_in_memory() -> Store:
 def parts_without_models(store: Store) -> Parts:
     """Give what folds branches of a ledger by rule, for callers whose own model is not known: with a large window."""
     from contextinfinity.domain.ids import new_id
+    from contextinfinity.engine.caches import Caches
     from contextinfinity.engine.parts import Model, Models, Parts, Setup
-    from contextinfinity.engine.texts import Texts
     from contextinfinity.providers.scripted import ScriptedProvider
     from contextinfinity.settings import load_settings
     from contextinfinity.storage.journal import JournalFolder
@@ -197,7 +197,7 @@ def parts_without_models(store: Store) -> Parts:
         journals=JournalFolder(settings.data_dir / "streams"),
         models=Models(by_name={unknown.name: unknown}, default=unknown.name),
         worker=new_id(),
-        texts=Texts(store.contents),
+        caches=Caches(store),
         setup=setup,
     )
 

@@ -22,9 +22,9 @@ from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, summary_hash
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
+from contextinfinity.engine.caches import read_back
 from contextinfinity.engine.news import Broadcast
 from contextinfinity.engine.pictures import with_kept_pictures, with_pictures
-from contextinfinity.engine.recall import read_back
 from contextinfinity.engine.weighing import said
 from contextinfinity.errors import AlreadyExists, OutOfOrder
 from contextinfinity.librarian.contract import Task
@@ -218,7 +218,7 @@ class History:
         head = await self._store.states.head(branch_id)
         branch = await self._store.branches.get(branch_id)
         end = head.turn_seq if branch is None else branch.last_turn_seq
-        turns = await read_back(self._parts, branch_id, after=head.covers_turn_seq, before=end + 1)
+        turns = await read_back(self._parts.store.turns, branch_id, after=head.covers_turn_seq, before=end + 1)
         return Standing(branch_id=branch_id, head=head, turns=turns)
 
 

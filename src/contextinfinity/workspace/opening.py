@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id
+from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.parts import Model, Models, Parts
-from contextinfinity.engine.texts import Texts
 from contextinfinity.errors import InvalidInput
 from contextinfinity.settings import BUILT_IN, OFFLINE, Compaction, ModelSettings, Settings
 from contextinfinity.settings.keys import sections
@@ -55,7 +55,7 @@ def open_means(settings: Settings, model_name: str, *, kept: bool) -> Means:
         journals=JournalFolder(settings.data_dir / "streams"),
         models=Models(by_name={model_name: model}, default=model_name),  # folds weigh as this model does
         worker=new_id(),
-        texts=Texts(store.contents),
+        caches=Caches(store),
         setup=setup,
     )
     return Means(parts=parts, model=model, helpers=models)

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import new_id, to_millis
 from contextinfinity.domain.message import Message, say
 from contextinfinity.domain.turn import Phase, Usage
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound, QueueFull
@@ -233,3 +233,27 @@ class TurnSuite:
         assert await store.turns.steps(unknown) == ()
         assert await store.turns.plan(unknown) is None
         assert await store.turns.get(unknown) is None
+
+    # --- digests ---
+
+    async def test_a_digest_names_the_turns_of_a_stretch_and_their_updates(self, store: Store) -> None:
+        branch = await new_branch(store)
+        await store.turns.record(branch.id, [exchange(f"question {n}", "answer") for n in range(4)])
+        fork = await store.branches.fork(branch.id, at=3)
+        await store.turns.record(fork.id, [exchange("another question", "another answer")] * 2)
+        turns = await store.turns.history(fork.id)
+        for first, last in ((1, 5), (2, 4), (4, 5), (1, 2), (6, 9), (1, 9)):
+            there = [turn for turn in turns if first <= turn.turn_seq <= last]
+            expected = len(there), sum(to_millis(turn.updated_at) for turn in there)
+            assert await store.turns.digest(fork.id, first=first, last=last) == expected
+
+    async def test_a_digest_changes_when_a_turn_changes(self, store: Store) -> None:
+        branch = await new_branch(store)
+        turn = await store.turns.accept(new_turn(branch.id, "hello"))
+        before = await store.turns.digest(branch.id, first=1, last=1)
+        await later_than(turn.updated_at)
+        await store.turns.fail(turn.id, WORKER, broken_off())
+        assert await store.turns.digest(branch.id, first=1, last=1) != before
+
+    async def test_the_digest_of_an_unknown_branch_is_empty(self, store: Store) -> None:
+        assert await store.turns.digest(new_id(), first=1, last=9) == (0, 0)

@@ -307,6 +307,19 @@ def read_history(connection: Connection, branch_id: BranchId, limit: int, before
     return tuple(reversed(turns))
 
 
+def read_digest(connection: Connection, branch_id: BranchId, *, first: int, last: int) -> tuple[int, int]:
+    """Return the number of turns of the lineage between two places, and the sum of their update times."""
+    count = updated = 0
+    since = _since(connection, pack(branch_id))
+    for branch, begin, end in lineage_of(connection, branch_id).backwards(last + 1):
+        if end < first:
+            break
+        place = {"branch_id": pack(branch), "first": max(begin, first), "last": end, "since": since}
+        turns, times = must(connection.one("select_digest", place), "branch", branch)
+        count, updated = count + turns, updated + times
+    return count, updated
+
+
 def read_answered(connection: Connection, turn_id: TurnId, *, earlier: int) -> AnsweredTurn | None:
     """Read a turn with its session, its plan, its origins and so many turns before it."""
     from contextinfinity.storage.ledger.imports import origins_of_turn  # it needs this module
@@ -388,6 +401,7 @@ class LedgerTurns(Noun):
     steps = looks(list_steps)
     plan = looks(read_plan)
     answered = looks(read_answered)
+    digest = looks(read_digest)
 
     async def accept(self, new: NewTurn) -> Turn:
         """TX-0: the turn, its message and its place in the branch become durable together."""

@@ -282,6 +282,14 @@ class TurnsProxy(Proxy[Turns]):
         await self._know_head(branch_id)
         return turns
 
+    async def digest(self, branch_id: BranchId, *, first: int, last: int) -> tuple[int, int] | None:
+        """Return the digest of a stretch of turns; None while the branch continues here, or the ledger is away."""
+        if self._held.branch(branch_id) is not None:
+            return None
+        with suppress(LedgerAway):
+            return await self._read(lambda: self._ledger.digest(branch_id, first=first, last=last))
+        return None
+
     async def steps(self, turn_id: TurnId, *, first: int = 0) -> tuple[Step, ...]:
         """Read a turn's provider calls."""
         return await self._read_of(

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from contextinfinity.text.tokens.counter import Counter, counter_of, forget, own_counter
+from contextinfinity.text.tokens.counter import Counter, Weight, counter_of, forget, own_counter
 
-__all__ = ["Counter", "counter_of", "forget", "own_counter"]
+__all__ = ["Counter", "Weight", "counter_of", "forget", "own_counter"]

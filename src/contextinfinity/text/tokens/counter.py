@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.text.tokens.encodings import ENCODINGS, Encoding, encoding
@@ -33,6 +33,9 @@ _AGREEING = 5
 _ALIKE = 0.02
 """All the time: in that many reports on end, which differ from each other by no more than this. What a provider adds
 to some requests (what a search found, say) makes them differ."""
+
+Weight: TypeAlias = tuple[int, int]
+"""Tokens that no scale changes, and tokens of the encoding."""
 
 
 class Counter:
@@ -67,6 +70,18 @@ class Counter:
     def count(self, value: Any) -> int:
         """Count a text, a message, a block, a dictionary of either, a tool, or a list of them."""
         return self._sum(value, pieces(value))
+
+    def weigh(self, value: Any) -> Weight:
+        """Count a value apart from the scale: what is added to its tokens, and its tokens before scaling."""
+        try:
+            return self._weigh(pieces(value))
+        except Exception:
+            return rough(value), 0
+
+    def total(self, weights: Iterable[Weight]) -> int:
+        """Return what values of these weights count now, as ``count`` would count each of them."""
+        scale = self.scale
+        return sum([fixed + math.ceil(words * scale) for fixed, words in weights])
 
     def prompt(self, prompt: Prompt) -> int:
         """Count a whole request: system texts, messages, tools, the form of the answer."""
@@ -103,11 +118,12 @@ class Counter:
 
     def _sum(self, value: Any, parts: Iterable[Piece]) -> int:
         try:
-            return self._add(parts)
+            fixed, words = self._weigh(parts)
+            return fixed + math.ceil(words * self.scale)
         except Exception:
             return rough(value)
 
-    def _add(self, parts: Iterable[Piece]) -> int:
+    def _weigh(self, parts: Iterable[Piece]) -> Weight:
         words = fixed = 0
         for part in parts:
             if isinstance(part, str):
@@ -116,7 +132,7 @@ class Counter:
                 fixed += picture_tokens(self._rule, part)
             else:
                 fixed += part
-        return fixed + math.ceil(words * self.scale)
+        return fixed, words
 
 
 def counter_of(provider: str, model_id: str, encoding: str | None = None) -> Counter:

@@ -63,6 +63,11 @@ FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS 
 WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last AND t.created_at >= :since
 ORDER BY t.turn_seq DESC LIMIT :limit
 
+-- name: select_digest
+-- How many turns of one branch stand between two places, said since a moment, and the sum of their update times.
+SELECT count(*), coalesce(sum(updated_at), 0) FROM turn
+WHERE branch_id = :branch_id AND turn_seq BETWEEN :first AND :last AND created_at >= :since
+
 -- name: select_ttl
 -- The time to live of the session a branch is of.
 SELECT e.ttl FROM branch AS b JOIN expiry AS e ON e.session_id = b.session_id WHERE b.id = ?
