@@ -24,8 +24,8 @@ from benchmarks.harness import Bench, Row, Series
 from contextinfinity.engine.engine import Engine
 from contextinfinity.providers.contract import Written
 from contextinfinity.settings import load_settings
-from contextinfinity.testing.builders import exchange
 from contextinfinity.wiring import open_engine
+from contextinfinity_testing.builders import exchange
 
 SHORT, LONG = 10, 250
 """Turns that stay word for word in the prompt."""

@@ -25,7 +25,7 @@ from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
-from contextinfinity.testing.builders import exchange
+from contextinfinity_testing.builders import exchange
 from tests.ledgers import open_store
 from tests.sizes import sized
 

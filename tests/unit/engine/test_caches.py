@@ -12,7 +12,7 @@ from contextinfinity.domain.session import Branch
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.caches import MOST_BYTES, TurnCache
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.testing.builders import exchange, new_branch
+from contextinfinity_testing.builders import exchange, new_branch
 from tests.ledgers import open_store
 
 END = 1000
