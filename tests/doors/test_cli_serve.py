@@ -19,7 +19,9 @@ def test_a_terminal_gets_lines_for_people_and_json_when_asked(cix: Cix, argument
     with Terminal(cix.folder, "serve", "--port", "0", *arguments, columns=500) as server:
         server.until("Ctrl-C ends it.")
         (url,) = re.findall(r"http://[\d.:]+", server.text())
-        thread = httpx2.post(f"{url}/threads/new/messages", json={"content": "Hi"}, trust_env=False).json()["thread_id"]
+        thread = httpx2.post(
+            f"{url}/threads/new/messages", json={"content": "Hi"}, trust_env=False, verify=False
+        ).json()["thread_id"]
         server.until("POST /threads/{thread_id}/messages 200")
         line = next(line for line in server.text().splitlines() if "messages 200" in line)
         if is_json:
@@ -35,7 +37,7 @@ def test_a_terminal_gets_lines_for_people_and_json_when_asked(cix: Cix, argument
 def test_a_program_gets_text_when_it_asks_for_it_and_a_wrong_format_is_refused(cix: Cix) -> None:
     with cix.start("serve", "--port", "0", "--log", "text", piped=False) as server:
         url = re.findall(r"http://[\d.:]+", server.told("ends it.\n"))[0]
-        assert httpx2.get(f"{url}/healthz", trust_env=False).status_code == 200
+        assert httpx2.get(f"{url}/healthz", trust_env=False, verify=False).status_code == 200
         assert re.search(r"^\d\d:\d\d:\d\d GET /healthz 200, \d+ ms\n$", server.told("ms\n"))
     done = cix("serve", "--log", "xml")
     assert (done.exit_code, done.stderr) == (2, "--log is 'xml'; it may be json or text.\n")

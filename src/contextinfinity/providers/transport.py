@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from contextinfinity.providers.failures import connection_failure, failure, garb
 from contextinfinity.vendors import VENDORS
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 CONNECT_SECONDS = 10.0
@@ -53,6 +56,14 @@ class Arrived(Struct, frozen=True, kw_only=True):
     chunks: AsyncIterator[bytes]
     streams: bool = True
     """Whether it is a stream of events, judged by what the server sends, not by what it declares."""
+
+
+@cache
+def _tls(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
+    """Return the TLS settings of all clients; reading the certificates takes 20 ms. httpx2 reads the two variables."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 class Connection:
@@ -125,6 +136,7 @@ class Connection:
             timeout=httpx2.Timeout(self.address.seconds, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_IDLE_CONNECTIONS),
             follow_redirects=True,
+            verify=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
         )
 
     def _headers(self) -> dict[str, str]:

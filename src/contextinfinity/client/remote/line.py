@@ -69,7 +69,12 @@ class Line:
             # Whoever set a proxy for the world outside did not mean this machine.
             is_here = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
             self._made = httpx2.AsyncClient(
-                base_url=self._url, headers=headers, limits=limits, timeout=SILENT_SECONDS, trust_env=not is_here
+                base_url=self._url,
+                headers=headers,
+                limits=limits,
+                timeout=SILENT_SECONDS,
+                trust_env=not is_here,
+                verify=not self._url.lower().startswith("http:"),  # without TLS no certificates are read
             )
         return self._made
 
