@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice, takewhile
 from typing import Literal, TypeAlias
 
@@ -73,7 +74,7 @@ class Split(Struct, frozen=True):
     """
 
     own: str
-    material: list[str]
+    material: tuple[str, ...]
 
 
 class _Unit(Struct, frozen=True):
@@ -100,9 +101,14 @@ def split(message: str) -> Split:
     if len(message) > 2 * READ:
         end = len(message) - READ
         message = message[:READ] if _may_be_delimited(message, end) else f"{message[:READ]}\n\n{message[end:]}"
+    return _split(message)
+
+
+@lru_cache(maxsize=256)  # routing, memories and folds ask for the same messages
+def _split(message: str) -> Split:
     shown, opening = delimited(message)
     spans = joined([*shown, *_introduced(blanked(message, shown), message, shown, opening)])
-    return Split(blanked(message, spans), [message[start:end] for start, end in spans])
+    return Split(blanked(message, spans), tuple(message[start:end] for start, end in spans))
 
 
 def _may_be_delimited(message: str, place: int) -> bool:
