@@ -29,7 +29,6 @@ from contextinfinity.engine.talks import Talks
 from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
 from tests.ledgers import open_store
-from tests.sizes import PROOF
 
 Sides: TypeAlias = list[tuple[str, str]]
 
@@ -309,7 +308,7 @@ async def run(folder: Path, clients: int, steps: list[tuple[int, tuple[Any, ...]
 
 
 @pytest.mark.req("API-7", "API-13", "API-15")
-@settings(max_examples=20, derandomize=not PROOF, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(clients=st.integers(1, 3), steps=st.lists(st.tuples(st.integers(0, 2), moves), min_size=1, max_size=MOST_MOVES))
 def test_no_list_of_messages_loses_a_turn_or_mixes_two_conversations(
     clients: int, steps: list[tuple[int, tuple[Any, ...]]]

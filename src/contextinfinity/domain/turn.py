@@ -140,7 +140,7 @@ class Trail(Struct, frozen=True, kw_only=True):
     alone: int | None = None
     """The hash of the message alone; None: as of a message without an end user."""
     follows: int | None = None
-    """The turn_seq it has to follow: ``BranchBusy`` where its branch has gone on since."""
+    """The turn_seq it has to follow, behind failed attempts of the same message at most: else ``BranchBusy``."""
     is_open: bool = True
     """Whether the request's connection waits for the answer; a turn that lands later came with one of the past."""
 

@@ -237,10 +237,15 @@ class TrailSuite:
     async def test_a_message_that_has_to_follow_a_turn_is_refused_where_others_went_on(self, store: Store) -> None:
         branch = await thread(store, "Hi", "Hello")
         placed = Trail(asked=trail("Hi", "Hello", "And?"), body=7, follows=1)
-        await failed_turn(store, branch.id, "And?")
-        turn = await store.turns.accept(replace(new_turn(branch.id, "And?"), trail=placed))
+        failed = await failed_turn(store, branch.id, "And?")
+        with pytest.raises(BranchBusy):
+            await store.turns.accept(replace(new_turn(branch.id, "And?"), trail=placed))
+        retry = replace(new_turn(branch.id, "And?"), trail=placed, retry_of=failed.id)
+        turn = await store.turns.accept(retry)
         with pytest.raises(BranchBusy):
             await store.turns.accept(replace(new_turn(branch.id, "Or?"), trail=placed))
+        with pytest.raises(BranchBusy):
+            await store.turns.accept(retry)
         history = await store.turns.history(branch.id, limit=10)
         assert [each.id for each in history if each.phase is not Phase.FAILED][1:] == [turn.id]
 

@@ -46,11 +46,14 @@ def find_exchanges(
 
 
 def check_place(connection: Connection, new: NewTurn) -> None:
-    """Refuse a message whose branch has gone on since its place was looked for, or has no turn that it retries."""
+    """Refuse a message whose branch has gone on since its place was looked for, or has no turn that it retries.
+
+    Behind the turn that it follows only failed attempts of the same message may stand, and it retries the newest.
+    """
     branch_id, trail = new.branch_id, new.trail
     if trail is not None and trail.follows is not None:
-        place = {"branch_id": pack(branch_id), "first": trail.follows + 1, "last": 2**62}
-        if connection.one("select_before", place) is not None:
+        newest = connection.one("select_newest_after", (pack(branch_id), trail.follows))
+        if newest is not None and (unpack(newest[0]) != new.retry_of or newest[1] != Phase.FAILED):
             raise gone_on(branch_id, trail.follows)
     if new.retry_of is not None:
         row = connection.one("select_place", (pack(new.retry_of),))

@@ -129,9 +129,10 @@ class HeldBranch:
         if (made := self._made_before(new)) is not None:
             return made
         follows = None if new.trail is None else new.trail.follows
-        later = (turn for turn in self.turns.values() if follows is not None and turn.turn_seq > follows)
-        if follows is not None and any(turn.phase is not Phase.FAILED for turn in later):
-            raise gone_on(self.id, follows)
+        later = [turn for turn in self.turns.values() if follows is not None and turn.turn_seq > follows]
+        newest = max(later, key=lambda turn: turn.turn_seq, default=None)
+        if newest is not None and (newest.id != new.retry_of or newest.phase is not Phase.FAILED):
+            raise gone_on(self.id, follows or 0)
         if new.retry_of is not None and new.retry_of not in self.turns:
             raise not_on_branch(self.id, new.retry_of)
         waiting = [turn for turn in self.turns.values() if turn.phase is Phase.ACCEPTED]

@@ -22,6 +22,10 @@ SELECT r.answered FROM turn AS t LEFT JOIN trail AS r ON r.turn_id = t.id
 WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last AND t.phase <> 'Failed'
 ORDER BY t.turn_seq DESC LIMIT 1
 
+-- name: select_newest_after
+-- The newest turn of a branch behind a place, and its phase.
+SELECT id, phase FROM turn WHERE branch_id = ? AND turn_seq > ? ORDER BY turn_seq DESC LIMIT 1
+
 -- name: select_continuations
 -- Different messages that followed a prefix, by their prefix hashes.
 SELECT DISTINCT r.asked FROM trail AS r CROSS JOIN turn AS t ON t.id = r.turn_id
