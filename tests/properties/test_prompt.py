@@ -19,7 +19,7 @@ from contextinfinity.domain.wire import dumps, loads
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.assemble import Assembled, Frame, assemble
 from contextinfinity.prompt.budget import SMALLEST_WINDOW, Ceilings, share_out
-from contextinfinity.prompt.cutting import cut, line, without_thinking
+from contextinfinity.prompt.cutting import cut, line, shortened, without_thinking
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.sections import Sections
 from contextinfinity.providers.opening import wire
@@ -112,11 +112,12 @@ def test_no_turn_is_lost_from_sight(material: Sections, limit: int) -> None:
     summary = told.prompt.messages[0].rendered_text
     for shown in material.turns:
         if shown.turn_seq <= shrunk.lines_to:
-            assert line(shown) in summary.split("\n") or shrunk.summary is not None
+            now = shortened(shown, shrunk)
+            assert not shown.messages or line(now, 3) in summary.split("\n") or shrunk.summary is not None
     first = next((place for place, shown in enumerate(material.turns) if shown.turn_seq > shrunk.lines_to), None)
     assert all(shown.turn_seq > shrunk.lines_to for shown in material.turns[first:] if first is not None)
-    if not shrunk.trimmed:
-        pair = 2 if cut(material, shrunk).front.summary else 0
+    if not shrunk.shortened:
+        pair = len(told.prompt.messages) - len(verbatim) - 1 - len(cut(material, shrunk).rounds)
         assert told.prompt.messages[pair : pair + len(verbatim)] == tuple(verbatim), "in order, word for word"
     if shrunk.lines_to:
         named = f"turns {material.turns[0].turn_seq}–{shrunk.lines_to}"

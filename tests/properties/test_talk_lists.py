@@ -313,7 +313,7 @@ async def run(folder: Path, clients: int, steps: list[tuple[int, tuple[Any, ...]
 def test_no_list_of_messages_loses_a_turn_or_mixes_two_conversations(
     clients: int, steps: list[tuple[int, tuple[Any, ...]]]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         asyncio.run(run(Path(folder), clients, steps))
 
 
@@ -347,5 +347,5 @@ async def say_all(folder: Path, told: list[list[str]], known: int, changed: list
 def test_conversations_that_share_phrases_never_share_a_thread(
     told: list[list[str]], known: int, changed: list[tuple[int, str, int]]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         asyncio.run(say_all(Path(folder), told, known, changed))

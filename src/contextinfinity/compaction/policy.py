@@ -5,7 +5,8 @@
 
 The cut is the start of the window, or the start of a new topic where that lies later ("truncate"). The floors keep a
 number of messages and exchanges, as far as these fit half the trigger; the last exchange stays wherever folding still
-pays without it. A turn that brings results of tools is never parted from the one that asked for them.
+pays without it. A task (a message and the tool rounds that follow it) is cut only where nothing older is left: between
+two of its rounds, and the prompt goes on showing its opening message (``prompt.tasks``).
 """
 
 from __future__ import annotations
@@ -70,9 +71,13 @@ def choose_cut(
     over = topic is not None and topic >= window
     leaves = min(topic, floor) if topic is not None and over else window
     leaves = leaves if most is None else min(leaves, most)
-    while leaves > 0 and _parts(pieces, leaves):
-        leaves -= 1
-    return Cut(leaves=leaves, case="truncate" if over else "summarize") if leaves else None
+    between = leaves
+    while between > 0 and _parts(pieces, between):
+        between -= 1
+    inside = Cut(leaves=min(leaves, len(pieces) - 1), case="summarize")
+    if between == 0 and inside.leaves > 0 and pays(pieces, inside, limits):  # one task is all there is
+        return inside
+    return Cut(leaves=between, case="truncate" if over else "summarize") if between else None
 
 
 def pays(pieces: Sequence[Piece], cut: Cut, limits: Limits) -> bool:

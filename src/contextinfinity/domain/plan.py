@@ -17,7 +17,7 @@ from contextinfinity.domain.memory import Placed
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.route import Route
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 """The order and wording of the prompt; old renderers stay, so that old plans can be rebuilt."""
 
 
@@ -37,6 +37,8 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pins: int = 0
     fold_trigger: int = 0
     verbatim_window: int = 0
+    resent: bool = False
+    """Whether the client sends the whole conversation itself: nothing folds before that no longer fits."""
     configured_limit: int = 0
     """The window according to the settings, where ``model_limit`` was learned from a size rejection."""
 
@@ -99,11 +101,23 @@ class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same for the standing memories."""
     thinking: bool = True
     """Whether the model's own thinking in this turn stayed."""
+    shortened: tuple[int, ...] = ()
+    """How far texts are shortened to which share: turn, message and share (of 1024) of each level, oldest first."""
+    texts_to: int = 0
+    """Up to this turn all texts are shortened, behind it tool results only."""
+    floor: int = 0
+    """Characters that stay of a shortened text at least."""
+    rounds_to: int = 0
+    """How many messages of this turn's own tool rounds stand as lines."""
 
     @property
     def touches_front(self) -> bool:
         """Whether something before the artifacts was changed, so that no cache can know it."""
-        return bool(self.trimmed or self.lines_to) or self.summary is not None or self.memories is not None
+        return (
+            bool(self.trimmed or self.shortened or self.lines_to)
+            or self.summary is not None
+            or self.memories is not None
+        )
 
 
 class Front(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -144,6 +158,9 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     remembered: tuple[Placed, ...] = ()
     """The memories that rode with the question; those of the front stand in that."""
     left_out: tuple[LeftOut, ...] = ()
+    bridge: tuple[int, int] | None = None
+    """The turn that opens the task of the first gathered turn and the last turn before that one, where the summary
+    covers both: they stand in front of the others as a bridge (``prompt.tasks``)."""
     shrunk: Shrunk | None = None
     shrink_steps: tuple[str, ...] = ()
     contextualised: str | None = None

@@ -32,7 +32,8 @@ from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.prefix import shared
 from contextinfinity.prompt.redact import Span, apply
 from contextinfinity.prompt.render import render_rounds
-from contextinfinity.prompt.sections import Artifact, Sections, message_of, shown_turns
+from contextinfinity.prompt.sections import Artifact, Sections, Shown, message_of
+from contextinfinity.prompt.tasks import shown_with_opening
 from contextinfinity.providers.rebuild_request import written_again
 
 
@@ -111,7 +112,8 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
         front=whole,
         turn_seq=turn.turn_seq,
         message=message_of(turn),
-        turns=shown_turns(await _gathered(parts, turn, plan, removed), turn, plan.layout),
+        bridge=plan.bridge,
+        turns=await _shown(parts, turn, plan, removed),
         artifacts=await _artifacts(parts, turn, plan, removed),
         contextualised=plan.contextualised,
         remembered=remembered,
@@ -183,6 +185,17 @@ async def _turn(parts: Parts, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
 
 async def _kept(parts: Parts, sha256: str | None) -> str | None:
     return None if sha256 is None else await parts.caches.texts.read(sha256)
+
+
+async def _shown(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Shown, ...]:
+    """Render the earlier turns as that request showed them."""
+    turns = await _gathered(parts, turn, plan, removed)
+    opening = []
+    for seq in () if plan.bridge is None else sorted({*plan.bridge}):
+        found = await parts.store.turns.history(turn.branch_id, limit=1, before=seq + 1)
+        opening += [one for one in found if one.turn_seq == seq]
+        removed.extend(() if opening and opening[-1].turn_seq == seq else [f"turn {seq}"])
+    return shown_with_opening(opening, turns, turn, plan.layout)
 
 
 async def _gathered(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Turn, ...]:

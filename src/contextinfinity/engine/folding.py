@@ -21,6 +21,7 @@ import msgspec
 from contextinfinity.compaction.policy import CONFIDENT, choose_cut, is_due, pays
 from contextinfinity.domain.events import CompactionCompleted, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import BranchId, SessionId, now
+from contextinfinity.domain.plan import LAYOUT_VERSION, Budget
 from contextinfinity.domain.state import FOLDS, FoldCandidate, summary_hash
 from contextinfinity.domain.turn import Usage
 from contextinfinity.domain.work import Job
@@ -64,22 +65,30 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(line for line in retired_lines(parse(self.candidate.summary)) if line not in before)
 
 
-async def fold_to_fit(parts: Parts, branch_id: BranchId) -> None:
+async def fold_to_fit(parts: Parts, branch_id: BranchId, budget: Budget | None = None) -> None:
     """Fold a branch before its next request, because its turns do not fit into one.
 
     A conversation that was imported or logged arrives without a summary. No model is asked, and the work is not
     throttled: somebody waits for the answer.
     """
     setup = dataclasses.replace(parts.setup, librarian=None, librarian_of=None, find_boundary=boundary_offline)
-    await fold(dataclasses.replace(parts, setup=setup, running={}), branch_id)
+    await fold(dataclasses.replace(parts, setup=setup, running={}), branch_id, budget=budget)
 
 
-async def fold(parts: Parts, branch_id: BranchId, *, insist: bool = False, job: Job | None = None) -> Fold | None:
+async def fold(
+    parts: Parts,
+    branch_id: BranchId,
+    *,
+    insist: bool = False,
+    job: Job | None = None,
+    budget: Budget | None = None,
+) -> Fold | None:
     """Fold a branch, as previewed if it was, if that is due and pays; ``insist``: whenever anything can leave.
 
-    A fold that is committed ends ``job`` in the same transaction. None when nothing was committed.
+    A fold that is committed ends ``job`` in the same transaction. None when nothing was committed. ``budget``: of the
+    request that is being prepared.
     """
-    here = await look(parts, branch_id)
+    here = await look(parts, branch_id, budget)
     if here is None or not (insist or await is_time(here)):
         return None
     thread_id = here.head.session_id
@@ -170,8 +179,8 @@ async def work_out(here: Here, *, insist: bool) -> Fold | None:
         usage=summary.usage,
         notice=_notice(here, summary),
         summary_before=here.head.summary,
-        leaves=tuple(map(line, here.shown[: cut.leaves][-LISTED:])),
-        stays=tuple(map(line, here.shown[cut.leaves :][-LISTED:])),
+        leaves=tuple(line(shown, LAYOUT_VERSION) for shown in here.shown[: cut.leaves][-LISTED:]),
+        stays=tuple(line(shown, LAYOUT_VERSION) for shown in here.shown[cut.leaves :][-LISTED:]),
     )
 
 

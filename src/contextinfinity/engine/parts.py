@@ -28,7 +28,7 @@ from contextinfinity.engine.news import Broadcast, News
 from contextinfinity.engine.observed import Away, LearnedWindow
 from contextinfinity.errors import InvalidInput
 from contextinfinity.librarian.contract import Librarian
-from contextinfinity.prompt.budget import Ceilings, share_out
+from contextinfinity.prompt.budget import Ceilings, share_out, share_out_resent
 from contextinfinity.prompt.redact import Redactor
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.providers.contract import Provider
@@ -400,8 +400,12 @@ class Parts:
     look_seconds: float = 0.05
     """How often to look for what other processes do."""
 
-    def budget_of(self, model: Model) -> Budget:
-        """Share out a model's real window."""
+    def budget_of(self, model: Model, terms: Terms | None = None) -> Budget:
+        """Share out a model's real window; ``terms``: of a client that sends the whole conversation."""
         limit, configured = model.abilities.context_limit, model.configured_window
-        budget = share_out(limit, replace(self.setup.ceilings, reserve=model.max_output_tokens))
+        ceilings = replace(self.setup.ceilings, reserve=model.max_output_tokens)
+        if terms is None:
+            budget = share_out(limit, ceilings)
+        else:
+            budget = share_out_resent(limit, ceilings, terms.wishes.max_output_tokens)
         return budget if limit == configured else replace(budget, configured_limit=configured)

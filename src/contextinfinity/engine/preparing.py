@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from msgspec.structs import replace
+
 from contextinfinity.domain.memory import Placed
-from contextinfinity.domain.plan import Front, LeftOut
+from contextinfinity.domain.plan import Front, LeftOut, Shrunk
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
 from contextinfinity.engine.parts import Asked, Model, Parts, Running
@@ -19,7 +21,9 @@ from contextinfinity.prompt.assemble import Frame
 from contextinfinity.prompt.fronts import choose_front
 from contextinfinity.prompt.layout import tools_json
 from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.sections import Artifact, Sections, message_of, shown_turns
+from contextinfinity.prompt.sections import Artifact, Sections, message_of
+from contextinfinity.prompt.shrink import held_cuts
+from contextinfinity.prompt.tasks import shown_with_opening
 
 LONGEST_REWRITING = 300
 """A question made explicit that is longer, in characters, makes nothing clearer."""
@@ -54,7 +58,8 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     """Put together what a model will see."""
     turn, recalled, explicit = running.turn, material.recalled, material.explicit
     await learn_from(parts, recalled.earlier, model)
-    budget, missing = parts.budget_of(model), [*recalled.missing]
+    terms = recalled.terms
+    budget, missing = parts.budget_of(model, terms), [*recalled.missing]
     measure = Measure(model.counter, tools=model.abilities.tools, cache=recalled.rendered)
     home = recalled.home  # a front outlasts one that answers a single message
     standing = chosen(recalled.known, Measure(home.counter).text, parts.budget_of(home).memories)
@@ -67,24 +72,41 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
         turn_seq=turn.turn_seq,
         message=message_of(turn),
         covers=recalled.state.covers_turn_seq,
-        turns=shown_turns(recalled.earlier, turn, cache=recalled.rendered),
+        turns=shown_with_opening(recalled.opening, recalled.earlier, turn, cache=recalled.rendered),
+        bridge=(recalled.opening[0].turn_seq, recalled.opening[-1].turn_seq) if recalled.opening else None,
         artifacts=the_best(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
         contextualised=shown_form(explicit, running.asked),
         remembered=lines(riding),
     )
+    start = None if terms is None else cuts_before(recalled)
     if front.tools and not model.abilities.tools:
         missing.append(LeftOut(what="tools", reason=f"{model.name} cannot call tools"))
-        if recalled.terms is None:
+        if terms is None:
             parts.setup.tools.warn_unable(model.name)
     return Prepared(
         sections=sections,
-        frame=Frame(budget=budget, abilities=model.abilities, redactor=parts.setup.redactor),
+        frame=Frame(
+            budget=budget,
+            abilities=model.abilities,
+            redactor=parts.setup.redactor,
+            start=start,
+            holds_cuts=terms is not None,
+        ),
         measure=measure,
         front=parts.caches.texts.keep(dumps(without_memories(front)).decode()),
-        reason=reason,
+        reason=None if reason == "shrunk" and start is not None else reason,
         remembered=tuple(map(placed, riding)),
         missing=tuple(missing),
     )
+
+
+def cuts_before(recalled: Recalled) -> Shrunk | None:
+    """Return the cuts of the request before on the branch, as far as they concern turns that are still shown."""
+    if recalled.last is None or not recalled.last.same_branch or recalled.last.plan.shrunk is None:
+        return None
+    cuts = held_cuts(recalled.last.plan.shrunk)
+    cuts = cuts if cuts.lines_to > recalled.state.covers_turn_seq else replace(cuts, lines_to=0)
+    return cuts if cuts.touches_front else None
 
 
 def shown_form(explicit: str | None, asked: Asked) -> str | None:

@@ -30,6 +30,7 @@ from contextinfinity.errors import NotFound
 from contextinfinity.prompt.fronts import Last
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Artifact, RenderCache, shown_turns
+from contextinfinity.prompt.tasks import goes_on, is_by_a_person
 
 T = TypeVar("T")
 
@@ -59,6 +60,8 @@ class Recalled:
     """The memories that may be shown; ``memories`` are what a rewriter gets of them."""
     missing: list[LeftOut] = field(default_factory=list)
     """What the request goes without; every stage may add to it."""
+    opening: tuple[Turn, ...] = ()
+    """Where the first of these goes on with a task: the turn that opens it, and the last one that is not shown."""
     has_more: bool = False
     """Whether there are turns between the summary and these: where none are, some may have been deleted."""
     terms: Terms | None = None
@@ -95,12 +98,14 @@ def _fit(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
     """Tell whether the turns fit into a request to the branch's model, or to any where a rule goes by the context."""
     by_context = any(rule.goes_by_context for rule in parts.setup.router.rules)
     models = parts.models.by_name.values() if by_context else (recalled.home,)
-    limit, earlier = max(parts.budget_of(model).input_limit for model in models), recalled.earlier
+    terms, earlier = recalled.terms, recalled.earlier
+    limit = max(parts.budget_of(model, terms).input_limit for model in models)
     characters = sum(map(length, (*earlier, turn)))
     if characters < limit and not any(each.rounds for each in earlier):  # as nearly always: a token has a character
         return True
     measure, state = Measure(recalled.home.counter, cache=recalled.rendered), recalled.state
     front = measure.text("\n".join((recalled.system, *state.pinned_facts, state.summary)))
+    front += 0 if terms is None else measure.tools(terms.tools)
     turns = measure.turns(shown_turns(earlier, turn, cache=recalled.rendered))
     return front + turns + measure.message(turn.user_message) <= limit
 
@@ -111,6 +116,7 @@ async def recall(parts: Parts, running: Running, session: Session | None = None)
     session = session or await session_of(parts, turn)
     state, earlier, rendered = await stands_before(parts, running)
     last, home = await before_this(parts, session, earlier, turn)
+    only_sent = running.asked.terms is not None and running.asked.terms.only_last is not None
     known = await wanted(running.asked.use_memory, "memory", missing, lambda: known_to(parts, session, turn))
     recalled = Recalled(
         session=session,
@@ -123,6 +129,7 @@ async def recall(parts: Parts, running: Running, session: Session | None = None)
         memories="" if known is None else known.text,
         known=known,
         missing=missing,
+        opening=() if only_sent else await opening_of(parts, turn, state, earlier),
         has_more=await has_more(parts, turn, state, earlier),
         terms=running.asked.terms,
     )
@@ -142,6 +149,22 @@ async def stands_before(parts: Parts, running: Running) -> tuple[State, list[Tur
     sent = earlier[max(0, len(earlier) - terms.only_last) :]
     covers = sent[0].turn_seq - 1 if sent else running.turn.turn_seq - 1
     return replace(state, covers_turn_seq=covers, summary="", pinned_facts=()), sent, rendered
+
+
+async def opening_of(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> tuple[Turn, ...]:
+    """Read the opening of the task that the first shown turn goes on with, and the last turn before that one."""
+    first = earlier[0] if earlier else turn
+    if not state.covers_turn_seq or not goes_on(first.user_message):
+        return ()
+    last, before = list[Turn](), first.turn_seq
+    while page := await parts.store.turns.history(turn.branch_id, limit=PAGE, before=before):
+        said = [one for one in page if one.phase is not Phase.FAILED]
+        last = last or said[-1:]
+        opening = next((one for one in reversed(said) if is_by_a_person((one.user_message,))), None)
+        if opening is not None:
+            return tuple({one.id: one for one in (opening, *last)}.values())
+        before = page[0].turn_seq
+    return ()
 
 
 async def has_more(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> bool:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import StepId
 from contextinfinity.domain.message import AssistantItem, ImageBlock, Message, ToolOutputItem, blocks_of, say
+from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Finished, Retry
 from contextinfinity.domain.route import Route
 from contextinfinity.domain.turn import (
@@ -37,14 +38,16 @@ from contextinfinity.domain.turn import (
 )
 from contextinfinity.domain.work import Job
 from contextinfinity.engine.choosing import chat_notes, has, instead
-from contextinfinity.engine.parts import Model, Parts, Running
+from contextinfinity.engine.parts import Model, Parts, Running, Terms
 from contextinfinity.engine.preparing import Material, Prepared, prepare
+from contextinfinity.engine.recall import Recalled
 from contextinfinity.engine.rounds import run_tools
 from contextinfinity.engine.step import INTERRUPTED, Heard, ask, problem_of, take
 from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.render import render_rounds
 from contextinfinity.prompt.sections import Sections
+from contextinfinity.prompt.tasks import goes_on
 from contextinfinity.telemetry.stages import timed
 from contextinfinity.telemetry.turns import note_step
 
@@ -53,6 +56,8 @@ T = TypeVar("T")
 
 LONGEST_REASON = 300
 """Characters of the reason for a route that a plan keeps; it stays small."""
+MANY_LINES = 64
+"""Rounds of the running task that stand as lines before they fold."""
 SIZE_RETRIES = 3
 """How often a prompt that was too large is sent again, smaller each time."""
 TOO_LARGE = "The prompt was too large for the model; it is sent again with less."
@@ -79,6 +84,7 @@ class Attempt:
     sections: Sections
     limit: int
     """How many tokens its prompt may take."""
+    terms: Terms | None = None
     rejections: int = 0
 
     def refit(self, parts: Parts, rejected: int | None = None) -> None:
@@ -88,7 +94,7 @@ class Attempt:
         """
         if self.sections.front.is_bare:
             return
-        budget = parts.budget_of(self.model)
+        budget = parts.budget_of(self.model, self.terms)
         frame = replace(self.prepared.frame, budget=budget, rejected=rejected)
         self.prepared = dataclasses.replace(self.prepared, frame=frame)
         self.limit = budget.input_limit
@@ -180,6 +186,7 @@ async def begin(parts: Parts, running: Running, material: Material, route: Route
         prepared=prepared,
         sections=prepared.sections,
         limit=prepared.frame.budget.input_limit,
+        terms=running.asked.terms,
     )
     if prepared.sections.front.is_bare:  # it goes out as it came, or not at all
         attempt.limit, attempt.rejections = ANY_SIZE, SIZE_RETRIES
@@ -238,11 +245,28 @@ async def fold_if_due(
     Never in the answer's way. What a model with less room had to leave out is no reason.
     """
     plan, home = assembled.plan, material.recalled.home
+    if running.asked.terms is not None:
+        if lines_are_many(plan, material.recalled):
+            with suppress(LedgerError):
+                await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=parts.setup.fold_pause)
+        return
     verbatim = sum(section.tokens for section in plan.sections if section.name in ("turns", "message", "steps"))
     shortened = attempt.model is home and plan.shrunk is not None and plan.shrunk.touches_front
     if shortened or verbatim > parts.budget_of(home).fold_trigger:
         with suppress(LedgerError):
             await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=parts.setup.fold_pause)
+
+
+def lines_are_many(plan: Plan, recalled: Recalled) -> bool:
+    """Tell whether turns of a resent conversation that left the prompt are worth a fold.
+
+    Whole tasks always are; rounds of the running task, which a line each stands for, once they are many.
+    """
+    if plan.shrunk is None or not plan.shrunk.lines_to:
+        return False
+    left = [turn for turn in recalled.earlier if turn.turn_seq <= plan.shrunk.lines_to]
+    opened = [turn.turn_seq for turn in left if not goes_on(turn.user_message)]
+    return len(opened) > 1 or len(left) > MANY_LINES
 
 
 def too_large(heard: Heard) -> bool:

@@ -79,7 +79,9 @@ async def gather(parts: Parts, running: Running) -> Material | Asking:
     recalled = await recall(parts, running, session)
     if parts.setup.folds and needs_fold(parts, recalled, running.turn):
         missing: list[LeftOut] = []
-        await spared("fold", missing, lambda: fold_to_fit(parts, running.turn.branch_id))
+        terms = running.asked.terms
+        budget = None if terms is None else parts.budget_of(recalled.home, terms)
+        await spared("fold", missing, lambda: fold_to_fit(parts, running.turn.branch_id, budget))
         recalled = await recall(parts, running)
         recalled.missing.extend(missing)
     return await gather_from(parts, running, recalled)

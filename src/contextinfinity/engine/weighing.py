@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
 from contextinfinity.compaction.policy import Limits, Piece, is_due
 from contextinfinity.domain.ids import BranchId
@@ -56,8 +57,11 @@ class Here:
         return Limits(trigger=self.budget.fold_trigger, window=self.budget.verbatim_window, exchanges=floor)
 
 
-async def look(parts: Parts, branch_id: BranchId) -> Here | None:
-    """Read back the newest turns until they are more than the trigger, or all there are; None: there are none."""
+async def look(parts: Parts, branch_id: BranchId, budget: Budget | None = None) -> Here | None:
+    """Read back the newest turns until they are more than the trigger, or all there are; None: there are none.
+
+    ``budget``: of the request that is being prepared; without it that of the newest one.
+    """
     head = await parts.store.states.head(branch_id)
     newest = [
         turn for turn in await parts.store.turns.history(branch_id, limit=MOST_WAITING) if turn.phase not in UNFINISHED
@@ -65,7 +69,7 @@ async def look(parts: Parts, branch_id: BranchId) -> Here | None:
     if not newest or newest[-1].turn_seq <= head.covers_turn_seq:
         return None
     model, before = await model_of(parts, newest[-1]), newest[-1].turn_seq + 1
-    measure, budget = Measure(model.counter), parts.budget_of(model)
+    measure, budget = Measure(model.counter), budget or await budget_of(parts, model, newest[-1])
     here = Here(parts=parts, branch_id=branch_id, head=head, measure=measure, budget=budget, pause=Breath(parts).take)
     while before - 1 > head.covers_turn_seq and not is_due(here.pieces, here.limits):
         count = min(PAGE, before - 1 - head.covers_turn_seq)
@@ -79,6 +83,16 @@ async def look(parts: Parts, branch_id: BranchId) -> Here | None:
         here.turns[:0], here.shown[:0], here.pieces[:0] = turns, shown, pieces
         before = page[0].turn_seq if page else 0
     return here
+
+
+async def budget_of(parts: Parts, model: Model, turn: Turn) -> Budget:
+    """Share out a model's window as for a turn's request: where the client resends all, only what its front leaves."""
+    plan = await parts.store.turns.plan(turn.id)
+    if plan is None or plan.budget is None or not plan.budget.resent:
+        return parts.budget_of(model)
+    front = sum(section.tokens for section in plan.sections if section.name not in ("turns", "message", "steps"))
+    trigger = max(1, plan.budget.input_limit - front)
+    return replace(plan.budget, fold_trigger=trigger, verbatim_window=trigger // 2)
 
 
 async def model_of(parts: Parts, turn: Turn) -> Model:

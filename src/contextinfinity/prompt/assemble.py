@@ -20,7 +20,7 @@ from contextinfinity.prompt.layout import lay_out, markers, pins_text, summary_p
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import Redactor, Span, redact
 from contextinfinity.prompt.sections import Sections
-from contextinfinity.prompt.shrink import describe, shrink, truncate
+from contextinfinity.prompt.shrink import describe, held_cuts, low_mark, shrink, truncate
 
 
 class Assembled(Struct, frozen=True, kw_only=True):
@@ -44,6 +44,11 @@ class Frame(Struct, frozen=True, kw_only=True):
     redactor: Redactor | None = None
     most_turns: int | None = None
     """What the earlier turns may take in all, where folding has failed."""
+    start: Shrunk | None = None
+    """The cuts of the request before, which this one repeats as long as they suffice; deeper ones are made with room
+    to grow (``low_mark``). None: every request is cut only as far as it needs."""
+    holds_cuts: bool = False
+    """Whether cuts are to last for many requests."""
     rejected: int | None = None
     """The size of the prompt that the provider rejected: the next one is smaller, even where it misses its limit."""
 
@@ -56,23 +61,31 @@ def assemble(
     limit = frame.budget.input_limit if limit is None else limit
     explicit = sections.contextualised  # as it was made; the spans say what of it was hidden
     sections, spans = redact(sections, frame.redactor) if frame.redactor else (sections, ())
-    shrunk = None if frame.most_turns is None else truncate(sections, measure, frame.most_turns)
+    shrunk = frame.start
+    if shrunk is not None and measure.total(sections) <= low_mark(sections, measure, limit):
+        shrunk = None
+    if frame.most_turns is not None:
+        shrunk = truncate(sections, measure, frame.most_turns)
     shown = cut(sections, shrunk) if shrunk else sections
     counted = measure.sections(shown)
     if sum(section.tokens for section in counted) > limit:
-        shrunk = shrink(sections, measure, limit, frame.budget.input_limit, shrunk, rejected=frame.rejected)
+        low = low_mark(sections, measure, limit) if frame.holds_cuts else None
+        window, rejected = frame.budget.input_limit, frame.rejected
+        shrunk = shrink(sections, measure, limit, window, shrunk, low=low, rejected=rejected)
         shown = cut(sections, shrunk)
         counted = measure.sections(shown)
     prompt = lay_out(shown, with_tools=frame.abilities.tools)
     check_pins(prompt, sections)
     total = sum(section.tokens for section in counted)
     retrieved = sum(artifact.tokens for artifact in shown.artifacts)
+    gathered = sections.turns if sections.bridge is None else sections.turns[1:]
     plan = Plan(
         layout=shown.layout,
-        epoch_reason="shrunk" if shrunk and shrunk.touches_front else reason,
+        epoch_reason="shrunk" if shrunk and shrunk.touches_front and not _repeats(shrunk, frame) else reason,
         budget=replace(frame.budget, base_tokens=max(0, total - retrieved)),
         sections=counted,
-        gathered=(sections.turns[0].turn_seq, sections.turns[-1].turn_seq) if sections.turns else None,
+        gathered=(gathered[0].turn_seq, gathered[-1].turn_seq) if gathered else None,
+        bridge=sections.bridge,
         retrieved=tuple(
             Retrieved(
                 chunk_id=artifact.chunk_id,
@@ -94,6 +107,11 @@ def assemble(
         token_scale=measure.scale,
     )
     return Assembled(prompt=_marked(prompt, shown, frame, measure), plan=plan, spans=spans)
+
+
+def _repeats(shrunk: Shrunk, frame: Frame) -> bool:
+    """Tell whether the cuts in turns are those of the request before."""
+    return frame.start is not None and held_cuts(shrunk) == held_cuts(frame.start)
 
 
 def check_pins(prompt: Prompt, sections: Sections) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.plan import Budget
 from contextinfinity.errors import Refused
@@ -50,6 +51,17 @@ def share_out(limit: int, ceilings: Ceilings, *, base_tokens: int = 0) -> Budget
         fold_trigger=trigger,
         verbatim_window=min(ceilings.verbatim_window, trigger // 4),
     )
+
+
+def share_out_resent(limit: int, ceilings: Ceilings, answer: int | None) -> Budget:
+    """Share a window out for a client that sends the whole conversation with every request.
+
+    Its messages and an answer of ``answer`` tokens, at most a quarter of the window, are sent as they are as long as
+    they fit; turns fold only then, and half of the room stays word for word.
+    """
+    reserve = ceilings.reserve if answer is None else answer
+    budget = share_out(limit, replace(ceilings, reserve=reserve))
+    return replace(budget, fold_trigger=budget.input_limit, verbatim_window=budget.input_limit // 2, resent=True)
 
 
 def _summary(limit: int) -> int:

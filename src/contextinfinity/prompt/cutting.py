@@ -8,15 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.message import ContentBlock, Message, ReasoningBlock, TextBlock, ToolResultBlock
+from contextinfinity.domain.message import (
+    ContentBlock,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from contextinfinity.domain.plan import Shrunk
+from contextinfinity.domain.trail import plain_text
 from contextinfinity.prompt.sections import Artifact, Sections, Shown
+from contextinfinity.prompt.tasks import bridge, is_by_a_person, opens_task
 
+WHOLE = 1024
+"""The share of a text that is not shortened."""
+TASKS_LAYOUT = 3
+"""The layout from which on texts are shortened in proportion and rounds of a task leave a bridge."""
 ENDS = (2000, 1000)
-"""How many characters stay of a long text at its head and its tail."""
+"""How many characters stay of a long text at its head and its tail, in requests before ``TASKS_LAYOUT``."""
 WORDS = 60
 """How many characters of a question and of an answer a line quotes."""
 
@@ -27,11 +41,17 @@ Place = tuple[int, int, int]
 def cut(sections: Sections, shrunk: Shrunk) -> Sections:
     """Take out what is to be taken out."""
     cuts = Cuts(set(places_of(shrunk)), shrunk.ends or ENDS)
-    turns = tuple(cuts.trimmed(shown) for shown in sections.turns)
-    message, *rounds = cuts.trimmed(running_turn(sections)).messages
+    turns = [shortened(cuts.trimmed(shown), shrunk) for shown in sections.turns]
+    message, *rounds = shortened(cuts.trimmed(running_turn(sections)), shrunk).messages
     if not shrunk.thinking:
         rounds = [*map(without_thinking, rounds)]
-    lines = [line(shown) for shown in turns if shown.turn_seq <= shrunk.lines_to]
+    left = [shown for shown in turns if shown.turn_seq <= shrunk.lines_to]
+    kept = [shown for shown in turns if shown.turn_seq > shrunk.lines_to]
+    lines = [line(shown, sections.layout) for shown in left if shown.messages or sections.layout < TASKS_LAYOUT]
+    if left and sections.layout >= TASKS_LAYOUT and not _begins_task(kept, message):
+        stands = bridge(left)
+        kept = kept if stands is None else [stands, *kept]
+    lines += [_round_line(sections.turn_seq, rounds[place : place + 2]) for place in range(0, shrunk.rounds_to, 2)]
     front = replace(
         sections.front,
         summary=_summary(sections.front.summary, lines, shrunk.summary),
@@ -40,18 +60,47 @@ def cut(sections: Sections, shrunk: Shrunk) -> Sections:
     return replace(
         sections,
         front=front,
-        turns=tuple(shown for shown in turns if shown.turn_seq > shrunk.lines_to),
+        turns=tuple(kept),
         artifacts=_artifacts(sections.artifacts, shrunk),
         message=message,
         remembered=sections.remembered if shrunk.memories is None else "",
-        rounds=tuple(rounds),
+        rounds=tuple(rounds[shrunk.rounds_to :]),
     )
 
 
-def line(shown: Shown) -> str:
+def _begins_task(kept: Sequence[Shown], message: Message) -> bool:
+    """Tell whether what is kept begins with a message that a person wrote."""
+    first = next((shown for shown in kept if shown.messages), None)
+    return is_by_a_person((message,)) if first is None else opens_task(first)
+
+
+def line(shown: Shown, layout: int) -> str:
     """Say in a line what was said in a turn: its number, the first words of the question and of the answer."""
-    question, *others = [message.rendered_text for message in shown.messages if message.role != "tool"] or [""]
-    return f"#{shown.turn_seq} {_first_words(question)} → {_first_words(others[-1] if others else '')}"
+    if layout < TASKS_LAYOUT:
+        question, *others = [message.rendered_text for message in shown.messages if message.role != "tool"] or [""]
+        return f"#{shown.turn_seq} {_first_words(question)} → {_first_words(others[-1] if others else '')}"
+    asked = [message for message in shown.messages if message.role in ("user", "tool")]
+    answers = [message for message in shown.messages if message.role == "assistant"]
+    return f"#{shown.turn_seq} {_gist(asked[:1])} → {_gist(answers[-1:])}"
+
+
+def _round_line(turn_seq: int, messages: Sequence[Message]) -> str:
+    """Say in a line what a round of this turn did: the calls, and the first words of what they gave."""
+    return f"#{turn_seq} {_gist(messages[:1])} → {_gist(messages[1:])}"
+
+
+def _gist(messages: Sequence[Message]) -> str:
+    """Return the first words of messages: of the text, else of the tool calls and the tool results."""
+    text = " ".join(filter(None, (plain_text(message) for message in messages)))
+    return _first_words(text or " ".join(part for message in messages for part in map(_tool_words, message.blocks)))
+
+
+def _tool_words(block: ContentBlock) -> str:
+    if isinstance(block, ToolUseBlock):
+        return f"{block.name} {msgspec.json.encode(block.input).decode()}"
+    if isinstance(block, ToolResultBlock):
+        return "".join(part.text[: WORDS * 4] for part in block.content if isinstance(part, TextBlock))
+    return ""
 
 
 def running_turn(sections: Sections) -> Shown:
@@ -68,6 +117,53 @@ def trim(block: ContentBlock, ends: tuple[int, int] = ENDS) -> ContentBlock:
         others = tuple(part for part in block.content if not isinstance(part, TextBlock))
         return replace(block, content=(TextBlock(text=_ends(text, ends)), *others))
     return block
+
+
+def shortened(shown: Shown, shrunk: Shrunk) -> Shown:
+    """Shorten tool results, and up to ``texts_to`` all texts, to the share that ``shrunk`` gives for their place."""
+    levels = levels_of(shrunk)
+    if not levels or (shown.turn_seq, 0) > levels[-1][0]:
+        return shown
+    with_texts = shown.turn_seq <= shrunk.texts_to
+    messages = []
+    for number, message in enumerate(shown.messages):
+        share = next((share for place, share in levels if (shown.turn_seq, number) <= place), WHOLE)
+        messages.append(shorter(message, share, shrunk.floor, with_texts=with_texts))
+    return shown if tuple(messages) == shown.messages else replace(shown, messages=tuple(messages))
+
+
+def shorter(message: Message, share: int, floor: int, *, with_texts: bool) -> Message:
+    """Keep a share of each tool result, or of each text, and never less than ``floor`` characters."""
+    if share >= WHOLE:
+        return message
+    blocks = tuple(_shorter_block(block, share, floor, with_texts) for block in message.blocks)
+    return message if blocks == message.blocks else replace(message, blocks=blocks)
+
+
+def _shorter_block(block: ContentBlock, share: int, floor: int, with_texts: bool) -> ContentBlock:
+    if isinstance(block, ToolResultBlock):
+        return replace(block, content=tuple(_shorter_block(part, share, floor, True) for part in block.content))
+    if not (with_texts and isinstance(block, TextBlock)):
+        return block
+    kept = max(floor, len(block.text) * share // WHOLE)
+    text = _ends(block.text, (kept * 2 // 3, kept - kept * 2 // 3))
+    return replace(block, text=text, annotations=()) if len(text) < len(block.text) else block
+
+
+def levels_of(shrunk: Shrunk) -> list[tuple[tuple[int, int], int]]:
+    """List how far each share reaches, oldest first: ((turn, message), share)."""
+    numbers = zip(*[iter(shrunk.shortened)] * 3, strict=True)
+    return [((turn, message), share) for turn, message, share in numbers]
+
+
+def deepened(shrunk: Shrunk, turn: int, message: int, share: int) -> Shrunk:
+    """Shorten everything up to a place to a share at most; what is shorter already stays as it is."""
+    levels = levels_of(shrunk)
+    if any(place >= (turn, message) and there <= share for place, there in levels):
+        return shrunk
+    kept = [level for level in levels if level[0] > (turn, message) or level[1] < share]
+    levels = sorted([*kept, ((turn, message), share)])
+    return replace(shrunk, shortened=tuple(number for place, there in levels for number in (*place, there)))
 
 
 def without_thinking(message: Message) -> Message:

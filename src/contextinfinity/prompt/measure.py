@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import PlanSection
+from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.prompt.layout import current_message, summary_pair, system_texts, tools_of
 from contextinfinity.prompt.sections import RenderCache, Sections, Shown
 from contextinfinity.text.tokens import Counter
@@ -27,6 +28,10 @@ class Measure:
         """Count a text."""
         return self._counter.count(text)
 
+    def tools(self, tools: Sequence[ToolSpec]) -> int:
+        """Count tools that are offered."""
+        return self._counter.count(tuple(tools)) if tools and self._tools else 0
+
     def message(self, message: Message) -> int:
         """Count a message with its borders."""
         return self._counter.count(message)
@@ -47,7 +52,7 @@ class Measure:
         found = [
             PlanSection(name="system", tokens=counted(instructions)),
             PlanSection(name="pins and memories", tokens=sum(map(counted, facts))),
-            PlanSection(name="tools", tokens=counted(tools_of(front)) if front.tools and self._tools else 0),
+            PlanSection(name="tools", tokens=self.tools(tools_of(front))),
             PlanSection(name="format", tokens=counted(str(front.response_format)) if front.response_format else 0),
             PlanSection(
                 name="summary", tokens=self.messages(summary_pair(front.summary)), source=sections.covers or None

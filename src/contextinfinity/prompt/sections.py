@@ -67,6 +67,8 @@ class Sections(Struct, frozen=True, kw_only=True):
     remembered: str = ""
     """What is remembered and matters for this question, a line a fact."""
     rounds: tuple[Message, ...] = ()
+    bridge: tuple[int, int] | None = None
+    """The two turns that the first of ``turns`` stands for, where that is a bridge (``prompt.tasks``)."""
     layout: int = LAYOUT_VERSION
 
 

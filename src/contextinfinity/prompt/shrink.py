@@ -1,48 +1,53 @@
 """What to take out of a prompt that is too large, in a fixed order, without asking a model.
 
-    1  retrieved text, the lowest score first, down to the best
-    2  that one: a slice of it, then nothing
-    3  files, the largest first (in a workspace)
-    4  long texts and tool results: head and tail, the oldest first
-    5  the oldest exchanges: a line each in the summary
-    6  the summary, shorter
-    7  standing memories
-    8  an error that says what to change
+    1   retrieved text, the lowest score first, down to the best
+    2   that one: a slice of it, then nothing
+    3   files, the largest first (in a workspace)
+    4   long texts and tool results of older tasks: head and tail, in proportion, the oldest first
+    5   the oldest tasks: a line for each of their turns in the summary
+    5b  the running task: its oldest tool results in proportion, then its oldest complete rounds: a line each
+    6   the summary, shorter
+    7   standing memories
+    8   an error that says what to change
 
 Before all of them goes the model's own thinking in this turn: no vendor takes it back once anything before it changed.
-Pins and the user's words are never touched. It acts on one request; nothing that is kept is changed.
+Pins and the user's words are never touched. It acts on one request; nothing that is kept is changed. Cuts that change
+the front go down to ``low``, so that the next requests can repeat them unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from msgspec.structs import replace
 
-from contextinfinity.domain.message import ContentBlock, Message, Role, TextBlock, ToolResultBlock
 from contextinfinity.domain.plan import Shrunk
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.cutting import (
-    ENDS,
-    Cuts,
-    Place,
+    WHOLE,
     cut,
+    deepened,
+    levels_of,
     line,
-    places_of,
     running_turn,
-    trim,
+    shortened,
     without_thinking,
 )
-from contextinfinity.prompt.layout import artifact_text, current_message, system_texts
+from contextinfinity.prompt.layout import artifact_text, system_texts, tools_of
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Sections, Shown
+from contextinfinity.prompt.tasks import opens_task, running_from
 
-MOST_TRIMS = 30
-"""How many texts are cut at most: each is named in the plan, which stays small."""
-LONG = 2000
-"""Tokens from which a text counts as long; in a window that is not large, a quarter of it."""
-LARGE = 4 * LONG
+OLDER_SHARES = (WHOLE // 2, WHOLE // 8)
+"""What stays of long texts in older tasks: first of all of them, then once more."""
+ROUND_SHARE = WHOLE // 4
+"""What stays of the older tool results of the running task."""
+NEWEST_SHARES = tuple(dict.fromkeys(int(WHOLE * 0.95**number) for number in range(1, 136)))
+"""What stays of the newest tool results, the largest share that fits."""
+LARGEST_FLOOR = 1000
+"""Characters that stay of a shortened text at least; in a small window an eighth of its tokens."""
+LARGE = 8000
 SLICE = 400
 """Characters that stay of the best artifact before it goes."""
 SHORTEST_SUMMARY = 200
@@ -57,29 +62,50 @@ def shrink(
     window: int = LARGE,
     start: Shrunk | None = None,
     *,
+    low: int | None = None,
     rejected: int | None = None,
 ) -> Shrunk:
     """Return the first cuts with which a prompt fits into ``limit``; the same input always gives the same cuts.
 
     ``window`` is what the model takes at most; in a small one less than usual is kept of a long text. ``start`` are
-    cuts that are already made. ``rejected`` is the size that the provider rejected: if no cut reaches ``limit``, the
-    deepest one is returned as long as it is smaller than that. ``ProviderError`` (size) if nothing fits.
+    cuts that are already made. ``low``: the size to reach once turns have to be cut at all. ``rejected`` is the size
+    that the provider rejected: if no cut reaches ``limit``, the deepest one is returned as long as it is smaller than
+    that. ``ProviderError`` (size) if nothing fits.
     """
     total, deepest = measure.total(cut(sections, start) if start else sections), None
-    for unsure, (shrunk, saved) in enumerate(_cuts(sections, measure, window, start or Shrunk()), start=NEARLY):
-        if total - saved - unsure <= limit and measure.total(cut(sections, shrunk)) <= limit:
+    for unsure, (shrunk, saved, goal) in enumerate(_cuts(sections, measure, window, start or Shrunk()), start=NEARLY):
+        leaves_turns = shrunk.summary is not None and deepest is not None and deepest.summary is None
+        if leaves_turns and deepest is not None and measure.total(cut(sections, deepest)) <= limit:
+            return deepest
+        size = min(limit, limit if low is None or goal == "limit" else low)
+        if total - saved - unsure <= size and measure.total(cut(sections, shrunk)) <= size:
             return shrunk
         deepest = shrunk
+    if deepest is not None and measure.total(cut(sections, deepest)) <= limit:
+        return deepest
     if deepest is not None and rejected is not None and measure.total(cut(sections, deepest)) < rejected:
         return deepest
     raise _too_large(sections, measure, limit if rejected is None else window)
+
+
+def held_cuts(shrunk: Shrunk) -> Shrunk:
+    """Return the cuts that later requests repeat: those in earlier turns."""
+    return Shrunk(shortened=shrunk.shortened, texts_to=shrunk.texts_to, floor=shrunk.floor, lines_to=shrunk.lines_to)
+
+
+def low_mark(sections: Sections, measure: Measure, limit: int) -> int:
+    """Return the size to cut a prompt to, once it has to be cut: half of what the earlier turns may take."""
+    fixed = measure.total(sections) - measure.turns(sections.turns)
+    return limit if fixed >= limit else fixed + (limit - fixed) // 2
 
 
 def truncate(sections: Sections, measure: Measure, most: int) -> Shrunk | None:
     """Make lines of the oldest exchanges until the others take no more than ``most``: what is left when folds fail."""
     costs = [(shown.turn_seq, measure.turns((shown,))) for shown in sections.turns]
     left, place, shrunk = sum(tokens for _, tokens in costs), 0, None
-    for shrunk, _ in _fewer_turns(sections, measure, Shrunk()) if left > most else ():
+    everything = (_older_tasks, _running_rounds)
+    cuts = (found for step in everything for found in step(sections, measure, shrunk or Shrunk()))
+    for shrunk, *_ in cuts if left > most else ():
         while place < len(costs) and costs[place][0] <= shrunk.lines_to:
             left, place = left - costs[place][1], place + 1
         if left <= most:
@@ -87,89 +113,123 @@ def truncate(sections: Sections, measure: Measure, most: int) -> Shrunk | None:
     return shrunk
 
 
-def _cuts(sections: Sections, measure: Measure, window: int, start: Shrunk) -> Iterator[tuple[Shrunk, int]]:
+Cut = tuple[Shrunk, int, str]
+"""Deeper cuts, about what they save beyond the ones before, and whether ``low`` or ``limit`` is to be reached."""
+
+
+def _cuts(sections: Sections, measure: Measure, window: int, start: Shrunk) -> Iterator[Cut]:
     """Give ever deeper cuts, each with about what it saves in all."""
-    ends = None if window >= LARGE else (window // 4, window // 8)
-    shrunk, rounds = replace(start, thinking=False, ends=ends), sections.rounds
+    floor = start.floor or min(LARGEST_FLOOR, max(SHORTEST_SUMMARY, window // 8))
+    shrunk, rounds = replace(start, thinking=False, floor=floor), sections.rounds
     saved = measure.messages(rounds) - measure.messages([*map(without_thinking, rounds)])
     if saved:
-        yield shrunk, saved
-    steps = (_fewer_artifacts, _shorter_texts, _fewer_turns, _shorter_summary, _fewer_memories)
+        yield shrunk, saved, "limit"
+    steps = (
+        _fewer_artifacts,
+        _shorter_texts,
+        _older_tasks,
+        _shorter_results,
+        _running_rounds,
+        _newest_results,
+        _shorter_summary,
+        _fewer_memories,
+    )
     for step in steps:
-        for shrunk, more in step(sections, measure, shrunk):  # noqa: B020 - each step goes on from the last cut
+        for shrunk, more, goal in step(sections, measure, shrunk):  # noqa: B020 - each step goes on from the last cut
             saved += more
-            yield shrunk, saved
+            yield shrunk, saved, goal
 
 
-def _fewer_artifacts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
+def _fewer_artifacts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
     costs = [measure.text(artifact_text(artifact)) for artifact in sections.artifacts]
     for count in range(len(costs) - 1, 0, -1):
-        yield (shrunk := replace(shrunk, artifacts=count)), costs[count]
+        yield (shrunk := replace(shrunk, artifacts=count)), costs[count], "limit"
     if costs:
         sliced = measure.text(sections.artifacts[0].text[:SLICE])
-        yield (shrunk := replace(shrunk, artifacts=1, slice=SLICE)), max(0, costs[0] - sliced)
-        yield replace(shrunk, artifacts=0, slice=None), min(costs[0], sliced)
+        yield (shrunk := replace(shrunk, artifacts=1, slice=SLICE)), max(0, costs[0] - sliced), "limit"
+        yield replace(shrunk, artifacts=0, slice=None), min(costs[0], sliced), "limit"
 
 
-def _shorter_texts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
-    trimmed: tuple[int, ...] = ()
-    ends = shrunk.ends or ENDS
-    long = LONG if shrunk.ends is None else shrunk.ends[0]
-    for shown in (*_whole(sections, shrunk), running_turn(sections)):
-        for place, block, role in _texts(shown, sections):
-            tokens = measure.message(Message(role=role, blocks=(block,)))
-            saved = tokens - measure.message(Message(role=role, blocks=(trim(block, ends),))) if tokens > long else 0
-            if saved > 0 and len(trimmed) < 3 * MOST_TRIMS:
-                trimmed += place
-                yield replace(shrunk, trimmed=trimmed), saved
+def _shorter_texts(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
+    """Shorten the texts of older tasks, the oldest first, by half and then to an eighth."""
+    older = _whole(sections.turns[: running_from(sections.turns, sections.message)], shrunk)
+    if not older:
+        return
+    shrunk = replace(shrunk, texts_to=max(shrunk.texts_to, older[-1].turn_seq))
+    for share in OLDER_SHARES:
+        for shown in older:
+            for found in _deeper(measure, shrunk, shown, len(shown.messages), share):
+                shrunk = found[0]
+                yield found
 
 
-def _texts(shown: Shown, sections: Sections) -> Iterator[tuple[Place, ContentBlock, Role]]:
-    """Give the texts that may be cut: all but the user's own words in the message to be answered."""
-    for number, message in enumerate(shown.messages):
-        own = shown.turn_seq == sections.turn_seq and number == 0
-        for place, block in enumerate(message.blocks):
-            if isinstance(block, ToolResultBlock) or (isinstance(block, TextBlock) and not own):
-                yield (shown.turn_seq, number, place), block, message.role
+def _deeper(measure: Measure, shrunk: Shrunk, shown: Shown, number: int, share: int) -> Iterator[Cut]:
+    """Shorten a turn up to one of its messages, if that saves anything."""
+    deeper = deepened(shrunk, shown.turn_seq, number, share)
+    before, after = shortened(shown, shrunk), shortened(shown, deeper)
+    if before != after:
+        yield deeper, measure.messages(before.messages) - measure.messages(after.messages), "low"
 
 
-def _fewer_turns(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
-    """Turns become lines, the oldest first; a call and the turn that brings its results go together.
-
-    Only when that is not enough, as in a chain of calls that fills the window, are they parted.
-    """
-    here = Shown(turn_seq=sections.turn_seq, messages=(current_message(sections),))
-    cuts = Cuts(set(places_of(shrunk)), shrunk.ends or ENDS)
-    waiting, chained = 0, list[tuple[int, int]]()
-    for shown, following in pairwise([*_whole(sections, shrunk), here]):
-        saved = measure.messages(cuts.trimmed(shown).messages) - measure.text(line(shown))
-        waiting += saved
-        chained.append((shown.turn_seq, saved))
-        if not _brings_results(following):
-            yield (shrunk := _with_lines(shrunk, shown.turn_seq)), waiting
+def _older_tasks(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
+    """Make lines of whole tasks, the oldest first."""
+    older = _whole(sections.turns[: running_from(sections.turns, sections.message)], shrunk)
+    waiting = 0
+    for shown, following in pairwise([*older, None]):
+        assert shown is not None  # noqa: S101 - only the last one is None
+        waiting += _saved_by_line(measure, sections, shrunk, shown)
+        if following is None or opens_task(following):
+            yield (shrunk := replace(shrunk, lines_to=shown.turn_seq)), waiting, "low"
             waiting = 0
-            chained.clear()
-    for seq, saved in chained:
-        yield (shrunk := _with_lines(shrunk, seq)), saved
 
 
-def _whole(sections: Sections, shrunk: Shrunk) -> tuple[Shown, ...]:
+def _shorter_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
+    """Shorten the older tool results of the running task, then the newest ones as far as they take half the room."""
+    for shown in _whole(sections.turns, shrunk):
+        for found in _deeper(measure, shrunk, shown, len(shown.messages), ROUND_SHARE):
+            shrunk = found[0]
+            yield found
+    here = running_turn(sections)
+    for number in range(len(here.messages) - 1 if sections.rounds else 0):
+        for found in _deeper(measure, shrunk, here, number, ROUND_SHARE):
+            shrunk = found[0]
+            yield found
+    yield from _newest(sections, measure, shrunk, (share for share in NEWEST_SHARES if share >= WHOLE // 2))
+
+
+def _running_rounds(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
+    """Make lines of the running task's rounds, the oldest first; the newest round of all stays."""
+    for shown in _whole(sections.turns, shrunk):
+        saved = _saved_by_line(measure, sections, shrunk, shown)
+        yield (shrunk := replace(shrunk, lines_to=shown.turn_seq)), saved, "low"
+    for place in range(shrunk.rounds_to + 2, len(sections.rounds) - 1, 2):
+        saved = measure.messages(sections.rounds[place - 2 : place])
+        yield (shrunk := replace(shrunk, rounds_to=place)), saved, "low"
+
+
+def _newest_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
+    yield from _newest(sections, measure, shrunk, NEWEST_SHARES)
+
+
+def _newest(sections: Sections, measure: Measure, shrunk: Shrunk, shares: Iterable[int]) -> Iterator[Cut]:
+    """Shorten the results that the model is to read now; the largest share that fits is enough."""
+    here = running_turn(sections)
+    for share in shares:
+        for deeper, saved, _ in _deeper(measure, shrunk, here, len(here.messages), share):
+            yield (shrunk := deeper), saved, "limit"
+
+
+def _saved_by_line(measure: Measure, sections: Sections, shrunk: Shrunk, shown: Shown) -> int:
+    now = shortened(shown, shrunk)
+    return measure.messages(now.messages) - measure.text(line(now, sections.layout))
+
+
+def _whole(turns: Iterable[Shown], shrunk: Shrunk) -> list[Shown]:
     """Give the turns that do not stand as lines yet."""
-    return tuple(shown for shown in sections.turns if shown.turn_seq > shrunk.lines_to)
+    return [shown for shown in turns if shown.turn_seq > shrunk.lines_to]
 
 
-def _with_lines(shrunk: Shrunk, last: int) -> Shrunk:
-    """Make lines of the turns up to one; what was cut in them need not be named any more."""
-    later = tuple(number for place in places_of(shrunk) if place[0] > last for number in place)
-    return replace(shrunk, lines_to=last, trimmed=later)
-
-
-def _brings_results(shown: Shown) -> bool:
-    """Tell whether a turn cannot stand without the one before; one that is not shown leaves that to the next."""
-    return not shown.messages or any(isinstance(block, ToolResultBlock) for block in shown.messages[0].blocks)
-
-
-def _shorter_summary(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
+def _shorter_summary(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
     whole = cut(sections, shrunk).front.summary
     lengths = [
         len(whole),
@@ -179,24 +239,25 @@ def _shorter_summary(sections: Sections, measure: Measure, shrunk: Shrunk) -> It
     saved = measure.text(whole)  # at most; these cuts are so few that each may be measured
     for longer, shorter in pairwise(lengths):
         if shorter < longer:
-            yield (shrunk := replace(shrunk, summary=shorter)), saved
+            yield (shrunk := replace(shrunk, summary=shorter)), saved, "limit"
             saved = 0
 
 
-def _fewer_memories(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[tuple[Shrunk, int]]:
+def _fewer_memories(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
     memories = sections.front.memories
     if memories:
-        yield (shrunk := replace(shrunk, memories=len(memories) // 2)), measure.text(memories)
+        yield (shrunk := replace(shrunk, memories=len(memories) // 2)), measure.text(memories), "limit"
     if memories or sections.remembered:
-        yield replace(shrunk, memories=0), 0
+        yield replace(shrunk, memories=0), 0, "limit"
 
 
 def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderError:
     words = measure.message(sections.message)
     front = sum(map(measure.text, system_texts(sections.front)))
+    tools = measure.tools(tools_of(sections.front))
     return ProviderError(
         f"The prompt does not fit: the window leaves {limit} tokens; the message takes about {words}, the system text "
-        f"with the pinned facts {front}.",
+        f"with the pinned facts {front}, the tools {tools}.",
         kind="size",
         hint="Say less at once, unpin a fact, choose a model with a larger window, or lower response_reserve_tokens.",
     )
@@ -211,11 +272,13 @@ def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:
         steps.append(f"artifacts: {shrunk.artifacts} of {len(sections.artifacts)} kept")
     if shrunk.slice is not None:
         steps.append(f"the best artifact: {shrunk.slice} characters of it")
-    if shrunk.trimmed:
-        head, tail = shrunk.ends or ENDS
-        steps.append(f"{len(shrunk.trimmed) // 3} long texts: {head} + {tail} characters of each")
+    for (turn_seq, _), share in levels_of(shrunk):
+        what = "long texts" if turn_seq <= shrunk.texts_to else "tool results"
+        steps.append(f"{what} up to turn {turn_seq}: {share * 100 // WHOLE}% of each")
     if shrunk.lines_to and sections.turns:
         steps.append(f"turns {sections.turns[0].turn_seq}–{shrunk.lines_to}: a line each")
+    if shrunk.rounds_to:
+        steps.append(f"this turn's tool rounds 1–{shrunk.rounds_to // 2}: a line each")
     if shrunk.summary is not None:
         steps.append(f"summary: {shrunk.summary} characters of it")
     if shrunk.memories is not None:

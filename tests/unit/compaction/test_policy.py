@@ -74,9 +74,12 @@ def test_a_topic_that_begins_with_the_last_words_leaves_the_floors_alone() -> No
     assert choose_cut(turns(*[20] * 60), LIMITS, 59) == Cut(leaves=58, case="truncate")
 
 
-def test_a_call_is_never_parted_from_its_results() -> None:
+@pytest.mark.req("CTX-13")
+def test_a_task_is_cut_only_where_nothing_older_is_left() -> None:
     assert choose_cut(turns(*[50] * 30, joined=(26, 25)), LIMITS) == Cut(leaves=24, case="summarize")
-    assert choose_cut(turns(*[50] * 30, joined=tuple(range(1, 30))), LIMITS) is None
+    assert choose_cut(turns(*[50] * 30, joined=tuple(range(2, 30))), LIMITS) == Cut(leaves=1, case="summarize")
+    assert choose_cut(turns(*[50] * 30, joined=tuple(range(1, 30))), LIMITS) == Cut(leaves=26, case="summarize")
+    assert choose_cut(turns(*[10] * 14, joined=tuple(range(1, 14))), LIMITS) is None, "it would free too little"
     assert choose_cut(turns(300, 751, waits=True), LIMITS) == Cut(leaves=1, case="summarize")
 
 
@@ -116,7 +119,7 @@ def test_whatever_was_said_a_cut_leaves_a_bounded_part_and_parts_nothing(
         return
     assert 0 < cut.leaves <= len(pieces)
     if cut.leaves < len(pieces):
-        assert not pieces[cut.leaves].joined
+        assert not pieces[cut.leaves].joined or all(piece.joined for piece in pieces[1 : cut.leaves + 1])
     else:
         assert not pieces[-1].waits
     kept = pieces[cut.leaves :]

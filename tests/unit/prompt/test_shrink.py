@@ -14,10 +14,10 @@ from contextinfinity.domain.plan import Plan, Shrunk
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.assemble import Assembled, Frame, assemble
 from contextinfinity.prompt.budget import Ceilings, share_out
-from contextinfinity.prompt.cutting import cut
+from contextinfinity.prompt.cutting import WHOLE, cut, levels_of
 from contextinfinity.prompt.layout import MEMORIES, lay_out
 from contextinfinity.prompt.sections import Sections, Shown
-from contextinfinity.prompt.shrink import SLICE, describe, shrink
+from contextinfinity.prompt.shrink import OLDER_SHARES, SLICE, describe, shrink
 from tests.unit.prompt.material import FULL, MEASURE, QUESTION, artifact, called, gave, sections, shown, with_front
 
 LONG = "".join(f"Line {number} of a long report.\n" for number in range(600))
@@ -66,6 +66,7 @@ STEPS = (
     "artifacts: 0",
     "long texts",
     "turns",
+    "tool results",
     "summary",
     "standing memories",
 )
@@ -74,8 +75,12 @@ STEPS = (
 def deepest_step(shrunk: Shrunk) -> str:
     """Name the last step of a cut."""
     last = [step for step in describe(RICH, shrunk) if not step.startswith("artifacts: 0")][-1:]
-    gone = shrunk.artifacts == 0 and not shrunk.trimmed and not shrunk.lines_to
-    return "artifacts: 0" if gone else next(name for name in STEPS if name in last[0])
+    gone = shrunk.artifacts == 0 and not shrunk.shortened and not shrunk.lines_to
+    if gone:
+        return "artifacts: 0"
+    if shrunk.summary is None and shrunk.memories is None and levels_of(shrunk)[-1:] > [((10, 0), 0)]:
+        return "tool results"
+    return next(name for name in STEPS if name in last[0])
 
 
 @pytest.mark.req("BUDGET-3")
@@ -90,9 +95,12 @@ def test_the_steps_come_in_the_order_that_was_agreed() -> None:
 def test_no_step_is_begun_before_the_one_before_it_is_done() -> None:
     for shrunk in rich_cuts():
         none_left = shrunk.artifacts == 0 and shrunk.slice is None
-        assert not shrunk.trimmed or none_left
-        assert not shrunk.lines_to or shrunk.trimmed[-3:] == (11, 2, 0), "every long text that still stands is cut"
-        assert shrunk.summary is None or shrunk.lines_to == 8
+        assert not shrunk.shortened or none_left
+        deep = any(place >= (6, 2) and share <= OLDER_SHARES[-1] for place, share in levels_of(shrunk))
+        assert not shrunk.lines_to or deep, "long texts are cut before"
+        newest = [share for place, share in levels_of(shrunk) if place[0] == 11]
+        assert not newest or shrunk.lines_to == 8, "the running task gives way last"
+        assert shrunk.summary is None or newest[0] < WHOLE // 16
         assert shrunk.memories is None or shrunk.summary == 200
 
 
@@ -108,15 +116,26 @@ def test_retrieved_text_goes_from_the_lowest_score_down_to_the_best_then_a_slice
 
 @pytest.mark.req("BUDGET-3")
 def test_long_texts_keep_head_and_tail_the_oldest_first_also_in_this_turns_steps() -> None:
-    trims = [shrunk.trimmed for shrunk in rich_cuts() if shrunk.trimmed and not shrunk.lines_to]
-    assert trims == [(5, 1, 0), (5, 1, 0, 6, 0, 0), (5, 1, 0, 6, 0, 0, 11, 2, 0)]
-    after = cut(RICH, Shrunk(trimmed=trims[-1]))
-    marked = f"{LONG[:2000]}\n[… {len(LONG) - 3000} characters left out …]\n{LONG[-1000:]}"
+    levels = [levels_of(shrunk) for shrunk in rich_cuts() if shrunk.shortened and not shrunk.lines_to]
+    half, eighth = OLDER_SHARES
+    assert levels == [
+        [((5, 2), half)],
+        [((6, 2), half)],
+        [((5, 2), eighth), ((6, 2), half)],
+        [((6, 2), eighth)],
+    ]
+    after = cut(RICH, Shrunk(shortened=(6, 2, half, 11, 3, half), texts_to=8, floor=1000))
+    kept = len(LONG) // 2
+    head, tail = kept * 2 // 3, kept - kept * 2 // 3
+    marked = f"{LONG[:head]}\n[… {len(LONG) - kept} characters left out …]\n{LONG[-tail:]}"
     assert after.turns[0].messages[1].rendered_text == marked
     assert after.turns[1].messages[0].rendered_text == marked
     (result,) = after.rounds[1].blocks
     assert result == ToolResultBlock(tool_use_id="c1", content=(TextBlock(text=marked),))
     assert after.turns[2:] == RICH.turns[2:]
+    old = replace(RICH, layout=2)
+    (trimmed,) = cut(old, Shrunk(trimmed=(11, 2, 0))).rounds[1].blocks
+    assert trimmed.content[0].text.startswith(LONG[:2000] + "\n[…"), "requests of older releases can be rebuilt"
 
 
 @pytest.mark.req("BUDGET-3", "CTX-3")
