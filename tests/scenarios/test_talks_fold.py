@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prompt import Prompt, ToolSpec
 from contextinfinity.engine.parts import Setup, Terms
 from contextinfinity.prompt.budget import Ceilings
-from contextinfinity.providers.scripted import Reply, ToolCall
+from contextinfinity.providers.scripted import ABILITIES, Reply, ToolCall
 from tests.scenarios.chatter import Chatter, threads
 from tests.scenarios.desk import Desk
 
-SMALL = Ceilings(fold_trigger=1200, verbatim_window=200, summary=300)
+SMALL = Ceilings(summary=300)
+WINDOW = replace(ABILITIES, context_limit=2048)
 LONG = "The weather was fine and the walk was long. " * 6
 TERMS = Terms(tools=(ToolSpec(name="look", description="Looks.", parameters={"type": "object"}),))
-ROUNDS = 8
+ROUNDS = 16
 
 
 def calls(message: Message) -> list[str]:
@@ -48,7 +50,7 @@ async def test_folding_never_parts_a_call_from_its_result(tmp_path: Path, kept: 
             ToolCall(call_id=f"c{number}-{n}", name="look", arguments={"at": number, "n": n}) for n in range(2)
         )
         replies += [Reply(text=f"Looking, {number}.", tools=looks), f"{number}: {LONG}"]
-    async with Desk(tmp_path, *replies, setup=Setup(ceilings=SMALL)) as desk:
+    async with Desk(tmp_path, *replies, setup=Setup(ceilings=SMALL), abilities=WINDOW) as desk:
         client, folds = Chatter(desk), set[int]()
         for number in range(ROUNDS):
             asked = await client.send(f"Question {number}? {LONG}", terms=TERMS)

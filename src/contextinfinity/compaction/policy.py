@@ -74,9 +74,9 @@ def choose_cut(
     between = leaves
     while between > 0 and _parts(pieces, between):
         between -= 1
-    inside = Cut(leaves=min(leaves, len(pieces) - 1), case="summarize")
-    if between == 0 and inside.leaves > 0 and pays(pieces, inside, limits):  # one task is all there is
-        return inside
+    inside = min(leaves, len(pieces) - 1)
+    if between == 0 and sum(piece.tokens for piece in pieces[1:inside]) >= limits.pays:
+        return Cut(leaves=inside, case="summarize")  # one task is all there is, and its opening message stays
     return Cut(leaves=between, case="truncate" if over else "summarize") if between else None
 
 

@@ -134,8 +134,8 @@ def test_long_texts_keep_head_and_tail_the_oldest_first_also_in_this_turns_steps
     assert result == ToolResultBlock(tool_use_id="c1", content=(TextBlock(text=marked),))
     assert after.turns[2:] == RICH.turns[2:]
     old = replace(RICH, layout=2)
-    (trimmed,) = cut(old, Shrunk(trimmed=(11, 2, 0))).rounds[1].blocks
-    assert trimmed.content[0].text.startswith(LONG[:2000] + "\n[…"), "requests of older releases can be rebuilt"
+    trimmed = cut(old, Shrunk(trimmed=(5, 1, 0))).turns[0].messages[1].rendered_text
+    assert trimmed.startswith(LONG[:2000] + "\n[…"), "requests of older releases can be rebuilt"
 
 
 @pytest.mark.req("BUDGET-3", "CTX-3")
