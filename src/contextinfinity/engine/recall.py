@@ -157,7 +157,7 @@ async def opening_of(parts: Parts, turn: Turn, state: State, earlier: list[Turn]
     if not state.covers_turn_seq or not goes_on(first.user_message):
         return ()
     last, before = list[Turn](), first.turn_seq
-    while page := await parts.store.turns.history(turn.branch_id, limit=PAGE, before=before):
+    while page := await parts.store.turns.history(turn.branch_id, limit=NEAR, before=before):
         said = [one for one in page if one.phase is not Phase.FAILED]
         last = last or said[-1:]
         opening = next((one for one in reversed(said) if is_by_a_person((one.user_message,))), None)
