@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 
 from contextinfinity import errors
+from contextinfinity.vendors import VENDORS, ProviderName
 from tests.house import pages, repository, rules
 from tests.house.repository import ROOT
 
@@ -83,6 +85,15 @@ def test_every_requirement_that_a_test_names_is_stated() -> None:
         ]
 
     assert not repository.report(repository.files("tests/*.py", "testing/*.py"), unknown)
+
+
+def test_the_page_of_models_names_every_vendor_with_its_key_and_address() -> None:
+    page = (DOCS / "reference" / "models.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    assert rows.keys() >= {*get_args(ProviderName)}
+    for name, vendor in VENDORS.items():
+        assert vendor.auth.key_env in rows[name]
+        assert vendor.auth.hosts is not None or vendor.base_url in rows[name]
 
 
 # The readers themselves, on pages made to break the rules.

@@ -10,12 +10,13 @@ import pytest
 
 from contextinfinity.domain.message import TextBlock, ToolResultBlock, ToolUseBlock
 from contextinfinity.engine.engine import Engine
+from contextinfinity.providers.gemini.request import NO_SIGNATURE
 from contextinfinity.tools.toolbox import Toolbox
 from contextinfinity_testing.vendors import Answer, Call, FakeVendors
 from tests.scenarios.wires import engine_at
 
-THREE = ("openai", "anthropic", "openai_chat")
-NINE = pytest.mark.parametrize(("first", "then"), list(product(THREE, THREE)))
+WIRES = ("openai", "anthropic", "openai_chat", "gemini")
+PAIRS = pytest.mark.parametrize(("first", "then"), list(product(WIRES, WIRES)))
 
 
 def weather(city: str) -> str:
@@ -45,7 +46,7 @@ async def asks_again(engine: Engine, thread: str, model: str) -> str:
     return turn.text
 
 
-@NINE
+@PAIRS
 @pytest.mark.req("LEDGER-9", "PROVIDER-3", "TOOLS-2")
 async def test_a_finished_tool_turn_is_understood_by_every_other(
     first: str, then: str, vendors: FakeVendors, tmp_path: Path
@@ -61,7 +62,7 @@ async def test_a_finished_tool_turn_is_understood_by_every_other(
         assert body.index("heron-Paris") < body.index("heron-Oslo")
 
 
-@NINE
+@PAIRS
 @pytest.mark.req("LEDGER-9", "PROVIDER-5")
 async def test_a_turn_that_waits_for_tools_is_taken_up_by_every_other(
     first: str, then: str, vendors: FakeVendors, tmp_path: Path
@@ -84,7 +85,7 @@ async def test_a_turn_that_waits_for_tools_is_taken_up_by_every_other(
         assert "heron-Paris" in await asks_again(engine, paused.thread_id, first)
 
 
-@NINE
+@PAIRS
 @pytest.mark.req("LEDGER-9", "TURN-12")
 async def test_calls_that_nobody_ran_trouble_no_other(
     first: str, then: str, vendors: FakeVendors, tmp_path: Path
@@ -97,7 +98,7 @@ async def test_calls_that_nobody_ran_trouble_no_other(
         assert "[not run]" in json.dumps(vendors.requests[-1].body)
 
 
-@pytest.mark.parametrize("name", THREE)
+@pytest.mark.parametrize("name", WIRES)
 @pytest.mark.req("PROVIDER-4", "PROVIDER-5")
 async def test_thinking_is_replayed_inside_the_running_loop(name: str, vendors: FakeVendors, tmp_path: Path) -> None:
     async with engine_at(vendors, tmp_path, tools=toolbox("enabled")) as engine:
@@ -106,4 +107,6 @@ async def test_thinking_is_replayed_inside_the_running_loop(name: str, vendors: 
     assert turn.error is None, "the vendor takes back only thinking of its own, unchanged"
     body = vendors.requests[-1].body
     marks = {"openai": '"type": "reasoning"', "anthropic": '"type": "thinking"', "openai_chat": '"reasoning_content"'}
+    marks["gemini"] = '"thoughtSignature"'
     assert marks[name] in json.dumps(body)
+    assert NO_SIGNATURE not in json.dumps(body)

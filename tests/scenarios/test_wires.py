@@ -58,6 +58,9 @@ async def test_what_is_asked_of_a_vendor_is_explicit(name: str, engine: Engine, 
     if name == "openai":
         asked = {key: body[key] for key in ("truncation", "store", "max_output_tokens", "stream")}
         assert asked == {"truncation": "disabled", "store": False, "max_output_tokens": 25_000, "stream": True}
+    elif name == "gemini":
+        assert body["generationConfig"] == {"maxOutputTokens": 25_000}
+        assert vendors.requests[-1].path.endswith("/models/gemini-3-flash-preview:streamGenerateContent?alt=sse")
     else:
         bounds = {"anthropic": 25_000, "openai_chat": 2048, "perplexity": 4000}  # it thinks; its window is small
         assert body["max_tokens"] == bounds[name]
@@ -72,7 +75,7 @@ async def test_settings_reach_the_wire(name: str, vendors: FakeVendors, tmp_path
     async with engine_at(vendors, tmp_path, settings, options={"temperature": 0.5}) as engine:
         await engine.ask("new", "Hello.", model=name)
     body = vendors.requests[-1].body
-    assert body["temperature"] == 0.5, "options are passed on"
+    assert body.get("generationConfig", body)["temperature"] == 0.5, "options are passed on"
     if name == "openai":
         assert (body["truncation"], body["store"]) == ("auto", True)
 
@@ -226,7 +229,7 @@ async def test_citations_stay_with_the_text(name: str, engine: Engine, vendors: 
     kept = await engine.store.turns.get(turn.turn_id)
     assert kept is not None
     assert kept.answer is not None
-    if name in ("openai", "perplexity"):
+    if name in ("openai", "perplexity", "gemini"):
         assert "https://example.org/rain" in repr(kept.answer.blocks)
 
 

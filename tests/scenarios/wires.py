@@ -1,4 +1,4 @@
-"""An engine whose models are at vendors, fake ones, reached through the real adapters and SDKs."""
+"""An engine whose models are at vendors, fake ones, reached through the real adapters."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ KEYS = {
     "OPENAI_API_KEY": "sk-open-0123456789",
     "ANTHROPIC_API_KEY": "sk-ant-0123456789",
     "PERPLEXITY_API_KEY": "pplx-01234",
+    "GEMINI_API_KEY": "goog-0123456789",
 }
-NAMES = ("openai", "anthropic", "openai_chat", "perplexity")
+NAMES = ("openai", "anthropic", "openai_chat", "perplexity", "gemini")
 
 
 def model_settings(vendors: FakeVendors, name: str, **more: Any) -> ModelSettings:
     """Give what config.toml would say of a model at one of the vendors."""
     ids = {"openai": "gpt-5.5", "anthropic": "claude-sonnet-4-5", "openai_chat": "llama3.1", "perplexity": "sonar-pro"}
+    ids["gemini"] = "gemini-3-flash-preview"
     urls = {
         "openai": vendors.openai_url,
         "anthropic": vendors.anthropic_url,
         "openai_chat": vendors.compatible_url,
         "perplexity": vendors.perplexity_url,
+        "gemini": vendors.gemini_url,
     }
     return ModelSettings(provider=name, model_id=ids[name], base_url=urls[name], **more)  # type: ignore[arg-type]
 

@@ -331,7 +331,7 @@ def test_the_ledger_is_in_data_dir_unless_said_otherwise(
         ("[[models]]\nx = 1", "config.toml:1: models must be a section, written as [models.NAME]."),
         (
             "[models.x]\nmodel_id = 'a'",
-            'config.toml:1: models.x has no provider; it must be "anthropic", "local", "openai", "openai_chat",',
+            'config.toml:1: models.x has no provider; it must be "anthropic", "gemini", "local", "openai",',
         ),
         ("models.x = {provider = 'ollama'}", 'config.toml:1: models.x.provider is "ollama"; it must be "anthropic"'),
         ("[models.x]\nprovider = 'local'\ncontext_limit = 9", "config.toml:3: models.x.context_limit is 9; it must"),
@@ -376,7 +376,11 @@ def test_all_mistakes_of_a_file_are_named_at_once_from_top_to_bottom(tmp_path: P
         ("CONTEXTINFINITY_SERVER__PROT", "", "there is no such setting; did you mean CONTEXTINFINITY_SERVER__PORT?"),
         ("CONTEXTINFINITY_SERVER_PORT", "1", "there is no such setting; did you mean CONTEXTINFINITY_SERVER__PORT?"),
         ("CONTEXTINFINITY_DATA_DIR", "1", "there is no such setting; did you mean CONTEXTINFINITY_GENERAL__DATA_DIR?"),
-        ("CONTEXTINFINITY_MODELS__X__PATH", "p", 'models.x has no provider; it must be "anthropic", "local",'),
+        (
+            "CONTEXTINFINITY_MODELS__X__PATH",
+            "p",
+            'models.x has no provider; it must be "anthropic", "gemini", "local",',
+        ),
         ("CONTEXTINFINITY_MODELS__OFFLINE__PATH", "p", 'a model cannot be called "offline", which has a meaning'),
         (
             "CONTEXTINFINITY_GENERAL__DEFAULT_MODEL",

@@ -34,9 +34,9 @@ class Guidance(Struct, frozen=True, kw_only=True):
     efforts: tuple[str, ...] = ()
     """How much it can be told to think, the least first; ``none``: not at all. Empty: nobody said."""
     thinking: Literal["budget", "adaptive"] = "budget"
-    """Of a Claude: whether it is given a number of tokens to think with, or finds it itself."""
+    """Whether it is given a number of tokens to think with, or finds it itself (``efforts`` may steer it)."""
     unthinking: Literal["disabled", "between_tools", ""] = "disabled"
-    """Of a Claude: how it is told not to think; empty: it always does."""
+    """How it is told not to think; empty: it always does."""
 
 
 class Abilities(Struct, frozen=True, kw_only=True):

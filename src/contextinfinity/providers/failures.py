@@ -20,7 +20,7 @@ from msgspec import Struct
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.size_limits import window_named
-from contextinfinity.providers.waits import retry_after
+from contextinfinity.providers.waits import retry_after, seconds
 
 LONGEST_QUOTE = 300
 LONGEST_BODY = 20_000
@@ -118,6 +118,15 @@ BY_CODE: dict[str, str] = {
     "exceed_context_size_error": "size",
     "unavailable_error": "overloaded",
     "notfounderror": "not_found",
+    # Gemini: error.details[].reason, error.status
+    "api_key_invalid": "authentication",
+    "api_key_service_blocked": "authentication",
+    "unauthenticated": "authentication",
+    "permission_denied": "authentication",
+    "billing_disabled": "quota",
+    "resource_exhausted": "rate_limit",
+    "unavailable": "overloaded",
+    "deadline_exceeded": "time_out",
 }
 
 BY_STATUS: dict[int, str] = {
@@ -154,6 +163,8 @@ _WINDOW = re.compile(r"context[ _-](size|length|window|limit)|input token count|
 _OVER = re.compile(r"exceed|longer than|larger than|greater than|too (long|large)|maximum")
 _QUOTA = re.compile(r"credit balance is too low|specified (workspace )?api usage limits|exceeded your current quota")
 _FILTER = re.compile(r"content (filtering|management|usage) policy|violat\w+ (of )?(our|the) \w*\s?polic")
+_DEPLETED = re.compile(r"credits are depleted")
+"""Gemini's 429 for an account without credit; its other ones are rate limits, whatever they say of a quota."""
 _REQUEST_OVER_RATE = re.compile(r"request too large for")
 """OpenAI's 429 for one request that is larger than a whole minute's allowance: waiting does not help."""
 
@@ -174,7 +185,8 @@ def failure(
     error = _error_in(body)
     kind = _kind(status, error)
     sent = {name.lower(): value for name, value in (headers or {}).items()}
-    wait = retry_after(sent) if KINDS[kind].retryable else None
+    asked = retry_after(sent)
+    wait = (_delay(error) if asked is None else asked) if KINDS[kind].retryable else None
     said = _quoted(scrub(_said(error), secrets))
     hint = KEY_HINT.format(key_env) if kind == "authentication" and key_env else ""
     failed = _error(kind, vendor, status=status, why=said, model_id=model_id, wait=wait, hint=hint)
@@ -256,6 +268,8 @@ def _kind(status: int | None, error: Mapping[str, Json] | str) -> str:
 
 def _by_wording(kind: str, said: str) -> str:
     if kind == "rate_limit":
+        if _DEPLETED.search(said):
+            return "quota"
         return "size" if _REQUEST_OVER_RATE.search(said) else kind
     if kind not in ("bad_request", "server", "provider"):
         return kind
@@ -299,8 +313,23 @@ def _codes(error: Mapping[str, Json] | str) -> list[str]:
     if isinstance(error, str):
         return []
     details = error.get("details")
-    exact = details.get("error_code") if isinstance(details, dict) else None
-    return [name.lower() for name in (exact, error.get("code"), error.get("type")) if isinstance(name, str)]
+    exact = (
+        [details.get("error_code")] if isinstance(details, dict) else [each.get("reason") for each in _listed(error)]
+    )
+    names = (*exact, error.get("code"), error.get("type"), error.get("status"))
+    return [name.lower() for name in names if isinstance(name, str)]
+
+
+def _listed(error: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """Return the details of an error of Google: a list of objects of different types."""
+    details = error.get("details")
+    return [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+
+
+def _delay(error: Mapping[str, Json] | str) -> float | None:
+    """Return the wait that an error of Google asks for in its details."""
+    delays = [] if isinstance(error, str) else [each.get("retryDelay") for each in _listed(error)]
+    return next((seconds(delay) for delay in delays if isinstance(delay, str)), None)
 
 
 def _number(error: Mapping[str, Json] | str) -> int | None:

@@ -23,10 +23,10 @@ def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> floa
         return milliseconds / 1000
     said = headers.get("retry-after")
     if said is not None:
-        seconds = _number(said)
-        return seconds if seconds is not None else _until(said, time.time() if now is None else now)
+        number = _number(said)
+        return number if number is not None else _until(said, time.time() if now is None else now)
     waits = [
-        _duration(headers.get(f"x-ratelimit-reset-{what}", ""))
+        seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
         for what in ("requests", "tokens")
         if headers.get(f"x-ratelimit-remaining-{what}", "").strip() == "0"
     ]
@@ -48,7 +48,7 @@ def _until(date: str, now: float) -> float | None:
         return None
 
 
-def _duration(text: str) -> float | None:
+def seconds(text: str) -> float | None:
     """Read ``6m0s``, ``120ms``, or plain seconds."""
     parts = _DURATION.findall(text)
     if not parts:

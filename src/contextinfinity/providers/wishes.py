@@ -58,21 +58,21 @@ def for_chat(wishes: Wishes, able: Abilities, *, vendor: str, parallel: bool, ow
     more = local or vendor == "perplexity" or (own_server and not able.known)
     stops = wishes.stop if more else wishes.stop[:MOST_STOPS]
     offers: dict[str, Offer | None] = {
-        "temperature": _as("temperature") if samples else None,
-        "top_p": _as("top_p") if samples else None,
-        "top_k": _as("top_k") if more else None,
-        "presence_penalty": _as("presence_penalty") if guidance.sampling else None,
-        "frequency_penalty": _as("frequency_penalty") if guidance.sampling else None,
-        "seed": None if vendor == "perplexity" else _as("seed"),
+        "temperature": as_option("temperature") if samples else None,
+        "top_p": as_option("top_p") if samples else None,
+        "top_k": as_option("top_k") if more else None,
+        "presence_penalty": as_option("presence_penalty") if guidance.sampling else None,
+        "frequency_penalty": as_option("frequency_penalty") if guidance.sampling else None,
+        "seed": None if vendor == "perplexity" else as_option("seed"),
         "stop": (lambda _: {"stop": list(stops)}) if guidance.stop else None,
-        "tool_choice": _choice(able, _llama_choice if local else _chat_choice),
+        "tool_choice": choice_offer(able, "tool_choice", _llama_choice if local else _chat_choice),
         "parallel_tools": _parallel(able, parallel),
         "effort": lambda _: thought,
         "thinking_tokens": lambda _: thought,
     }
     in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
     in_part |= {"tool_choice"} if local and _named_tool(wishes) else set()
-    return _wished(wishes, offers, in_part)
+    return wished_options(wishes, offers, in_part)
 
 
 def for_responses(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
@@ -81,14 +81,14 @@ def for_responses(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
     thought = None if effort is None else {"reasoning": {"effort": effort}}
     samples = able.guidance.sampling or effort == "none"
     offers: dict[str, Offer | None] = {
-        "temperature": _as("temperature") if samples else None,
-        "top_p": _as("top_p") if samples else None,
-        "tool_choice": _choice(able, _responses_choice),
+        "temperature": as_option("temperature") if samples else None,
+        "top_p": as_option("top_p") if samples else None,
+        "tool_choice": choice_offer(able, "tool_choice", _responses_choice),
         "parallel_tools": _parallel(able, parallel),
         "effort": lambda _: thought,
         "thinking_tokens": lambda _: thought,
     }
-    return _wished(wishes, offers)
+    return wished_options(wishes, offers)
 
 
 def for_messages(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
@@ -104,19 +104,19 @@ def for_messages(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
     stops = [text for text in wishes.stop if text.strip()]  # mere white space is refused
     offers: dict[str, Offer | None] = {
         "temperature": (lambda value: {"temperature": min(value, 1)}) if samples else None,
-        "top_p": _as("top_p") if samples else None,
-        "top_k": _as("top_k") if samples else None,
+        "top_p": as_option("top_p") if samples else None,
+        "top_k": as_option("top_k") if samples else None,
         "stop": (lambda _: {"stop_sequences": stops}) if stops else None,
-        "tool_choice": _choice(able, _messages_choice),
+        "tool_choice": choice_offer(able, "tool_choice", _messages_choice),
         "parallel_tools": _parallel(able, parallel, {"tool_choice": {"disable_parallel_tool_use": True}}),
         "effort": lambda _: thought,
         "thinking_tokens": lambda _: thought,
     }
     in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
     if not (forced and able.reasoning and able.guidance.thinking == "budget"):
-        return _wished(wishes, offers, in_part)
+        return wished_options(wishes, offers, in_part)
     # A tool that has to be called leaves no time to think: the vendor refuses both at once.
-    options, left_out = _wished(wishes, offers, in_part)
+    options, left_out = wished_options(wishes, offers, in_part)
     return Wished(joined(options, {"thinking": {"type": "disabled"}}), left_out)
 
 
@@ -125,7 +125,8 @@ def plain(wishes: Wishes) -> Wished:
     return Wished(msgspec.json.decode(msgspec.json.encode(wishes)))
 
 
-def _wished(wishes: Wishes, offers: Mapping[str, Offer | None], in_part: Collection[str] = ()) -> Wished:
+def wished_options(wishes: Wishes, offers: Mapping[str, Offer | None], in_part: Collection[str] = ()) -> Wished:
+    """Apply each offer to its wish; name the wishes that are not met, or only in part (``in_part``)."""
     options: dict[str, Json] = {}
     left_out = []
     for name, value in msgspec.structs.asdict(wishes).items():
@@ -139,7 +140,8 @@ def _wished(wishes: Wishes, offers: Mapping[str, Offer | None], in_part: Collect
     return Wished(options, tuple(left_out))
 
 
-def _as(key: str) -> Offer:
+def as_option(key: str) -> Offer:
+    """Offer a wish under that name, as it is."""
     return lambda value: {key: value}
 
 
@@ -155,12 +157,12 @@ def _named_tool(wishes: Wishes) -> bool:
     return (wishes.tool_choice or "").startswith(":")
 
 
-def _choice(able: Abilities, write: Callable[[str], Json]) -> Offer | None:
+def choice_offer(able: Abilities, key: str, write: Callable[[str], Json]) -> Offer | None:
     """Offer a choice of tools, unless the model knows none, or cannot be made to call one."""
 
     def offer(choice: str) -> dict[str, Json] | None:
         possible = able.guidance.forced_tools or not _forces(choice)
-        return {"tool_choice": write(choice)} if possible else None
+        return {key: write(choice)} if possible else None
 
     return offer if able.tools else None
 
@@ -196,7 +198,7 @@ def _parallel(able: Abilities, allowed: bool, one: Mapping[str, Json] | None = N
     return offer
 
 
-def _level(wishes: Wishes) -> str | None:
+def level_of(wishes: Wishes) -> str | None:
     """Tell how much thinking is wished for; None: nobody said, or in a word that is not known."""
     if wishes.effort is not None:
         return wishes.effort if wishes.effort in LEVELS else None
@@ -206,7 +208,7 @@ def _level(wishes: Wishes) -> str | None:
     return fitting[-1] if fitting else ("minimal" if wishes.thinking_tokens > 0 else "none")
 
 
-def _nearest(level: str, levels: Sequence[str]) -> str:
+def nearest_level(level: str, levels: Sequence[str]) -> str:
     """Choose among the levels that a model takes; of two that are as near, the one nearer to the middle."""
     wanted, middle = LEVELS.index(level), LEVELS.index("medium")
     places = [LEVELS.index(each) for each in levels]
@@ -214,34 +216,34 @@ def _nearest(level: str, levels: Sequence[str]) -> str:
 
 
 def _effort(wishes: Wishes, able: Abilities) -> str | None:
-    level = _level(wishes)
+    level = level_of(wishes)
     if level is None or not able.reasoning:
         return None
-    return _nearest(level, able.guidance.efforts or USUAL_EFFORTS)
+    return nearest_level(level, able.guidance.efforts or USUAL_EFFORTS)
 
 
 def _llama_thought(wishes: Wishes, able: Abilities) -> dict[str, Json] | None:
     """Tell llama.cpp; what an effort means is up to the template of the model."""
-    level = _level(wishes)
+    level = level_of(wishes)
     if level is None or not able.reasoning:
         return None
     if level == "none":
         return {"chat_template_kwargs": {"enable_thinking": False}}
     if wishes.thinking_tokens:
         return {"thinking_budget_tokens": wishes.thinking_tokens}
-    return {"chat_template_kwargs": {"reasoning_effort": _nearest(level, USUAL_EFFORTS)}}
+    return {"chat_template_kwargs": {"reasoning_effort": nearest_level(level, USUAL_EFFORTS)}}
 
 
 def _claude_thought(wishes: Wishes, able: Abilities, *, forced: bool) -> dict[str, Json] | None:
     """Tell a Claude: older ones by tokens, newer ones by effort. That a budget fits its answer is seen to later."""
-    guidance, level = able.guidance, _level(wishes)
+    guidance, level = able.guidance, level_of(wishes)
     if level is None or not able.reasoning:
         return None
     if level == "none" and guidance.unthinking:
         return {"thinking": {"type": guidance.unthinking}}
     told: dict[str, Json] = {}
     if guidance.efforts:
-        told["output_config"] = {"effort": _nearest(level, guidance.efforts)}
+        told["output_config"] = {"effort": nearest_level(level, guidance.efforts)}
     if guidance.thinking == "adaptive":
         return told if forced else {"thinking": {"type": "adaptive"}, **told}
     if forced or able.max_output_tokens <= LEAST_BUDGET:

@@ -18,6 +18,8 @@ from contextinfinity_testing.vendors.code_words import from_prompt
 from contextinfinity_testing.vendors.connection import Connection
 from contextinfinity_testing.vendors.counting import Cache, prompt_tokens
 from contextinfinity_testing.vendors.embeddings import Embeddings, OllamaEmbeddings
+from contextinfinity_testing.vendors.gemini import Gemini, with_path
+from contextinfinity_testing.vendors.gemini_checks import gemini_error
 from contextinfinity_testing.vendors.messages import Messages
 from contextinfinity_testing.vendors.models import models
 from contextinfinity_testing.vendors.responses import Responses
@@ -31,7 +33,7 @@ EVENTS = (("content-type", "text/event-stream; charset=utf-8"), ("cache-control"
 
 
 class FakeVendors:
-    """OpenAI, Anthropic, Perplexity and a server for open models, on this machine.
+    """OpenAI, Anthropic, Gemini, Perplexity and a server for open models, on this machine.
 
     ``key`` is the only one that is accepted (default: any). ``limit`` refuses every prompt of more tokens, counted at
     four characters each; it may be changed at any time. Answers come from ``script``, one each; when it is empty, from
@@ -57,6 +59,7 @@ class FakeVendors:
             "/v1/embeddings": Embeddings(),
             "/compatible/v1/embeddings": OllamaEmbeddings(),
         }
+        self._gemini = Gemini()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -73,6 +76,11 @@ class FakeVendors:
     def anthropic_url(self) -> str:
         """The base address for Anthropic's SDK."""
         return self._address
+
+    @property
+    def gemini_url(self) -> str:
+        """The base address of the Gemini API; Google's SDK adds ``/v1beta`` itself."""
+        return f"{self._address}/gemini/v1beta"
 
     @property
     def perplexity_url(self) -> str:
@@ -121,29 +129,30 @@ class FakeVendors:
                 await connection.close()
 
     async def _answer(self, request: Request, connection: Connection) -> None:
-        wire = self._wires.get(request.path.partition("?")[0])
+        body = with_path(request) if request.path.startswith("/gemini/") else None
+        wire = self._gemini if body is not None else self._wires.get(request.path.partition("?")[0])
         if wire is None or request.method != "POST":
             await self._write(connection, self._elsewhere(request), _vendor(request))
             return
         try:
-            await self._respond(wire, request, connection)
+            await self._respond(wire, request, connection, body or request.body)
         except Refused as refused:
             await self._write(connection, Words(status=refused.status, body=refused.body), wire.vendor)
 
-    async def _respond(self, wire: Wire, request: Request, connection: Connection) -> None:
+    async def _respond(self, wire: Wire, request: Request, connection: Connection, body: Json) -> None:
         denied = self._denied(wire.vendor, request)
         if denied is not None:
             await self._write(connection, denied, wire.vendor)
             return
         if not isinstance(request.body, dict):
             raise _not_json(wire.vendor)
-        _checked(wire, request.body)
-        parts = wire.parts(request.body)
-        told = _timely(wire, self._next(wire, parts), streams=bool(request.body.get("stream")))
+        _checked(wire, body)
+        parts = wire.parts(body)
+        told = _timely(wire, self._next(wire, parts), streams=bool(body.get("stream")))
         if isinstance(told, Trouble):
             await self._trouble(wire, told, request, connection)
             return
-        await self._deliver(wire, self._asked(wire, request.body, parts), told, connection)
+        await self._deliver(wire, self._asked(wire, body, parts), told, connection)
 
     def _next(self, wire: Wire, parts: list[Part]) -> Answer | Trouble:
         size = prompt_tokens(parts)
@@ -194,6 +203,8 @@ class FakeVendors:
         listed = models(vendor, path) if request.method == "GET" else None
         if listed is not None:
             return Words(status=200, body=listed)
+        if vendor == "gemini":
+            return Words(status=404, body=gemini_error(404, "NOT_FOUND", "Requested entity was not found."))
         if vendor == "anthropic":
             return Words(status=404, body=anthropic_error("not_found_error", "Not found"))
         return Words(status=404, body=openai_error(f"Invalid URL ({request.method} {path})"))
@@ -212,7 +223,8 @@ class FakeVendors:
 
 
 def _key(request: Request) -> str:
-    return request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    named = request.headers.get("x-api-key") or request.headers.get("x-goog-api-key")
+    return named or request.headers.get("authorization", "").removeprefix("Bearer ").strip()
 
 
 def _gone(request: Request) -> str | None:
@@ -229,6 +241,8 @@ def _stops(body: Json) -> list[str]:
 
 
 def _vendor(request: Request) -> Vendor:
+    if request.path.startswith("/gemini"):
+        return "gemini"
     if request.path.startswith("/perplexity"):
         return "perplexity"
     if request.path.startswith("/compatible"):
@@ -256,4 +270,6 @@ def _not_json(vendor: Vendor) -> Refused:
     if vendor == "anthropic":
         said = "The request body is not valid JSON"
         return Refused(400, anthropic_error("invalid_request_error", said))
+    if vendor == "gemini":
+        return Refused(400, gemini_error(400, "INVALID_ARGUMENT", "Invalid JSON payload received."))
     return Refused(400, openai_error("We could not parse the JSON body of your request."))

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from contextinfinity.domain.message import Json
 from contextinfinity_testing.vendors.answers import Trouble
+from contextinfinity_testing.vendors.gemini_checks import gemini_error
 from contextinfinity_testing.vendors.wire import Refused, Vendor, Wire
 
 PAGE = (
@@ -87,7 +88,8 @@ def words(wire: Wire, trouble: Trouble, key: str) -> Words:
     if trouble.kind == "size":
         refused = wire.size(trouble)
         return Words(status=refused.status, body=refused.body)
-    waits = () if trouble.retry_after is None else (("retry-after", f"{trouble.retry_after:g}"),)
+    in_body = wire.vendor == "gemini"
+    waits = () if trouble.retry_after is None or in_body else (("retry-after", f"{trouble.retry_after:g}"),)
     told = _HANDS[wire.vendor](trouble, key)
     return Words(status=told.status, body=told.body, text=told.text, headers=told.headers + waits)
 
@@ -179,9 +181,44 @@ def _perplexity(trouble: Trouble, key: str) -> Words:
     return Words(status=status, body=perplexity_error(said, kinds.get(status, "invalid_request"), status))
 
 
+STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def _gemini(trouble: Trouble, key: str) -> Words:
+    match trouble.kind:
+        case "bad_key":
+            said = "API key not valid. Please pass a valid API key." + (f" ({key})" if trouble.echo_key else "")
+            info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+            return Words(status=400, body=gemini_error(400, "INVALID_ARGUMENT", said, [info]))
+        case "quota":
+            said = "Your prepayment credits are depleted."
+            return Words(status=429, body=gemini_error(429, "RESOURCE_EXHAUSTED", said))
+        case "overloaded":
+            return Words(status=503, body=gemini_error(503, "UNAVAILABLE", "The model is overloaded."))
+        case "filter":
+            ratings = [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH"}]
+            feedback = {"blockReason": "SAFETY", "safetyRatings": ratings}
+            return Words(status=200, body={"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 4}})
+    status = trouble.code or 500
+    said = "You exceeded your current quota." if status == 429 else REASONS.get(status, "Error")
+    delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{trouble.retry_after or 0:g}s"}
+    details = [] if trouble.retry_after is None else [delay]
+    return Words(status=status, body=gemini_error(status, STATUSES.get(status, "UNKNOWN"), said, details))
+
+
 _HANDS: dict[Vendor, Callable[[Trouble, str], Words]] = {
     "openai": _openai,
     "anthropic": _anthropic,
+    "gemini": _gemini,
     "perplexity": _perplexity,
     "compatible": _openai,
 }

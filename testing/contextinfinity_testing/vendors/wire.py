@@ -15,7 +15,7 @@ from msgspec import Struct
 from contextinfinity.domain.message import Json
 from contextinfinity_testing.vendors.answers import Answer, Delivery, Tokens, Trouble
 
-Vendor: TypeAlias = Literal["openai", "anthropic", "perplexity", "compatible"]
+Vendor: TypeAlias = Literal["openai", "anthropic", "gemini", "perplexity", "compatible"]
 
 SECRET = b"the fake signs with this, and knows its own hand by it"
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")

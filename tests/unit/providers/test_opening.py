@@ -47,6 +47,7 @@ def opened(said: ModelSettings) -> Provider:
     [
         ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
         ("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
         ("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
         ("openai_chat", "https://api.openai.com/v1", "OPENAI_API_KEY"),
     ],
@@ -99,6 +100,7 @@ def test_each_provider_is_asked_in_its_own_form() -> None:
     assert {name: wire(model(name), Settings()).path("some-model") for name in NAMES} == {
         "openai": "/responses",
         "anthropic": "/v1/messages",
+        "gemini": "/models/some-model:streamGenerateContent?alt=sse",
         "openai_chat": "/chat/completions",
         "perplexity": "/chat/completions",
     }

@@ -24,7 +24,8 @@ from contextinfinity_testing.vendors import Answer, FakeVendors, Trouble
 
 KEY = "sk-open-0123456789"
 KEYS = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": "sk-ant-0123456789", "PERPLEXITY_API_KEY": "pplx-0123456789"}
-NAMES = ("openai", "anthropic", "openai_chat", "perplexity")
+KEYS["GEMINI_API_KEY"] = "goog-0123456789"
+NAMES = ("openai", "anthropic", "openai_chat", "perplexity", "gemini")
 ALL = pytest.mark.parametrize("name", NAMES)
 WEATHER = ToolSpec(name="weather", description="Tell the weather.", parameters={"type": "object", "properties": {}})
 
@@ -60,6 +61,7 @@ def model_settings(vendors: FakeVendors, name: str, **more: Any) -> ModelSetting
         "anthropic": vendors.anthropic_url,
         "openai_chat": vendors.compatible_url,
         "perplexity": vendors.perplexity_url,
+        "gemini": vendors.gemini_url,
     }
     said = {"context_limit": 9000, "base_url": urls[name], **more}
     return ModelSettings(provider=name, model_id="some-model", **said)  # type: ignore[arg-type]
@@ -189,6 +191,9 @@ WHOLE = {
     },
     "openai_chat": {"id": "c1", "choices": [{"message": {"content": "Hello there."}, "finish_reason": "stop"}]},
     "perplexity": {"id": "c1", "choices": [{"message": {"content": "Hello there."}, "finish_reason": "stop"}]},
+    "gemini": {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "Hello there."}]}, "finishReason": "STOP"}]
+    },
 }
 
 
@@ -458,6 +463,7 @@ FIRST_PIECES = {
     ),
     "openai_chat": (json.loads(chunk("One ")),),
     "perplexity": (json.loads(chunk("One ")),),
+    "gemini": ({"candidates": [{"content": {"role": "model", "parts": [{"text": "One "}]}}]},),
 }
 
 
@@ -495,7 +501,7 @@ async def test_whose_account_it_is_at_openai_is_told_to_nobody_else(
     for name in NAMES:
         await heard(opened(model_settings(vendors, name)))
     told = [{*r.headers.values()} & {"org-mine", "proj-mine"} for r in vendors.requests]
-    assert told == [{"org-mine", "proj-mine"}, set(), set(), set()]
+    assert told == [{"org-mine", "proj-mine"}, set(), set(), set(), set()]
 
 
 @ALL

@@ -1,4 +1,4 @@
-"""What the three wires do alike: whatever a conversation holds becomes a request that the vendor takes."""
+"""What the wires do alike: whatever a conversation holds becomes a request that the vendor takes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.providers.anthropic import AnthropicWire
 from contextinfinity.providers.contract import Wire
 from contextinfinity.providers.forms import IMAGE_NOTE
+from contextinfinity.providers.gemini import GeminiWire
 from contextinfinity.providers.openai_chat import ChatWire
 from contextinfinity.providers.openai_responses import ResponsesWire
-from contextinfinity_testing.vendors import chat_checks, messages_checks, responses_checks
+from contextinfinity_testing.vendors import chat_checks, gemini_checks, messages_checks, responses_checks
 
 ABLE = Abilities(max_output_tokens=2_000, images=True, known=True)
 TOOL = ToolSpec(name="weather", description="Tells the weather.", parameters={"type": "object", "properties": {}})
@@ -40,6 +41,7 @@ WIRES: dict[str, tuple[Wire, str, Callable[[Json], None]]] = {
     "mistral": (ChatWire(), "mistral-large-latest", chat_checks.check_compatible),
     "perplexity": (ChatWire(vendor="perplexity"), "sonar-pro", chat_checks.check_perplexity),
     "anthropic": (AnthropicWire(), "claude-opus-5", messages_checks.check),
+    "gemini": (GeminiWire(), "gemini-2.5-flash", gemini_checks.check),
 }
 ALL = pytest.mark.parametrize("name", WIRES)
 WITH_TOOLS = pytest.mark.parametrize("name", [name for name in WIRES if name != "perplexity"])
@@ -71,6 +73,8 @@ def calls(body: Any) -> list[tuple[str, Any]]:
     found = [each for each in body.get("input", ()) if each["type"] == "function_call"]
     found += [each["function"] for message in body.get("messages", ()) for each in message.get("tool_calls", ())]
     made = [(each["name"], json.loads(each["arguments"])) for each in found]
+    parts = [each for content in body.get("contents", ()) for each in content["parts"] if "functionCall" in each]
+    made += [(each["functionCall"]["name"], each["functionCall"]["args"]) for each in parts]
     blocks = [each for message in body.get("messages", ()) for each in message["content"] or () if type(each) is dict]
     return made + [(each["name"], each["input"]) for each in blocks if each["type"] == "tool_use"]
 

@@ -1,0 +1,53 @@
+"""The Gemini API of Google, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
+from contextinfinity.providers.contract import Accumulator
+from contextinfinity.providers.gemini import reply, request
+from contextinfinity.providers.gemini.request_options import for_gemini
+from contextinfinity.providers.wishes import Wished
+from contextinfinity.settings import ModelSettings, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeminiWire:
+    """``Wire`` of ``streamGenerateContent``. ``provider_tools``: tools that run at Google, in its own JSON."""
+
+    provider_tools: tuple[Json, ...] = ()
+
+    def path(self, model_id: str) -> str:
+        """Return where requests go, below the base URL: the model is part of it."""
+        name = model_id if "/" in model_id else f"models/{model_id}"
+        return f"/{quote(name)}:streamGenerateContent?alt=sse"
+
+    def write(self, asked: ProviderRequest, abilities: Abilities) -> dict[str, Json]:
+        """Put a request into Gemini's JSON."""
+        return request.body(asked, abilities, self.provider_tools)
+
+    def wished(self, wishes: Wishes, abilities: Abilities) -> Wished:
+        """Put wishes into options of Gemini."""
+        return for_gemini(wishes, abilities)
+
+    def accumulate(self) -> Accumulator:
+        """Begin to put a streamed reply together."""
+        return reply.GeminiAccumulator()
+
+    def read(self, whole: Json, abilities: Abilities) -> Finished:
+        """Read a whole reply."""
+        return reply.finished(whole, abilities)
+
+
+def open_wire(model: ModelSettings, settings: Settings) -> GeminiWire:
+    """Open the wire of a model, as the settings have it."""
+    return GeminiWire(provider_tools=model.provider_tools or ())
+
+
+def stored_wire(fields: dict[str, Json]) -> GeminiWire:
+    """Open the wire that an earlier request was written with."""
+    return GeminiWire(**fields)

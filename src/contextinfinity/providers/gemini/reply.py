@@ -1,0 +1,200 @@
+"""From Gemini's reply, streamed or whole, to neutral items.
+
+Every event of a stream is a small reply: its parts follow those of the events before, everything else replaces what
+was said before. Texts, calls and thoughts come out in the order of the reply; every other part is kept as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from contextinfinity.domain.message import (
+    AssistantItem,
+    Json,
+    ReasoningItem,
+    TextBlock,
+    ToolCallItem,
+    TranscriptItem,
+    UnknownItem,
+)
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Finished, TextDelta
+from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
+from contextinfinity.providers import forms
+from contextinfinity.providers.failures import failure_in_stream, garbled
+from contextinfinity.providers.gemini.request import PROVIDER, SIGNATURE
+
+COMPLETE = frozenset({"", "STOP", "FINISH_REASON_UNSPECIFIED"})
+FILTERED = frozenset(
+    [
+        "SAFETY",
+        "RECITATION",
+        "LANGUAGE",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION",
+    ]
+)
+TEXT_KEYS = frozenset({"text", "thought", SIGNATURE})
+
+
+class GeminiAccumulator:
+    """``Accumulator`` for the events of ``streamGenerateContent?alt=sse``."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._top: dict[str, Json] = {}
+        self._candidate: dict[str, Json] = {}
+        self._parts: list[dict[str, Json]] = []
+        self._texts: list[list[str]] = []  # of each part that is a text: its pieces, joined once at the end
+
+    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
+        """Take one event and return the text it adds."""
+        told = forms.dict_of(data)
+        if "error" in told:
+            raise failure_in_stream(PROVIDER, told)
+        self._top |= {key: value for key, value in told.items() if key != "candidates"}
+        self.ended = self.ended or _block_reason(told) != ""
+        candidate = _candidate(told)
+        if candidate is None:
+            return ()
+        self._candidate |= {key: value for key, value in candidate.items() if key != "content"}
+        self.ended = self.ended or bool(candidate.get("finishReason"))
+        content = forms.dict_of(candidate.get("content"))
+        return [piece for part in forms.list_of(content.get("parts")) for piece in self._take_part(part)]
+
+    def whole(self) -> Json:
+        """Return the reply as if it had come in one piece."""
+        if not (self._candidate or self._parts):
+            return dict(self._top)
+        parts = [
+            {**part, "text": "".join(pieces)} if isinstance(part.get("text"), str) else part
+            for part, pieces in zip(self._parts, self._texts, strict=True)
+        ]
+        candidate = {**self._candidate, "content": {"role": "model", "parts": parts}}
+        return {**self._top, "candidates": [candidate]}
+
+    def _take_part(self, part: Json) -> list[TextDelta]:
+        told = forms.dict_of(part)
+        text = forms.text_of(told.get("text"))
+        if self._continues(told):
+            self._texts[-1].append(text)
+            self._parts[-1] |= {key: value for key, value in told.items() if key != "text"}
+        else:
+            self._parts.append(dict(told))
+            self._texts.append([text])
+        return [TextDelta(text=text)] if text and not told.get("thought") else []
+
+    def _continues(self, told: dict[str, Json]) -> bool:
+        """Return whether a text goes on with the last part: both are plain texts, and no signature ended that one."""
+        if not self._parts or not isinstance(told.get("text"), str) or not told.keys() <= TEXT_KEYS:
+            return False
+        last = self._parts[-1]
+        same_kind = bool(last.get("thought")) == bool(told.get("thought"))
+        return isinstance(last.get("text"), str) and last.keys() <= TEXT_KEYS and SIGNATURE not in last and same_kind
+
+
+def finished(whole: Json, abilities: Abilities) -> Finished:
+    """Read a whole reply; ``ProviderError`` where the prompt was blocked or the reply is an error."""
+    told = forms.dict_of(whole)
+    if "error" in told:
+        raise failure_in_stream(PROVIDER, told)
+    candidate = _candidate(told)
+    if candidate is None:
+        if reason := _block_reason(told):
+            raise failure_in_stream(
+                PROVIDER, {"code": "content_filter", "message": f"the prompt was blocked: {reason}"}
+            )
+        raise garbled(PROVIDER, "the reply has no candidates")
+    annotations = tuple(_citations(candidate))
+    parts = forms.list_of(forms.dict_of(candidate.get("content")).get("parts"))
+    items = forms.joined(item for part in parts for item in _items(part, annotations))
+    items = forms.with_own_ids(items, forms.text_of(told.get("responseId")))
+    calls = any(isinstance(item, ToolCallItem) for item in items)
+    return Finished(
+        outcome=_outcome(forms.text_of(candidate.get("finishReason")), calls=calls),
+        items=(*items, *forms.notes(_notes(told, candidate))),
+        usage=_usage(forms.dict_of(told.get("usageMetadata")), abilities),
+        response=forms.compact(whole, PROVIDER),
+    )
+
+
+def _candidate(told: dict[str, Json]) -> dict[str, Json] | None:
+    """Return the first candidate; its index may be left out."""
+    found = (each for each in forms.list_of(told.get("candidates")) if isinstance(each, dict))
+    return next((each for each in found if each.get("index") in (0, None)), None)
+
+
+def _block_reason(told: dict[str, Json]) -> str:
+    return forms.text_of(forms.dict_of(told.get("promptFeedback")).get("blockReason"))
+
+
+def _items(part: Json, annotations: tuple[Json, ...]) -> Iterator[TranscriptItem]:
+    told = forms.dict_of(part)
+    text, call, signature = (
+        told.get("text"),
+        forms.dict_of(told.get("functionCall")),
+        forms.text_of(told.get(SIGNATURE)),
+    )
+    if isinstance(text, str) and told.get("thought"):
+        yield ReasoningItem(encrypted_content=signature or None, raw=part)
+        return
+    is_call = isinstance(call.get("name"), str)
+    if signature and (is_call or isinstance(text, str)):
+        yield ReasoningItem(encrypted_content=signature, raw={SIGNATURE: signature})
+    if is_call:
+        arguments = call.get("args")
+        yield ToolCallItem(
+            call_id=forms.text_of(call.get("id")), name=call["name"], arguments={} if arguments is None else arguments
+        )
+    elif isinstance(text, str):
+        if text:
+            yield AssistantItem(blocks=(TextBlock(text=text, annotations=annotations),))
+    else:
+        yield UnknownItem(provider=PROVIDER, raw=part)
+
+
+def _citations(candidate: dict[str, Json]) -> Iterator[Json]:
+    """Return the pages that the answer rests on: found by a search, or recited."""
+    grounding = forms.dict_of(candidate.get("groundingMetadata"))
+    for chunk in forms.list_of(grounding.get("groundingChunks")):
+        page = forms.dict_of(forms.dict_of(chunk).get("web"))
+        if url := forms.text_of(page.get("uri")):
+            yield {"type": "citation", "url": url, "title": forms.text_of(page.get("title"))}
+    recited = forms.dict_of(candidate.get("citationMetadata"))
+    for source in forms.list_of(recited.get("citationSources")):
+        if url := forms.text_of(forms.dict_of(source).get("uri")):
+            yield {"type": "citation", "url": url, "title": ""}
+
+
+def _outcome(reason: str, *, calls: bool) -> StepOutcome:
+    if reason in COMPLETE:
+        return Paused(reason="tool_use") if calls else Completed()
+    if reason == "MAX_TOKENS":
+        return Incomplete(reason="length")
+    return Incomplete(reason="filter" if reason in FILTERED else reason.lower())
+
+
+def _notes(told: dict[str, Json], candidate: dict[str, Json]) -> Iterator[tuple[str, Json]]:
+    yield "response_id", told.get("responseId")
+    yield "model", told.get("modelVersion")
+    yield "stop_reason", candidate.get("finishReason")
+    yield "stop_message", candidate.get("finishMessage")
+
+
+def _usage(told: dict[str, Json], abilities: Abilities) -> Usage:
+    """Add up the tokens: Gemini counts thoughts apart from the answer, and results of its own tools from the prompt."""
+    if not told:
+        return Usage()
+    prompt, answer = (
+        sum(forms.count_of(told.get(name)) for name in names)
+        for names in (
+            ("promptTokenCount", "toolUsePromptTokenCount"),
+            ("candidatesTokenCount", "thoughtsTokenCount"),
+        )
+    )
+    cached = told.get("cachedContentTokenCount")
+    return forms.usage_of(abilities, prompt=prompt, answer=answer, cached=cached, written=0)

@@ -1,0 +1,221 @@
+"""From a neutral prompt to the body of ``streamGenerateContent``.
+
+System texts go into ``systemInstruction``. Contents alternate between ``user`` and ``model`` and begin and end with
+``user``. All results of an answer's calls are in the content right after it, before anything else. The model's name
+is in the path, not in the body.
+
+A thought signature belongs to the part of an answer that it came with, a call or a text: it is kept as a reasoning
+block right before that part, and is written into it again while the tool loop runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from contextinfinity.domain.message import (
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+)
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.providers import forms, options
+from contextinfinity.providers.call_ids import with_safe_ids
+from contextinfinity.providers.results import paired
+
+PROVIDER = "gemini"
+SIGNATURE = "thoughtSignature"
+NO_SIGNATURE = "skip_thought_signature_validator"
+"""What Google documents for calls that another model made: they have no signature, and one is required."""
+GO_ON = "[go on]"
+BEGINNING = "[the conversation begins here]"
+UNSHOWN_IMAGES = frozenset({"image/gif"})
+"""Media types that other vendors take and Gemini does not."""
+OWN_PARTS = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse"})
+"""Parts of an answer that Gemini takes back as they are."""
+
+GENERATION = frozenset(
+    [
+        "temperature",
+        "topP",
+        "topK",
+        "stopSequences",
+        "seed",
+        "presencePenalty",
+        "frequencyPenalty",
+        "maxOutputTokens",
+        "thinkingConfig",
+        "responseLogprobs",
+        "logprobs",
+        "responseModalities",
+        "mediaResolution",
+        "speechConfig",
+    ]
+)
+"""Options that belong into ``generationConfig``; they may be given with or without it."""
+CONFIG_RULES = options.Rules(
+    vendor=PROVIDER,
+    limits=("maxOutputTokens",),
+    owned={
+        "candidateCount": "one answer is asked for",
+        "responseJsonSchema": "the engine sets the response format",
+        "responseSchema": "the engine sets the response format",
+    },
+)
+RULES = options.Rules(
+    vendor=PROVIDER,
+    limits=(),
+    owned={
+        **options.OWNED,
+        "contents": options.OWNED["messages"],
+        "systemInstruction": options.OWNED["messages"],
+        "cachedContent": "it makes the answer depend on what the provider keeps",
+    },
+)
+
+
+def body(request: ProviderRequest, abilities: Abilities, provider_tools: tuple[Json, ...]) -> dict[str, Json]:
+    """Write the whole request."""
+    prompt = request.prompt
+    given = options.table_of(request.options, PROVIDER)
+    given_config = {**forms.dict_of(given.pop("generationConfig", None))}
+    given_config |= {key: given.pop(key) for key in [*given] if key in GENERATION}
+    config: dict[str, Json] = {"maxOutputTokens": forms.bounded_output(request, abilities)}
+    if prompt.response_format is not None:
+        config |= {"responseMimeType": "application/json", "responseJsonSchema": prompt.response_format}
+    tools = [*_tools(prompt.tools if abilities.tools else ()), *provider_tools]
+    system = [{"text": text} for text in prompt.system if text.strip()]
+    written: dict[str, Json] = {
+        **({"systemInstruction": {"parts": system}} if system else {}),
+        "contents": _contents(prompt, abilities),
+        **({"tools": tools} if tools else {}),
+        "generationConfig": options.with_options(config, given_config, CONFIG_RULES),
+    }
+    return options.with_options(written, given, RULES, () if tools else ("toolConfig",))
+
+
+def _tools(specs: tuple[ToolSpec, ...]) -> list[Json]:
+    declared = [{"name": spec.name, "description": spec.description, **_parameters(spec.parameters)} for spec in specs]
+    return [{"functionDeclarations": declared}] if declared else []
+
+
+def _parameters(schema: Json) -> dict[str, Json]:
+    """Write a schema; one without properties is left out, as Gemini has it."""
+    return {"parametersJsonSchema": schema} if forms.dict_of(schema).get("properties") else {}
+
+
+def _contents(prompt: Prompt, abilities: Abilities) -> list[Json]:
+    named = with_safe_ids(prompt.messages, pattern=forms.CALL_ID_PATTERN, longest=forms.LONGEST_CALL_ID)
+    messages = [each.message for each in paired(named)]
+    running = forms.loop_start(messages)
+    names: dict[str, str] = {}
+    contents: list[dict[str, Json]] = []
+    for place, message in enumerate(messages):
+        if message.role == "assistant":
+            _append(contents, "model", list(_answer(message, abilities, names, running=place >= running)))
+        else:
+            _append(contents, "user", list(_said(message, abilities, names)))
+    if not contents or contents[-1]["role"] == "model":
+        _append(contents, "user", [{"text": GO_ON}])
+    if contents[0]["role"] == "model":
+        contents.insert(0, {"role": "user", "parts": [{"text": BEGINNING}]})
+    return [{**content, "parts": _results_first(content["parts"])} for content in contents]
+
+
+def _append(contents: list[dict[str, Json]], role: str, parts: list[Json]) -> None:
+    if contents and contents[-1]["role"] == role:
+        contents[-1]["parts"] += parts
+    elif parts:
+        contents.append({"role": role, "parts": parts})
+
+
+def _results_first(parts: list[Json]) -> list[Json]:
+    return sorted(parts, key=lambda part: "functionResponse" not in part)
+
+
+def _said(message: Message, abilities: Abilities, names: Mapping[str, str]) -> Iterator[Json]:
+    for block in message.blocks:
+        if isinstance(block, ToolResultBlock):
+            yield from _result(block, abilities, names)
+        else:
+            yield from _parts((block,), abilities)
+
+
+def _result(block: ToolResultBlock, abilities: Abilities, names: Mapping[str, str]) -> Iterator[Json]:
+    """Write what a tool gave back: its words in the response, its pictures behind it."""
+    parts = list(_parts(block.content, abilities))
+    text = "".join(part["text"] for part in parts if "text" in part)
+    response = {"error" if block.is_error else "output": text}
+    name = names.get(block.tool_use_id, forms.safe_name(""))
+    yield {"functionResponse": {"id": block.tool_use_id, "name": name, "response": response}}
+    yield from (part for part in parts if "text" not in part)
+
+
+def _parts(blocks: Iterable[ContentBlock], abilities: Abilities) -> Iterator[dict[str, Json]]:
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            if block.text:
+                yield {"text": block.text}
+        elif isinstance(block, ImageBlock):
+            yield _image(block, abilities)
+        elif isinstance(block, ToolResultBlock):
+            yield from _parts(block.content, abilities)
+        elif isinstance(block, UnknownBlock):
+            yield {"text": forms.UNKNOWN_NOTE}
+
+
+def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
+    found = forms.picture(block, abilities)
+    if found is None or found.get("media_type") in UNSHOWN_IMAGES:
+        return {"text": forms.IMAGE_NOTE}
+    if "url" in found:
+        return {"fileData": {"mimeType": block.media_type, "fileUri": found["url"]}}
+    return {"inlineData": {"mimeType": found["media_type"], "data": found["data"]}}
+
+
+def _answer(message: Message, abilities: Abilities, names: dict[str, str], *, running: bool) -> Iterator[Json]:
+    """Write an answer. In a running tool loop its first call needs a signature, where the model signs."""
+    needs_signature = running and abilities.guidance.thinking == "adaptive"
+    signature = ""
+    for block in message.blocks:
+        if isinstance(block, ReasoningBlock):
+            signature = forms.text_of(forms.dict_of(block.raw).get(SIGNATURE)) or signature
+            continue
+        part = _answered(block, names, running=running)
+        if part is None:
+            continue
+        if "functionCall" in part:
+            signature = signature or (NO_SIGNATURE if needs_signature else "")
+            needs_signature = False
+        yield {**part, SIGNATURE: signature} if signature else part
+        signature = ""
+    if signature:
+        yield {"text": "", SIGNATURE: signature}
+
+
+def _answered(block: ContentBlock, names: dict[str, str], *, running: bool) -> dict[str, Json] | None:
+    if isinstance(block, TextBlock):
+        return {"text": block.text} if block.text else None
+    if isinstance(block, ImageBlock):
+        return {"text": forms.IMAGE_NOTE}
+    if isinstance(block, ToolUseBlock):
+        names[block.tool_use_id] = _name(block.name)
+        arguments = forms.arguments_object(block.input)
+        return {"functionCall": {"id": block.tool_use_id, "name": names[block.tool_use_id], "args": arguments}}
+    if isinstance(block, UnknownBlock) and running and block.provider == PROVIDER:
+        raw = forms.dict_of(block.raw)
+        return raw if not OWN_PARTS.isdisjoint(raw) else None
+    return None
+
+
+def _name(name: str) -> str:
+    """Make a name begin with a letter or an underscore, which Gemini demands besides."""
+    safe = forms.safe_name(name)
+    return safe if re.match(r"[A-Za-z_]", safe) else f"_{safe}"[: forms.LONGEST_NAME]

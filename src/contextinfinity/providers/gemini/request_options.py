@@ -1,0 +1,67 @@
+"""Wishes in the words of the Gemini API."""
+
+from __future__ import annotations
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Wishes
+from contextinfinity.providers.wishes import (
+    BUDGETS,
+    USUAL_EFFORTS,
+    Offer,
+    Wished,
+    as_option,
+    choice_offer,
+    level_of,
+    nearest_level,
+    wished_options,
+)
+
+MOST_STOPS = 5
+LEAST_BUDGET = 512
+"""The smallest number of tokens to think with that every model takes."""
+
+
+def for_gemini(wishes: Wishes, able: Abilities) -> Wished:
+    """Return options for ``generationConfig`` and ``toolConfig``.
+
+    Gemini has no way to ask for one call at a time.
+    """
+    thought = _thinking(wishes, able)
+    stops = wishes.stop[:MOST_STOPS]
+    offers: dict[str, Offer | None] = {
+        "temperature": as_option("temperature"),
+        "top_p": as_option("topP"),
+        "top_k": as_option("topK"),
+        "presence_penalty": as_option("presencePenalty"),
+        "frequency_penalty": as_option("frequencyPenalty"),
+        "seed": as_option("seed"),
+        "stop": lambda _: {"stopSequences": list(stops)},
+        "tool_choice": choice_offer(able, "toolConfig", _tool_config),
+        "parallel_tools": lambda several: {} if several else None,
+        "effort": lambda _: thought,
+        "thinking_tokens": lambda _: thought,
+    }
+    in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
+    in_part |= {"parallel_tools"} if wishes.parallel_tools is False and able.tools else set()
+    return wished_options(wishes, offers, in_part)
+
+
+def _tool_config(choice: str) -> Json:
+    if choice.startswith(":"):
+        return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [choice[1:]]}}
+    return {"functionCallingConfig": {"mode": {"required": "ANY"}.get(choice, choice.upper())}}
+
+
+def _thinking(wishes: Wishes, able: Abilities) -> dict[str, Json] | None:
+    """Return a level for models that take one, a number of tokens for older ones."""
+    level = level_of(wishes)
+    if level is None or not able.reasoning:
+        return None
+    guidance = able.guidance
+    if guidance.thinking == "adaptive":
+        return {"thinkingConfig": {"thinkingLevel": nearest_level(level, guidance.efforts or USUAL_EFFORTS)}}
+    if level == "none":
+        return {"thinkingConfig": {"thinkingBudget": 0 if guidance.unthinking else LEAST_BUDGET}}
+    wanted = wishes.thinking_tokens or BUDGETS[level]
+    return {"thinkingConfig": {"thinkingBudget": max(LEAST_BUDGET, min(wanted, able.max_output_tokens // 2))}}
