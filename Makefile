@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 # Modules are compiled once, not in each of the hundreds of processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup test check format bench bench-full peers torture storm endurance proof clean
+.PHONY: run setup test check format docs bench bench-full peers torture storm endurance proof clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -28,6 +28,11 @@ check: .venv/.setup ## lint, format, strict types, layers
 format: .venv/.setup ## put the code into the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: ## the documentation as a web site, in site/
+	@test -x .venv-docs/bin/mkdocs || { $(PYTHON) -m venv .venv-docs \
+	  && .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check mkdocs-material; }
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
 
 bench: .venv/.setup ## figures up to 100,000 turns, beside raw SQLite
 	$(BIN)/python -m benchmarks
@@ -54,7 +59,7 @@ proof: .venv/.setup torture storm endurance ## everything at full size: kills, s
 	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m 'proof or not proof'
 
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-peers .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-docs .venv-peers site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ContextInfinity needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }

@@ -1,4 +1,4 @@
-"""The table at the end: for people, for the README, for programs."""
+"""The table at the end: for people, for docs/benchmarks.md, for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def markdown(rows: Sequence[Row], machine: str) -> str:
-    """For the README."""
+    """For docs/benchmarks.md."""
     lines = [_line(HEADINGS), _line(["---"] * len(HEADINGS)), *(_line(_cells(row)) for row in rows)]
     return "\n".join([*lines, "", f"Measured on: {machine}."])
 
