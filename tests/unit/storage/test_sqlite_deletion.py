@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.domain import wire
 from contextinfinity.domain.ids import new_id, now
@@ -20,6 +21,7 @@ from contextinfinity.domain.turn import Completed, Exchange, NewStep, StepEnd, T
 from contextinfinity.storage.rules import is_blank
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.integrity import Inspection
+from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.sqlite.vector_writes import PACK
 from contextinfinity.storage.sqlite.vectors import SqliteVectors
@@ -90,6 +92,28 @@ async def test_no_word_of_an_expired_turn_is_left_either(ledger: SqliteStore, le
     await swept(ledger)
     assert holds(ledger_path, PRIVATE) == []
     assert offences(ledger_path) == []
+
+
+@pytest.mark.req("CHATMEM-4")
+async def test_no_word_of_an_expired_turn_is_left_in_the_metadata_of_later_ones(
+    ledger: SqliteStore, ledger_path: Path
+) -> None:
+    session = await chat(ledger, told("about something", hours=30))
+    (first,) = (turn for turn in await ledger.database.read(all_turns) if turn[1] == 1)
+    sent = {"as_sent": {first[0]: [{"role": "user", "blocks": [PRIVATE]}], "this": ["mine"]}, "note": "kept"}
+    (later,) = await ledger.turns.record(session.active_branch, [replace(told("b"), metadata=sent)])
+    assert holds(ledger_path, PRIVATE)
+    await expired(ledger, session.id)
+    await swept(ledger)
+    assert holds(ledger_path, PRIVATE) == []
+    left = await ledger.turns.get(later.id)
+    assert left is not None
+    assert left.metadata == {"as_sent": {"this": ["mine"]}, "note": "kept"}
+    assert offences(ledger_path) == []
+
+
+def all_turns(connection: SqliteConnection) -> list[tuple[str, int]]:
+    return list(connection.raw.execute("SELECT uuid, turn_seq FROM turn"))
 
 
 async def test_texts_that_others_use_stay(ledger: SqliteStore) -> None:

@@ -12,9 +12,11 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from contextinfinity.domain.deletion import Removed
-from contextinfinity.domain.ids import BranchId, SessionId, StepId, from_millis, now, to_millis
-from contextinfinity.domain.message import blobs_of
+from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, from_millis, now, to_millis
+from contextinfinity.domain.message import Json, blobs_of
 from contextinfinity.domain.session import Lineage
 from contextinfinity.domain.state import State, StateDraft
 from contextinfinity.errors import BranchBusy
@@ -22,6 +24,7 @@ from contextinfinity.storage.database import Connection
 from contextinfinity.storage.deletions import BATCH
 from contextinfinity.storage.index import BORROWED_FROM
 from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
+from contextinfinity.storage.ledger.contents import metadata_column
 from contextinfinity.storage.ledger.idempotency import forget_requests
 from contextinfinity.storage.ledger.jobs import enqueue
 from contextinfinity.storage.ledger.rows import must, pack, pack_hash, to_branch, to_message, unpack
@@ -81,6 +84,24 @@ def remove_turns(connection: Connection, session_id: bytes, turns: Sequence[Doom
     _unsay(connection, session_id, turns, values["messages"])
     for statement in MADE_FROM_TURNS:
         connection.execute(statement, values)
+    if not whole:
+        _forget_in_metadata(connection, session_id, {unpack(turn.id) for turn in turns})
+
+
+def _forget_in_metadata(connection: Connection, session_id: bytes, gone: Collection[TurnId]) -> None:
+    """Remove what the metadata of other turns hold under the ids of deleted ones: messages as a client resent them."""
+    values = {"session_id": session_id, "turns": json.dumps(list(gone))}
+    for turn_id, metadata in connection.many("select_metadata_naming", values):
+        kept = metadata_column(_without(msgspec.json.decode(metadata), gone) or None)
+        connection.execute("replace_metadata", {"id": turn_id, "metadata": kept, "now": to_millis(now())})
+
+
+def _without(value: Json, keys: Collection[str]) -> Json:
+    """Return a JSON value without some keys of its objects, and without objects that this empties."""
+    if not isinstance(value, dict):
+        return value
+    left = {key: _without(one, keys) for key, one in value.items() if key not in keys}
+    return {key: one for key, one in left.items() if one != {} or value[key] == {}}
 
 
 def _unsay(connection: Connection, session_id: bytes, turns: Sequence[Doomed], messages: object) -> None:

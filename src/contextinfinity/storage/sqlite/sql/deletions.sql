@@ -339,3 +339,13 @@ INSERT INTO keyword (keyword, rank) VALUES ('merge', ?)
 -- name: select_free_pages
 -- How many pages of the file hold nothing.
 SELECT freelist_count FROM pragma_freelist_count
+
+-- name: select_metadata_naming
+-- The metadata of a session's turns that name one of some turns.
+SELECT t.id, t.metadata FROM branch AS b CROSS JOIN turn AS t ON t.branch_id = b.id
+WHERE b.session_id = :session_id AND t.metadata IS NOT NULL
+  AND EXISTS (SELECT 1 FROM json_each(:turns) AS k WHERE instr(t.metadata, k.value) > 0)
+
+-- name: replace_metadata
+-- The metadata of a turn without what it held of deleted turns.
+UPDATE turn SET metadata = :metadata, updated_at = :now WHERE id = :id
