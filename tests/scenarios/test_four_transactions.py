@@ -86,6 +86,11 @@ def all_stages(embedder: Embedder | None = None, remembering: Remembering | None
     )
 
 
+async def committed(desk: Desk, commits: Commits) -> int:
+    """Return the number of commits so far, without heartbeats: a busy machine takes longer than their pause."""
+    return commits.count - sum([worker.beats for worker in await desk.engine.store.workers.list()])
+
+
 async def memories(desk: Desk) -> list[str]:
     return [memory.content for memory in await desk.engine.store.memories.list(LOCAL)]
 
@@ -100,12 +105,12 @@ async def test_an_exchange_takes_four_commits_with_all_stages_on(tmp_path: Path,
             "Actually, I live in Oslo now.",
             "Please forget where I live.",
         ):
-            before = commits.count
+            before = await committed(desk, commits)
             turn_id = await desk.ask(said)
             await desk.settle()
             turn = await desk.engine.store.turns.get(turn_id)
             assert turn is not None
-            assert (turn.phase, commits.count - before) == (Phase.DONE, 4), said
+            assert (turn.phase, await committed(desk, commits) - before) == (Phase.DONE, 4), said
             assert await desk.engine.store.chunks.of_turn(turn_id)
         assert await memories(desk) == ["The user's name is Ada."]
 
@@ -116,12 +121,12 @@ async def test_the_first_exchange_of_a_conversation_takes_four_commits(
     tmp_path: Path, commits: Commits, thread_id: str
 ) -> None:
     async with Desk(tmp_path, setup=all_stages()) as desk:
-        before = commits.count
+        before = await committed(desk, commits)
         reply = await desk.engine.ask(thread_id, "My name is Ada, and I live in Leeds.")
         await desk.settle()
         turn = await desk.engine.store.turns.get(reply.turn_id)
         assert turn is not None
-        assert (turn.phase, commits.count - before) == (Phase.DONE, 4)
+        assert (turn.phase, await committed(desk, commits) - before) == (Phase.DONE, 4)
 
 
 @pytest.mark.req("TURN-14", "TURN-5")

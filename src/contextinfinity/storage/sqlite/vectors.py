@@ -61,11 +61,6 @@ def list_unplaced(connection: Connection, namespace: str, *, limit: int = 256) -
     return tuple(chunk for chunk in found if chunk is not None)
 
 
-def drop_old_vectors(connection: Connection, *, limit: int = 1000) -> int:
-    """Remove vectors of old namespaces, some at a time."""
-    return drop_old(connection, row_limit(limit))
-
-
 def place_vectors(connection: Connection, namespace: str, vectors: Sequence[tuple[ChunkId, bytes]]) -> None:
     """Add vectors; a chunk that has one there keeps it, one that is gone is passed over."""
     space = must_space(connection, namespace)
@@ -125,7 +120,6 @@ class SqliteVectors(Noun):
     unplaced = reads(list_unplaced)
     place = writes(place_vectors, bulk=True)
     switch = writes(switch_to)
-    drop_old = writes(drop_old_vectors)
 
     def __init__(self, database: SqliteDatabase, folder: Path | None, *, least: int = 50_000) -> None:
         super().__init__(database)
@@ -133,6 +127,12 @@ class SqliteVectors(Noun):
         self._folder = folder
         self._least = least
         self._search: VectorSearch | None = None
+
+    async def drop_old(self, *, limit: int = 1000) -> int:
+        """Remove vectors of old namespaces, some at a time; without any, nothing is committed."""
+        if await self._sqlite.look(lambda connection: connection.one("select_old")) is None:
+            return 0
+        return await self._sqlite.write(lambda connection: drop_old(connection, row_limit(limit)))
 
     async def near(self, vector: bytes, namespace: str, scope: Scope, *, most: int = 128) -> tuple[NearHit, ...]:
         """Find the chunks whose vectors are nearest."""
