@@ -15,7 +15,7 @@ from contextinfinity.domain.turn import Exchange, NewTurn, Phase, Trail, Turn
 from contextinfinity.storage.database import Connection, Row
 from contextinfinity.storage.ledger.binding import Noun, looks, writes
 from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, unpack
-from contextinfinity.storage.ledger.sessions import lineage_of
+from contextinfinity.storage.ledger.sessions import lineage_of, stretches_before
 from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS, gone_on, not_on_branch
 
 
@@ -161,7 +161,7 @@ def _answered_before(connection: Connection, turn: Turn, owner: Owner) -> int | 
 
 def _newest(connection: Connection, branch_id: BranchId, before: int) -> Row | None:
     """Read the prefix hash after the newest turn of a lineage before a place that did not fail: (hash or None,)."""
-    for branch, first, last in lineage_of(connection, branch_id).backwards(before):
+    for branch, first, last in stretches_before(connection, branch_id, before):
         place = {"branch_id": pack(branch), "first": first, "last": last}
         if (row := connection.one("select_before", place)) is not None:
             return row

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from contextinfinity.domain.ids import BranchId, Position, SessionId, StateId, new_id, now, to_millis
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import SCHEMA_VERSION
@@ -99,6 +101,19 @@ def lineage_of(connection: Connection, branch_id: BranchId) -> Lineage:
     """Walk from a branch to its root. An unknown branch sees nothing."""
     chain = connection.many("select_ancestry", (pack(branch_id),))
     return Lineage.of([(unpack(branch), fork_seq) for branch, fork_seq in chain])
+
+
+def stretches_before(connection: Connection, branch_id: BranchId, before: int) -> Iterator[tuple[BranchId, int, int]]:
+    """Yield (branch, first, last) of a lineage from its newest stretch back, only turns under ``before``.
+
+    The branch's own turns come first; its ancestors are looked up only if the caller goes on.
+    """
+    if before <= 1:
+        return
+    yield branch_id, 1, before - 1
+    for stretch in lineage_of(connection, branch_id).backwards(before):
+        if stretch[0] != branch_id:
+            yield stretch
 
 
 def _existing(connection: Connection, session_id: SessionId) -> Session:

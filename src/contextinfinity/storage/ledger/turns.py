@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections import OrderedDict
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +27,7 @@ from contextinfinity.domain.turn import (
 )
 from contextinfinity.domain.work import AnsweredTurn, Job
 from contextinfinity.errors import AlreadyExists, BranchBusy, QueueFull, WrongPhase
-from contextinfinity.storage.database import Connection, Row
+from contextinfinity.storage.database import Connection, Database, Row
 from contextinfinity.storage.ledger.binding import Noun, looks, writes
 from contextinfinity.storage.ledger.contents import (
     MessageColumns,
@@ -51,7 +53,7 @@ from contextinfinity.storage.ledger.rows import (
     to_usage,
     unpack,
 )
-from contextinfinity.storage.ledger.sessions import create_session, find_session, lineage_of
+from contextinfinity.storage.ledger.sessions import create_session, find_session, stretches_before
 from contextinfinity.storage.rules import (
     check_finalising,
     check_new_step,
@@ -69,12 +71,15 @@ STEPS = 22
 FEW = 8
 """Up to so many turns are read on the event loop."""
 LONG_AGO = -(2**62)
+MOST_WRITTEN = 1024
+"""Turns being answered that need not be read before a write."""
 
 
-def begin_step(connection: Connection, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
+def begin_step(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, step: NewStep, written: Turn | None = None
+) -> Turn:
     """TX-P: make a step and its plan durable before the provider is called."""
-    check_new_step(step)
-    return open_step(connection, _fenced(connection, turn_id, owner, OPEN_PHASES), step)
+    return open_step(connection, _fenced(connection, turn_id, owner, OPEN_PHASES, written), step)
 
 
 def cancel_turn(connection: Connection, turn_id: TurnId) -> Turn:
@@ -111,11 +116,19 @@ def existing_turn(connection: Connection, turn_id: TurnId) -> Turn:
     return _to_turn(connection, must(connection.one("select_turn", (pack(turn_id),)), "turn", turn_id))
 
 
-def owned_turn(connection: Connection, turn_id: TurnId, owner: WorkerId) -> Turn:
-    """Read a turn for its owner only."""
+def owned_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, written: Turn | None = None) -> Turn:
+    """Read a turn for its owner only; ``written`` is how this process wrote it last, and is used if that is current."""
+    if written is not None and written.owner == owner and _is_current(connection, written):
+        return written
     turn = existing_turn(connection, turn_id)
     check_owner(turn_id, turn.owner, owner)
     return turn
+
+
+def _is_current(connection: Connection, turn: Turn) -> bool:
+    """Tell whether a turn is in the ledger as it is here: every other write to it changes one of these columns."""
+    values = (pack(turn.id), turn.owner, turn.phase.value, to_millis(turn.updated_at), turn.cancel_requested)
+    return connection.one("select_unchanged", values) is not None
 
 
 def _to_turn(connection: Connection, row: Row) -> Turn:
@@ -196,9 +209,11 @@ def _refuse_long_queue(connection: Connection, branch_id: BranchId, limit: int) 
         )
 
 
-def _fenced(connection: Connection, turn_id: TurnId, owner: WorkerId, allowed: frozenset[Phase]) -> Turn:
+def _fenced(
+    connection: Connection, turn_id: TurnId, owner: WorkerId, allowed: frozenset[Phase], written: Turn | None = None
+) -> Turn:
     """Read a turn for its owner, in a phase that allows what is to be done."""
-    turn = owned_turn(connection, turn_id, owner)
+    turn = owned_turn(connection, turn_id, owner, written)
     check_phase(turn_id, turn.phase, allowed)
     return turn
 
@@ -244,13 +259,11 @@ def open_step(connection: Connection, turn: Turn, step: NewStep) -> Turn:
 
 
 def _end_step(connection: Connection, turn: Turn, end: StepEnd, answer: Message | None) -> None:
-    found = connection.one("select_step_outcome", (pack(end.step_id), pack(turn.id)))
-    if must(found, "step", end.step_id)[0] is not None:
-        raise WrongPhase(f"Step {end.step_id} has ended already.")
-    connection.execute(
+    ended = connection.one(
         "end_step",
         {
             "id": pack(end.step_id),
+            "turn_id": pack(turn.id),
             "items": items_column(end.items, answer),
             "outcome": wire.dumps(end.outcome).decode(),
             "displayed": end.displayed_bytes,
@@ -259,6 +272,9 @@ def _end_step(connection: Connection, turn: Turn, end: StepEnd, answer: Message 
             **msgspec.structs.asdict(end.usage),
         },
     )
+    if ended is None:
+        must(connection.one("select_step_outcome", (pack(end.step_id), pack(turn.id))), "step", end.step_id)
+        raise WrongPhase(f"Step {end.step_id} has ended already.")
     if end.response is not None:
         body = zlib.compress(end.response, 6)
         connection.execute("insert_response", (pack(end.step_id), pack(turn.session_id), body))
@@ -298,12 +314,12 @@ def end_turn(connection: Connection, turn: Turn, phase: Phase, end: TurnEnd, ans
 def read_history(connection: Connection, branch_id: BranchId, limit: int, before: int | None) -> tuple[Turn, ...]:
     """Read the newest turns of the lineage, oldest first."""
     turns: list[Turn] = []
-    limit, since = row_limit(limit), _since(connection, pack(branch_id))
-    for branch, first, last in lineage_of(connection, branch_id).backwards(end_place(before)):
-        if len(turns) >= limit:
+    limit, moment = row_limit(limit), to_millis(now())
+    for branch, first, last in stretches_before(connection, branch_id, end_place(before)):
+        values = {"branch_id": pack(branch), "first": first, "last": last, "now": moment, "limit": limit - len(turns)}
+        turns.extend([_to_turn(connection, row) for row in connection.many("select_stretch", values)])
+        if len(turns) >= limit or (turns and turns[-1].turn_seq == 1):
             break
-        values = {"branch_id": pack(branch), "first": first, "last": last, "since": since, "limit": limit - len(turns)}
-        turns.extend(_to_turn(connection, row) for row in connection.many("select_stretch", values))
     return tuple(reversed(turns))
 
 
@@ -350,50 +366,51 @@ def _living(connection: Connection, turn: Turn | None) -> Turn | None:
     return turn
 
 
-def _answer_columns(end: TurnEnd) -> MessageColumns | None:
-    """Check how a turn ends and hash its answer: outside of the transaction, which others wait for."""
-    check_turn_end(end)
-    return None if end.answer is None else message_columns(end.answer)
+class _Ending(NamedTuple):
+    """How a turn ends, checked and hashed outside of the transaction, which others wait for."""
+
+    end: TurnEnd
+    answer: MessageColumns | None
+    written: Turn | None
+    """The turn as this process wrote it last."""
 
 
-def finalise_turn(
-    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
-) -> Turn:
+def finalise_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, ending: _Ending) -> Turn:
     """TX-A: answer, last step and phase, and the job that commits the turn."""
-    turn = _finalise(connection, turn_id, owner, end, answer)
+    turn = _finalise(connection, turn_id, owner, ending)
     enqueue(connection, "summarize_turn", pack(turn.branch_id), pack(turn_id))
     return turn
 
 
-def _finalise(
-    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
-) -> Turn:
-    turn = owned_turn(connection, turn_id, owner)
-    check_finalising(turn_id, turn.phase, end)
-    return end_turn(connection, turn, Phase.RESPONSE_FINALIZED, end, answer)
+def _finalise(connection: Connection, turn_id: TurnId, owner: WorkerId, ending: _Ending) -> Turn:
+    turn = owned_turn(connection, turn_id, owner, ending.written)
+    check_finalising(turn_id, turn.phase, ending.end)
+    return end_turn(connection, turn, Phase.RESPONSE_FINALIZED, ending.end, ending.answer)
 
 
 def finalise_and_claim(
-    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
+    connection: Connection, turn_id: TurnId, owner: WorkerId, ending: _Ending
 ) -> tuple[Turn, Job | None]:
     """TX-A, and claim the job that commits the turn."""
-    turn = _finalise(connection, turn_id, owner, end, answer)
+    turn = _finalise(connection, turn_id, owner, ending)
     return turn, enqueue_claimed(connection, "summarize_turn", turn_id, owner)
 
 
-def fail_turn(
-    connection: Connection, turn_id: TurnId, owner: WorkerId, end: TurnEnd, answer: MessageColumns | None
-) -> Turn:
+def fail_turn(connection: Connection, turn_id: TurnId, owner: WorkerId, ending: _Ending) -> Turn:
     """End a turn before its answer was final: Failed."""
-    turn = _fenced(connection, turn_id, owner, UNFINISHED)
-    return end_turn(connection, turn, Phase.FAILED, end, answer)
+    turn = _fenced(connection, turn_id, owner, UNFINISHED, ending.written)
+    return end_turn(connection, turn, Phase.FAILED, ending.end, ending.answer)
 
 
 class LedgerTurns(Noun):
     """``Turns`` of the contract, on a database."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._written: OrderedDict[TurnId, Turn] = OrderedDict()
+        """Turns that are being answered, as this process wrote them last: they need not be read before a write."""
+
     prepare = writes(prepare_turn)
-    open_step = writes(begin_step)
     cancel = writes(cancel_turn)
     record = writes(record)
     log = writes(log)
@@ -407,24 +424,42 @@ class LedgerTurns(Noun):
         """TX-0: the turn, its message and its place in the branch become durable together."""
         check_new_turn(new)
         message = message_columns(new.message)
-        return await self._database.write(lambda connection: accept_turn(connection, new, message))
+        return self._note(await self._database.write(lambda connection: accept_turn(connection, new, message)))
+
+    async def open_step(self, turn_id: TurnId, owner: WorkerId, step: NewStep) -> Turn:
+        """TX-P: make a step and its plan durable before the provider is called."""
+        check_new_step(step)
+        written = self._written.get(turn_id)
+        return self._note(
+            await self._database.write(lambda connection: begin_step(connection, turn_id, owner, step, written))
+        )
 
     async def finalise(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """TX-A: answer, last step and phase, and the job that commits the turn."""
-        answer = _answer_columns(end)
-        return await self._database.write(lambda connection: finalise_turn(connection, turn_id, owner, end, answer))
+        ending = self._ending(turn_id, end)
+        return await self._database.write(lambda connection: finalise_turn(connection, turn_id, owner, ending))
 
     async def finalise_and_claim(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> tuple[Turn, Job | None]:
         """TX-A, and claim the job that commits the turn."""
-        answer = _answer_columns(end)
-        return await self._database.write(
-            lambda connection: finalise_and_claim(connection, turn_id, owner, end, answer)
-        )
+        ending = self._ending(turn_id, end)
+        return await self._database.write(lambda connection: finalise_and_claim(connection, turn_id, owner, ending))
 
     async def fail(self, turn_id: TurnId, owner: WorkerId, end: TurnEnd) -> Turn:
         """End a turn before its answer was final."""
-        answer = _answer_columns(end)
-        return await self._database.write(lambda connection: fail_turn(connection, turn_id, owner, end, answer))
+        ending = self._ending(turn_id, end)
+        return await self._database.write(lambda connection: fail_turn(connection, turn_id, owner, ending))
+
+    def _note(self, turn: Turn) -> Turn:
+        if turn.phase in OPEN_PHASES:
+            self._written[turn.id] = turn
+            if len(self._written) > MOST_WRITTEN:
+                self._written.popitem(last=False)
+        return turn
+
+    def _ending(self, turn_id: TurnId, end: TurnEnd) -> _Ending:
+        check_turn_end(end)
+        answer = None if end.answer is None else message_columns(end.answer)
+        return _Ending(end, answer, self._written.pop(turn_id, None))
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
         """Read the newest turns of the lineage, oldest first."""

@@ -53,14 +53,20 @@ SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
 WHERE t.id = ?
 
+-- name: select_unchanged
+-- Whether a turn has this owner and phase and was not written since.
+SELECT 1 FROM turn WHERE id = ? AND owner = ? AND phase = ? AND updated_at = ? AND cancel_requested = ?
+
 -- name: select_stretch
--- The newest turns of one branch between two places, said since a moment, newest first, with their messages.
+-- The newest turns of one branch between two places that are within their time to live, newest first, with their messages.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
   t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, t.latency_ms,
   u.role, u.text, u.blocks, a.role, a.text, a.blocks
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
-WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last AND t.created_at >= :since
+WHERE t.branch_id = :branch_id AND t.turn_seq BETWEEN :first AND :last
+  AND t.created_at > coalesce((SELECT :now - e.ttl FROM branch AS b JOIN expiry AS e ON e.session_id = b.session_id
+    WHERE b.id = :branch_id), -9223372036854775807)
 ORDER BY t.turn_seq DESC LIMIT :limit
 
 -- name: select_digest
@@ -114,7 +120,7 @@ SELECT id FROM step WHERE id = :id OR (turn_id = :turn_id AND step_index = :step
 UPDATE step SET items = :items, outcome = :outcome, input_tokens = :input_tokens, output_tokens = :output_tokens,
   cached_tokens = :cached_tokens, cost = :cost, displayed_bytes = :displayed, durable_bytes = :durable,
   ended_at = :now
-WHERE id = :id
+WHERE id = :id AND turn_id = :turn_id AND outcome IS NULL RETURNING 1
 
 -- name: select_step_outcome
 -- Whether a step of the turn has ended.
