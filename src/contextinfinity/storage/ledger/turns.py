@@ -327,8 +327,8 @@ def read_digest(connection: Connection, branch_id: BranchId, *, first: int, last
     """Return the number of turns of the lineage between two places, and the sum of their update times."""
     count = updated = 0
     since = _since(connection, pack(branch_id))
-    for branch, begin, end in lineage_of(connection, branch_id).backwards(last + 1):
-        if end < first:
+    for branch, begin, end in stretches_before(connection, branch_id, last + 1):
+        if end < first or count > last - first:
             break
         place = {"branch_id": pack(branch), "first": max(begin, first), "last": end, "since": since}
         turns, times = must(connection.one("select_digest", place), "branch", branch)

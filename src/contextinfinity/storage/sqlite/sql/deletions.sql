@@ -344,7 +344,7 @@ SELECT freelist_count FROM pragma_freelist_count
 -- The metadata of a session's turns that name one of some turns.
 SELECT t.id, t.metadata FROM branch AS b CROSS JOIN turn AS t ON t.branch_id = b.id
 WHERE b.session_id = :session_id AND t.metadata IS NOT NULL
-  AND EXISTS (SELECT 1 FROM json_each(:turns) AS k WHERE instr(t.metadata, k.value) > 0)
+  AND (SELECT max(instr(t.metadata, k.value)) FROM json_each(:turns) AS k) > 0
 
 -- name: replace_metadata
 -- The metadata of a turn without what it held of deleted turns.
