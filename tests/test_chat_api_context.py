@@ -16,6 +16,7 @@ import pytest
 from contextinfinity.client.contract import Client
 from contextinfinity.client.local import LocalClient
 from contextinfinity.client.remote import RemoteClient
+from contextinfinity.compat.ledger_threads import LedgerThreads
 from contextinfinity.domain.events import TurnStarted
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.engine.engine import Engine
@@ -28,7 +29,6 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import Turn
-from contextinfinity.threads.ledger import LedgerThreads
 from tests.ledgers import open_store
 
 pytestmark = pytest.mark.req("CTX-12")

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from contextinfinity.context import ContextBuilder, build_contextual_messages
+from contextinfinity.compat.context import ContextBuilder, build_contextual_messages
 from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.threads import THREADS, Turn, add_turn, get_history, get_thread
 from contextinfinity_testing.threads import BACKENDS, unused, using
@@ -77,7 +77,7 @@ class Broken:
 async def test_build_contextual_messages_sees_previous_turns(
     thread_id: str, backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="contextinfinity.context")
+    caplog.set_level(logging.INFO, logger="contextinfinity.compat.context")
     result = await build_contextual_messages(thread_id=thread_id, latest_user_message=QUESTION)
 
     assert len(result.short_term_history) == 2

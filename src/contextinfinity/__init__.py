@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import contextinfinity.threads as threads
     from contextinfinity.compaction.boundary import TopicBoundary as TopicBoundary
     from contextinfinity.compaction.boundary import find_topic_boundary as find_topic_boundary
-    from contextinfinity.context import ContextualMessagesResult as ContextualMessagesResult
-    from contextinfinity.context import build_contextual_messages as build_contextual_messages
-    from contextinfinity.conversation_memory import ConversationMemory as ConversationMemory
+    from contextinfinity.compat.context import ContextualMessagesResult as ContextualMessagesResult
+    from contextinfinity.compat.context import build_contextual_messages as build_contextual_messages
+    from contextinfinity.compat.conversation_memory import ConversationMemory as ConversationMemory
     from contextinfinity.engine.engine import Engine as Engine
     from contextinfinity.errors import ContextInfinityError as ContextInfinityError
     from contextinfinity.rewriting import rewrite_query as rewrite_query
@@ -28,12 +28,12 @@ __version__ = "0.1.0"
 _HOME = {
     "ContextInfinityError": ("contextinfinity.errors", "ContextInfinityError"),
     "ContextManager": ("contextinfinity.workspace", "ContextManager"),
-    "ConversationMemory": ("contextinfinity.conversation_memory", "ConversationMemory"),
-    "ContextualMessagesResult": ("contextinfinity.context", "ContextualMessagesResult"),
+    "ConversationMemory": ("contextinfinity.compat.conversation_memory", "ConversationMemory"),
+    "ContextualMessagesResult": ("contextinfinity.compat.context", "ContextualMessagesResult"),
     "Engine": ("contextinfinity.engine.engine", "Engine"),
     "Settings": ("contextinfinity.settings", "Settings"),
     "TopicBoundary": ("contextinfinity.compaction.boundary", "TopicBoundary"),
-    "build_contextual_messages": ("contextinfinity.context", "build_contextual_messages"),
+    "build_contextual_messages": ("contextinfinity.compat.context", "build_contextual_messages"),
     "find_topic_boundary": ("contextinfinity.compaction.boundary", "find_topic_boundary"),
     "open": ("contextinfinity.wiring", "open_engine"),
     "rewrite_query": ("contextinfinity.rewriting", "rewrite_query"),

@@ -9,11 +9,11 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from contextinfinity.compat.ledger_threads import LedgerThreads
+from contextinfinity.compat.thread_log import IN_PROCESS
 from contextinfinity.settings import Storage
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import ThreadLog
-from contextinfinity.threads.in_process import IN_PROCESS
-from contextinfinity.threads.ledger import LedgerThreads
 from contextinfinity_testing.threads import BACKENDS, ThreadLogSuite
 from tests.ledgers import open_store
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextinfinity.conversation_memory import ConversationMemory
+from contextinfinity.compat.conversation_memory import ConversationMemory
 from contextinfinity.storage.sqlite.connection import connect
 from tests.doors.cix import Cix
 

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from contextinfinity.conversation_memory import ConversationMemory
+from contextinfinity.compat.conversation_memory import ConversationMemory
 from contextinfinity.domain.ids import is_id
 from contextinfinity.storage.sqlite.connection import connect
 from tests.doors.cix import Cix

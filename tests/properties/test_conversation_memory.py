@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextinfinity import ConversationMemory
-from contextinfinity.conversation_memory.values import Turn
+from contextinfinity.compat.chat_sessions import Turn
 from contextinfinity.domain.ids import now
 from contextinfinity.errors import LedgerAway
 from contextinfinity.storage.rules import is_blank

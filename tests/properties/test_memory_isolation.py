@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextinfinity.context.memories import LedgerMemories
+from contextinfinity.compat.memory_snippets import LedgerMemories
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import NewMemory, Recall
 from contextinfinity.domain.session import Branch, NewSession, Owner

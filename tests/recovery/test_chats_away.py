@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity import ConversationMemory
-from contextinfinity.conversation_memory import Turn
+from contextinfinity.compat.chat_sessions import Turn
 from contextinfinity.domain.ids import new_id
 from contextinfinity.errors import LedgerAway, LedgerError, SpoolFull
 from contextinfinity.storage.sqlite.store import SqliteStore

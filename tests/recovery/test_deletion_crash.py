@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.conversation_memory import ConversationMemory
+from contextinfinity.compat.conversation_memory import ConversationMemory
 from contextinfinity.engine.cleanup import Cleaner
 from contextinfinity.storage.sqlite.integrity import Inspection
 from contextinfinity.storage.sqlite.store import SqliteStore

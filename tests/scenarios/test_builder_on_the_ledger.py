@@ -10,15 +10,15 @@ import pytest
 
 import contextinfinity
 from contextinfinity import build_contextual_messages, threads
-from contextinfinity.context import ContextualMessagesResult
-from contextinfinity.context.history import MOST_CHARACTERS
+from contextinfinity.compat.context import ContextualMessagesResult
+from contextinfinity.compat.context_history import MOST_CHARACTERS
+from contextinfinity.compat.ledger_threads import LedgerThreads
 from contextinfinity.domain.session import Owner
 from contextinfinity.engine.parts import Setup
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.settings import Settings
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import Turn, add_turn
-from contextinfinity.threads.ledger import LedgerThreads
 from contextinfinity_testing.threads import unused, using
 from tests.scenarios.desk import Desk
 
@@ -92,7 +92,7 @@ async def test_what_an_in_process_thread_leaves_out_is_named(tmp_path: Path) -> 
 
 @pytest.mark.req("CTX-14", "CTX-7")
 async def test_a_stage_that_fails_is_named(tmp_path: Path) -> None:
-    from contextinfinity.context import ContextBuilder
+    from contextinfinity.compat.context import ContextBuilder
 
     class Broken:
         async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from contextinfinity.context import build_contextual_messages
-from contextinfinity.context.memories import LONGEST_SNIPPET, LedgerMemories
+from contextinfinity.compat.context import build_contextual_messages
+from contextinfinity.compat.memory_snippets import LONGEST_SNIPPET, LedgerMemories
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import ANONYMOUS, NewMemory
 from contextinfinity.domain.session import Owner

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import ChunkId, now
 from contextinfinity.domain.message import ImageBlock, TextBlock, say
 from contextinfinity.domain.plan import AskedBack, LeftOut, Plan
+from contextinfinity.domain.thread import Turn as Said
 from contextinfinity.domain.turn import Turn, TurnEnd
 from contextinfinity.engine.choosing import asked_back, chat_notes
 from contextinfinity.engine.parts import Parts, Rewriting, Running
 from contextinfinity.engine.recall import Recalled, wanted
 from contextinfinity.engine.respond import finalise
-from contextinfinity.threads.values import Turn as Said
 
 if TYPE_CHECKING:
     from contextinfinity.rewriting.contract import FollowUp, Rewritten

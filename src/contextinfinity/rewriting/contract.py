@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from contextinfinity.domain.message import Json
-from contextinfinity.threads.values import Turn
+from contextinfinity.domain.thread import Turn
 
 
 class FollowUp(Struct, frozen=True, kw_only=True):

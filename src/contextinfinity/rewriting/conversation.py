@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from contextinfinity.domain.thread import Turn
 from contextinfinity.rewriting.names import Gender, Kind, Mention, mentions, name_words
 from contextinfinity.text.vocabulary import words
-from contextinfinity.threads.values import Turn
 
 TURNS: Final = 20
 """The newest turns that are read, with the first."""

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
+from contextinfinity.domain.thread import Turn
 from contextinfinity.rewriting.contract import FollowUp, Rewriter, Rewritten
-from contextinfinity.threads.values import Turn
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from contextinfinity.client.contract import Quoted
 from contextinfinity.client.values import ShownTurn
-from contextinfinity.conversation_memory.values import known_session
+from contextinfinity.compat.chat_sessions import known_session
 from contextinfinity.domain.events import FinishedTurn
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.memory import ANONYMOUS

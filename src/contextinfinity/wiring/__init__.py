@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from contextinfinity.client.local import LocalClient
+    from contextinfinity.compat.thread_log import ThreadLog
     from contextinfinity.domain.message import Json
     from contextinfinity.engine.engine import Engine
     from contextinfinity.engine.parts import FindBoundary, Model, Models, Parts, Remembering, Rewriting, Setup
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from contextinfinity.storage.contract import Store
     from contextinfinity.storage.copies import Copies
     from contextinfinity.storage.standby.store import Standby
-    from contextinfinity.threads.contract import ThreadLog
     from contextinfinity.tools.toolbox import Toolbox
 
 
@@ -204,9 +204,9 @@ def parts_without_models(store: Store) -> Parts:
 
 def open_threads(settings: Settings | None = None) -> ThreadLog:
     """Open what ``contextinfinity.threads`` keeps its turns in; without settings those of the machine count."""
+    from contextinfinity.compat.ledger_threads import LedgerThreads
+    from contextinfinity.compat.thread_log import IN_PROCESS
     from contextinfinity.settings import load_settings
-    from contextinfinity.threads.in_process import IN_PROCESS
-    from contextinfinity.threads.ledger import LedgerThreads
 
     settings = load_settings().settings if settings is None else settings
     storage = settings.storage

@@ -29,14 +29,13 @@ from contextinfinity.dialects.openai_chat.conversation import Conversation
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, TextBlock, say
 from contextinfinity.domain.session import NewSession
+from contextinfinity.domain.thread import ROLES, Turn, check_turn
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.news import Broadcast
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError, Refused
 from contextinfinity.prompt.budget import report
 from contextinfinity.settings import Settings, load_settings
-from contextinfinity.threads.ledger import LOOP_SECONDS, PATIENCE_SECONDS, in_a_loop
-from contextinfinity.threads.values import ROLES, Turn, check_turn
-from contextinfinity.threads.waiting import LoopThread
+from contextinfinity.storage.loop_thread import LOOP_SECONDS, PATIENCE_SECONDS, LoopThread, in_a_loop
 from contextinfinity.workspace.history import History, Standing
 from contextinfinity.workspace.opening import Means, open_means, settings_for
 

@@ -20,6 +20,7 @@ from contextinfinity.domain.plan import Budget
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, summary_hash
+from contextinfinity.domain.thread import ROLES, logged
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
 from contextinfinity.engine.caches import read_back
@@ -33,8 +34,7 @@ from contextinfinity.prompt.layout import split_summary, summary_pair
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import redact_turns
 from contextinfinity.prompt.sections import shown_turns
-from contextinfinity.threads.ledger import LOOK_SECONDS, logged
-from contextinfinity.threads.values import ROLES
+from contextinfinity.storage.loop_thread import LOOK_SECONDS
 from contextinfinity.workspace.opening import Means
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from threading import Barrier
 
 import pytest
 
-from contextinfinity.threads.contract import ThreadLog
-from contextinfinity.threads.values import Thread, Turn
+from contextinfinity.compat.thread_log import ThreadLog
+from contextinfinity.domain.thread import Thread, Turn
 from contextinfinity_testing.threads.backends import unused
 
 WRITERS = 50

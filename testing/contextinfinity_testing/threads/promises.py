@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
+from contextinfinity.compat.thread_log import ThreadLog
 from contextinfinity.domain.ids import new_id
-from contextinfinity.threads.contract import ThreadLog
-from contextinfinity.threads.values import LONGEST_ID, ROLES, Turn
+from contextinfinity.domain.thread import LONGEST_ID, ROLES, Turn
 from contextinfinity_testing.threads.backends import unused
 
 MANY = 10_000

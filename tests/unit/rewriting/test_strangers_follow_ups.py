@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from contextinfinity.domain.thread import Turn
 from contextinfinity.rewriting.contract import FollowUp, Rewritten
 from contextinfinity.rewriting.offline import Offline
 from contextinfinity.text.keywords import terms
-from contextinfinity.threads.values import Turn
 
 LINES = (Path(__file__).parents[2] / "samples/strangers/follow_ups.jsonl").read_text("utf-8").splitlines()
 

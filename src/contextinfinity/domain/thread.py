@@ -1,4 +1,4 @@
-"""A thread and its turns as callers see them, and what may be written."""
+"""A conversation as a plain list of turns: the form in which applications log it and steps read it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from contextinfinity.domain.message import Role
+from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.domain.unicode import lone_surrogate
 from contextinfinity.errors import InvalidInput
 
@@ -68,6 +69,14 @@ def check_turn(turn: Turn) -> None:
         turn.content.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput(f"The content of a turn holds {lone_surrogate(error)}.") from error
+
+
+def logged(turn: LedgerTurn) -> list[Turn]:
+    """Return a turn of the ledger as one or two plain turns: what was said, and the answer where there is one."""
+    said = [Turn(role=turn.user_message.role, content=turn.user_message.rendered_text)]
+    if turn.answer is not None:
+        said.append(Turn(role=turn.answer.role, content=turn.text))
+    return said
 
 
 def _is_unicode(text: str) -> bool:

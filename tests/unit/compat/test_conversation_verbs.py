@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 import contextinfinity
-from contextinfinity.conversation_memory import ConversationMemory, Turn
-from contextinfinity.conversation_memory.values import LONGEST_TEXT
+from contextinfinity.compat.chat_sessions import LONGEST_TEXT, Turn
+from contextinfinity.compat.conversation_memory import ConversationMemory
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import Owner

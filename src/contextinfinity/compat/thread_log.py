@@ -1,22 +1,30 @@
-"""Threads in this process: one dict, the same thread object each time, gone when the process ends.
+"""Where ``contextinfinity.threads`` keeps its turns: the contract of a backend, and the backend in this process.
 
-``THREADS`` is the registry. It is there to be looked at; only this module changes it, and a thread in it is never
-replaced, nor is its list of turns.
+A backend keeps this contract:
 
-The registry has a bound, since nothing here is kept anywhere else. At the bound, threads without turns make room,
-the one unused for longest first: nothing is lost with them. When there is none, what would go beyond is refused
-with ``Refused`` before any of it is kept: a turn that was acknowledged never leaves a thread unasked. (Threads of
-the ledger take no room here: they are read where they are.)
+- **unknown**: reading a thread that is not there returns None or an empty list and creates nothing; writing creates it.
+- **at once**: when a verb that changes something has returned, every reader sees the change.
+- **checked**: callers pass ids and turns that ``domain.thread`` has accepted.
+- Any number of OS threads may call at the same time; none of them needs an event loop.
+
+``THREADS`` is the registry of the in-process backend: one dict, the same thread object each time, gone when the process
+ends. It may be looked at; only this module changes it, and neither a thread in it nor its list of turns is replaced.
+The registry is bounded, since nothing in it is kept anywhere else. At the bound, threads without turns are evicted,
+the least recently used first. When there is none, a further turn is refused with ``Refused`` before any of it is kept.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
 
+from contextinfinity.domain.thread import Thread, Turn
 from contextinfinity.errors import Refused
-from contextinfinity.threads.values import Thread, Turn
-from contextinfinity.threads.window import window_start
+
+SMALLEST_WINDOW = 2
+DEFAULT_WINDOW = 20
 
 THREADS: dict[str, Thread] = {}
 
@@ -27,6 +35,63 @@ TURN_CHARACTERS = 100
 """What a turn counts for besides its words: empty ones take room, too."""
 
 ROOM = 'Clear threads that nobody needs any more, or keep them in the ledger: [storage] threads = "ledger".'
+
+
+class ThreadLog(Protocol):
+    """A place where threads are kept."""
+
+    def get(self, thread_id: str) -> Thread | None:
+        """Give a thread, the same object each time; None if there is none."""
+        ...
+
+    def get_or_create(self, thread_id: str) -> Thread:
+        """Give a thread, an empty one if there was none."""
+        ...
+
+    def history(self, thread_id: str, max_turns: int) -> list[Turn]:
+        """Return a copy of the newest turns, oldest first, as ``window_start`` says; empty without such a thread."""
+        ...
+
+    def add(self, thread_id: str, turn: Turn) -> None:
+        """Append one turn, to a new thread if there was none."""
+        ...
+
+    def clear(self, thread_id: str) -> None:
+        """Go on with no turns. A thread that is not there stays so."""
+        ...
+
+    def identity(self, thread_id: str) -> str | None:
+        """Name what the thread is kept in, for the log: the same as long as the thread goes on; None: no thread."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and OS threads. Closing twice does nothing."""
+        ...
+
+
+def window_start(turns: Sequence[Turn], most: int, *, whole: bool) -> int | None:
+    """Return the index where a window of ``most`` turns begins among the newest turns of a thread.
+
+    A window has at least ``most`` turns, and never under two. One that leaves turns out begins with a user turn, and
+    holds the last user turn that was answered, with its answer. ``whole``: these are all turns of the thread.
+    Otherwise None means that earlier turns have to be read first.
+    """
+    cut = len(turns) - max(most, SMALLEST_WINDOW)
+    if cut <= 0:
+        return 0 if whole else None
+    opening = _last_of("user", turns, cut)
+    answer = _last_of("assistant", turns, len(turns) - 1)
+    asked = None if answer is None else _last_of("user", turns, answer)
+    if not whole and (opening is None or asked is None):
+        return None
+    return min(cut if opening is None else opening, cut if asked is None else asked)
+
+
+def _last_of(role: str, turns: Sequence[Turn], place: int) -> int | None:
+    """Find the last turn of a role up to a place."""
+    while place >= 0 and turns[place].role != role:
+        place -= 1
+    return None if place < 0 else place
 
 
 class InProcessThreads:

@@ -16,8 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from contextinfinity.conversation_memory.ledger import ChatLedger, Foreign
-from contextinfinity.conversation_memory.values import (
+from contextinfinity.compat.chat_sessions import (
+    ChatLedger,
+    Foreign,
     QueryContext,
     Turn,
     check_text,
@@ -34,7 +35,7 @@ from contextinfinity.domain.turn import Exchange
 from contextinfinity.errors import ContextInfinityError, LedgerClosed
 from contextinfinity.settings import Settings
 from contextinfinity.storage.contract import Store
-from contextinfinity.threads.waiting import LoopThread
+from contextinfinity.storage.loop_thread import LoopThread
 
 log = logging.getLogger(__name__)
 
@@ -195,9 +196,9 @@ async def _nothing() -> None:
 
 
 async def _context(session_id: str, query: str, history: list[Turn]) -> QueryContext:
+    from contextinfinity.domain.thread import Turn as Said
     from contextinfinity.prompt.layout import CONTEXTUALISED
     from contextinfinity.rewriting import FollowUp, Offline, rewrite  # what it knows of words takes time to load
-    from contextinfinity.threads.values import Turn as Said
 
     said = [pair for turn in history for pair in (("user", turn.query_text), ("assistant", turn.response_text))]
     before = tuple(Said(role=role, content=content) for role, content in said)

@@ -16,15 +16,14 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from contextinfinity.compat.thread_log import window_start
 from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.domain.turn import Turn as LedgerTurn
+from contextinfinity.domain.thread import ROLES, Thread, Turn, logged
 from contextinfinity.errors import AlreadyExists, NotFound, OutOfOrder
 from contextinfinity.storage.contract import Store
-from contextinfinity.threads.values import ROLES, Thread, Turn
-from contextinfinity.threads.waiting import LoopThread
-from contextinfinity.threads.window import window_start
+from contextinfinity.storage.loop_thread import LOOK_SECONDS, LOOP_SECONDS, PATIENCE_SECONDS, LoopThread, in_a_loop
 
 T = TypeVar("T")
 
@@ -32,10 +31,6 @@ ALL = 2**31 - 1
 LARGEST_PAGE = 4096
 FORM = 1
 """The version of the stored form."""
-
-PATIENCE_SECONDS = 5.0
-LOOP_SECONDS = 0.2
-LOOK_SECONDS = 0.02
 
 
 class LedgerThread(Thread):
@@ -163,20 +158,3 @@ class LedgerThreads:
         session = await self._find(thread_id)
         if session is not None and await self._store.turns.history(session.active_branch, limit=1):
             await self._store.branches.rollback(session.active_branch, state=0)
-
-
-def logged(turn: LedgerTurn) -> list[Turn]:
-    """Give a turn of the ledger as turns of the log: what was said, and the answer where there is one."""
-    said = [Turn(role=turn.user_message.role, content=turn.user_message.rendered_text)]
-    if turn.answer is not None:
-        said.append(Turn(role=turn.answer.role, content=turn.text))
-    return said
-
-
-def in_a_loop() -> bool:
-    """Tell whether the caller is inside a running event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from contextinfinity.compat.thread_log import IN_PROCESS, TURN_CHARACTERS, InProcessThreads
 from contextinfinity.errors import Refused
 from contextinfinity.threads import THREADS, Thread, Turn
-from contextinfinity.threads.in_process import IN_PROCESS, TURN_CHARACTERS, InProcessThreads
 
 HELLO = Turn("user", "hello")
 SIZE = len(HELLO.content) + TURN_CHARACTERS

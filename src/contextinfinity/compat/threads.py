@@ -1,6 +1,6 @@
-"""The functions, and the place they write to.
+"""The functions of ``contextinfinity.threads``, and the backend they write to.
 
-The place is chosen when it is first needed: the one that ``use`` was given, or else the one the settings name.
+The backend is chosen when it is first needed: the one that ``use`` was given, or else the one the settings name.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from contextinfinity.threads.contract import ThreadLog
-from contextinfinity.threads.values import Thread, Turn, can_be_a_thread, check_thread_id, check_turn
-from contextinfinity.threads.window import DEFAULT
+from contextinfinity.compat.thread_log import DEFAULT_WINDOW, ThreadLog
+from contextinfinity.domain.thread import Thread, Turn, can_be_a_thread, check_thread_id, check_turn
 
 if TYPE_CHECKING:
     from contextinfinity.settings import Settings
@@ -77,7 +76,7 @@ def get_or_create_thread(thread_id: str) -> Thread:
     return _choice.log().get_or_create(thread_id)
 
 
-def get_history(thread_id: str, max_turns: int = DEFAULT) -> list[Turn]:
+def get_history(thread_id: str, max_turns: int = DEFAULT_WINDOW) -> list[Turn]:
     """Give a copy of the newest turns, oldest first; an empty list if there is no such thread.
 
     ``max_turns`` under 2 counts as 2. A window begins with a user turn and holds the last answered one with its

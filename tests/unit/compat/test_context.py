@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity import context
-from contextinfinity.context import ContextBuilder, build_contextual_messages
-from contextinfinity.context.history import FIRST_LOOK, MESSAGE_CHARACTERS, MOST_CHARACTERS
-from contextinfinity.context.memories import LONGEST_SNIPPET
+from contextinfinity.compat import context
+from contextinfinity.compat.context import ContextBuilder, build_contextual_messages
+from contextinfinity.compat.context_history import FIRST_LOOK, MESSAGE_CHARACTERS, MOST_CHARACTERS
+from contextinfinity.compat.memory_snippets import LONGEST_SNIPPET
 from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.threads import Turn, add_turn
 from contextinfinity_testing.threads import unused, using
@@ -53,7 +53,7 @@ async def test_no_earlier_turn_is_missing(count: int) -> None:
 
 @pytest.mark.req("CTX-9")
 async def test_of_a_very_long_thread_the_newest_that_fill_the_bound_are_shown(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="contextinfinity.context")
+    caplog.set_level(logging.INFO, logger="contextinfinity.compat.context")
     result = await build_contextual_messages(filled(1000, size=1000), "and now?")
     history = result.short_term_history
     assert len(history) == MOST_CHARACTERS // (1000 + MESSAGE_CHARACTERS)

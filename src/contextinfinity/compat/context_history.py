@@ -12,29 +12,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-import contextinfinity.threads as threads
+from contextinfinity.compat.ledger_threads import LARGEST_PAGE, LedgerThreads
+from contextinfinity.compat.thread_log import DEFAULT_WINDOW, window_start
+from contextinfinity.compat.threads import get_history, get_thread, identity, place
 from contextinfinity.domain.ids import BranchId
 from contextinfinity.domain.message import TextBlock
 from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.state import State
+from contextinfinity.domain.thread import Turn, can_be_a_thread
 from contextinfinity.domain.turn import UNFINISHED
 from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.engine.folding import fold
 from contextinfinity.errors import LedgerError
 from contextinfinity.prompt.sections import Shown, shown_turns
 from contextinfinity.storage.contract import Store
-from contextinfinity.threads.face import place
-from contextinfinity.threads.ledger import LARGEST_PAGE, LedgerThreads
-from contextinfinity.threads.values import Turn, can_be_a_thread
-from contextinfinity.threads.window import DEFAULT, window_start
 
 log = logging.getLogger(__name__)
 
 WIRING = "contextinfinity.wiring"
 """What puts an engine's parts together. It stands above this module, so it is named, not imported."""
 MOST_CHARACTERS = 96_000
-"""About 24,000 tokens; the newest ``DEFAULT`` turns are there whatever they take."""
+"""About 24,000 tokens; the newest ``DEFAULT_WINDOW`` turns are there whatever they take."""
 MESSAGE_CHARACTERS = 16
 """What a message takes besides its words."""
 FIRST_LOOK = 64
@@ -56,16 +55,16 @@ def load_history(thread_id: str) -> History:
     if can_be_a_thread(thread_id) and isinstance(log_in_use := place(), LedgerThreads):
         return log_in_use.read(thread_id, _from_ledger) or History()
     most = FIRST_LOOK
-    turns = threads.get_history(thread_id, most)
+    turns = get_history(thread_id, most)
     while len(turns) >= most and (size := sum(map(_size, turns))) <= MOST_CHARACTERS:
-        most = max(2 * most, len(turns) * MOST_CHARACTERS // size + DEFAULT)  # as many as these let expect
-        turns = threads.get_history(thread_id, most)
+        most = max(2 * most, len(turns) * MOST_CHARACTERS // size + DEFAULT_WINDOW)  # as many as these let expect
+        turns = get_history(thread_id, most)
     shown = turns[_start(turns) :]
     is_cut = len(shown) < len(turns) or len(turns) >= most
-    thread = threads.get_thread(thread_id) if is_cut else None
+    thread = get_thread(thread_id) if is_cut else None
     older = 0 if thread is None else len(thread.turns) - len(shown)
     left_out = _too_many(1, older) if older > 0 else ()
-    return History(turns=tuple(shown), kept_in=threads.identity(thread_id), left_out=left_out)
+    return History(turns=tuple(shown), kept_in=identity(thread_id), left_out=left_out)
 
 
 # --- in the ledger ---
@@ -165,7 +164,7 @@ def _start(turns: Sequence[Turn]) -> int:
         if room < 0:
             break
         count += 1
-    return window_start(turns, max(count, DEFAULT), whole=True) or 0
+    return window_start(turns, max(count, DEFAULT_WINDOW), whole=True) or 0
 
 
 def _size(turn: Turn) -> int:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from contextinfinity.errors import LedgerClosed
-from contextinfinity.threads.waiting import LoopThread
+from contextinfinity.storage.loop_thread import LoopThread
 
 
 async def nothing() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.threads.values import Turn
-from contextinfinity.threads.window import window_start
+from contextinfinity.compat.thread_log import window_start
+from contextinfinity.domain.thread import Turn
 
 ROLE = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}
 SCRIPTS = st.text("uast", max_size=40)

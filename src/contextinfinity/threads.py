@@ -10,8 +10,8 @@ reading creates nothing. Where the turns are kept is a setting, ``[storage] thre
 
 from __future__ import annotations
 
-from contextinfinity.threads.contract import ThreadLog
-from contextinfinity.threads.face import (
+from contextinfinity.compat.thread_log import THREADS, ThreadLog
+from contextinfinity.compat.threads import (
     add_turn,
     clear_thread,
     get_history,
@@ -20,8 +20,7 @@ from contextinfinity.threads.face import (
     identity,
     use,
 )
-from contextinfinity.threads.in_process import THREADS
-from contextinfinity.threads.values import Thread, Turn
+from contextinfinity.domain.thread import Thread, Turn
 
 __all__ = [
     "THREADS",

@@ -14,7 +14,7 @@ from contextinfinity.domain.session import Owner, Session
 from contextinfinity.engine.parts import Remembering
 from contextinfinity.engine.standing import known_from, nobodys, recall
 from contextinfinity.storage.contract import Store
-from contextinfinity.threads.waiting import LoopThread
+from contextinfinity.storage.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from pathlib import Path

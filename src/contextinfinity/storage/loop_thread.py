@@ -1,7 +1,6 @@
-"""How a plain call waits for something that is awaited.
+"""Synchronous calls of asynchronous verbs: an event loop on an OS thread of its own, for which the caller waits.
 
-The ledger's verbs are coroutines. Here they run on an event loop with an OS thread of its own, and the caller waits
-for the result: it may have an event loop or none, and be on any OS thread.
+The caller may have an event loop or none, and be on any OS thread.
 """
 
 from __future__ import annotations
@@ -15,6 +14,13 @@ from typing import Any, TypeVar
 from contextinfinity.errors import LedgerClosed
 
 T = TypeVar("T")
+
+PATIENCE_SECONDS = 5.0
+"""How long a synchronous call waits for a turn of the same branch that is being answered."""
+LOOP_SECONDS = 0.2
+"""The same for a caller inside an event loop: the turn may be answered on that very loop."""
+LOOK_SECONDS = 0.02
+"""How often to look whether it has ended."""
 
 
 class LoopThread:
@@ -62,3 +68,12 @@ async def _end(last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.get_running_loop().shutdown_default_executor()
+
+
+def in_a_loop() -> bool:
+    """Return whether the caller is inside a running event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from contextinfinity.compat.ledger_threads import LedgerThreads
 from contextinfinity.domain.ids import BranchId, new_id
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.session import NewSession, Owner
@@ -20,7 +21,6 @@ from contextinfinity.errors import LedgerClosed, NotFound, OutOfOrder
 from contextinfinity.storage.contract import Turns
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import Turn
-from contextinfinity.threads.ledger import LedgerThreads
 from contextinfinity_testing.builders import answer_turn, commit_turn, final_turn, new_turn
 
 Q, A = Turn("user", "Q"), Turn("assistant", "A")

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from contextinfinity.context.history import History, load_history
-from contextinfinity.context.memories import CHOSEN, Memories, shortened
-from contextinfinity.context.result import ContextualMessagesResult, PlainMessage
+from contextinfinity.compat.context_history import History, load_history
+from contextinfinity.compat.memory_snippets import CHOSEN, Memories, shortened
+from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.engine.preparing import LONGEST_REWRITING
 from contextinfinity.engine.recall import SYSTEM
@@ -27,6 +29,28 @@ log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
 NOT_WANTED = "it was not asked for"
+
+PlainMessage: TypeAlias = dict[str, str]
+"""``role`` and ``content``."""
+
+
+@dataclass(kw_only=True)
+class ContextualMessagesResult:
+    """The messages for the model, and what they were made from. A new one for each request.
+
+    ``rewritten_query`` is the message made explicit, or the original words where nothing had to be; None when the
+    rewriter was not wanted. ``short_term_history`` are the earlier turns among the messages. ``left_out`` names what is
+    missing, each as ``{"what": …, "reason": …}``: older turns, tool results, a stage that failed or was not wanted.
+    """
+
+    messages: list[PlainMessage]
+    rewritten_query: str | None = None
+    memory_snippet: str | None = None
+    short_term_history: list[PlainMessage] = field(default_factory=list)
+    entities: list[Json] = field(default_factory=list)
+    is_ambiguous: bool = False
+    disambiguation_data: Json = None
+    left_out: list[Json] = field(default_factory=list)
 
 
 class ContextBuilder:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from contextinfinity import threads
+from contextinfinity.compat.ledger_threads import LedgerThreads
 from contextinfinity.errors import InvalidInput, SettingsError
 from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import Turn
-from contextinfinity.threads.ledger import LedgerThreads
 from contextinfinity_testing.threads import BACKENDS, unused, using
 
 Q = Turn("user", "Q")

@@ -1,0 +1,1 @@
+"""The small APIs of the source documents: threads and context builder (A, C), conversation memory (D)."""
