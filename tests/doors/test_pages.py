@@ -44,7 +44,8 @@ def commands(block: str) -> list[list[str]]:
 
 
 def compiled(block: str) -> CodeType:
-    return compile(block, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code: CodeType = compile(block, "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return code
 
 
 @pytest.fixture
