@@ -16,8 +16,9 @@ from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.caches import Caches
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models, Parts
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recovery import recover
 from contextinfinity.providers.scripted import Reply, Script, ScriptedProvider
 from contextinfinity.settings import load_settings

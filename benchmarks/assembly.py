@@ -31,10 +31,12 @@ from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.choosing import choose
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.engine_setup import Helpers, Setup
 from contextinfinity.engine.folding import fold
-from contextinfinity.engine.parts import Helpers, Parts, Running, Setup
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.preparing import Material, prepare
 from contextinfinity.engine.recall import recall, retrieve
+from contextinfinity.engine.running_turn import Running
 from contextinfinity.engine.weighing import said
 from contextinfinity.librarian.contract import Task
 from contextinfinity.librarian.offline import OfflineLibrarian

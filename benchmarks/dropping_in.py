@@ -28,8 +28,8 @@ from benchmarks.words import text
 from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models
 from contextinfinity.prompt.prefix import shared
 from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.server.serving import Worker

@@ -19,7 +19,7 @@ from benchmarks.planted import conversation
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Setup
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.providers.scripted import Reply
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore

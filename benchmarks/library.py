@@ -29,8 +29,9 @@ from contextinfinity.embedders.contract import Kind
 from contextinfinity.embedders.static import NAME, StaticEmbedder, built_in
 from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.engine_setup import Retrieval, Setup
 from contextinfinity.engine.indexing import bring_in_step
-from contextinfinity.engine.parts import Parts, Retrieval, Setup
+from contextinfinity.engine.parts import Parts
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text.keywords import VERSION

@@ -29,8 +29,8 @@ from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import Memory, NewMemory
 from contextinfinity.domain.message import say
 from contextinfinity.domain.session import NewSession, Owner
+from contextinfinity.engine.engine_setup import Remembering
 from contextinfinity.engine.memories import KeptMemories
-from contextinfinity.engine.parts import Remembering
 from contextinfinity.engine.remembering import remember_again
 from contextinfinity.engine.standing import known_from, nobodys, placed_texts, recall
 from contextinfinity.memory.drawing import draw

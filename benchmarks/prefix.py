@@ -28,8 +28,9 @@ from contextinfinity.domain.message import Json, Message, say
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.domain.turn import Turn
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Helpers, Model, Models, Setup
+from contextinfinity.engine.engine_setup import Helpers, Setup
 from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.prompt.prefix import shared
 from contextinfinity.prompt.sections import Artifact

@@ -29,10 +29,12 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.search import Entry, Hits, Place
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.embedders.choice import Embedders
+from contextinfinity.engine.artifacts import Need
 from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.engine_setup import Retrieval, Setup
 from contextinfinity.engine.finding import bring_back
-from contextinfinity.engine.parts import Need, Parts, Retrieval, Setup
+from contextinfinity.engine.parts import Parts
 from contextinfinity.retrieval.seams import parts_of
 from contextinfinity.retrieval.spans import spans_of
 from contextinfinity.settings import Settings

@@ -42,7 +42,7 @@ from contextinfinity.domain.events import Delta, TurnDone
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Setup
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.errors import LedgerAway, NotFound
 from contextinfinity.exchange import importing
 from contextinfinity.storage.contract import Store

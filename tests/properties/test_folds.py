@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models, Setup
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.errors import NotFound, Refused
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.providers.scripted import ScriptedProvider

@@ -22,9 +22,11 @@ from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import number_of, plain_text
 from contextinfinity.domain.turn import Phase, Problem, Turn
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.continuing import SUMMARY, Talk
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Asked, Model, Models, Setup, Terms
+from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.running_turn import SendOptions, Terms
 from contextinfinity.engine.talks import Talks
 from contextinfinity.providers.scripted import Reply, ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
@@ -92,7 +94,7 @@ class World:
         body = number_of(repr((messages, exact)).encode())
         talk = Talk(messages=tuple(messages), body=body, is_retry=retry)
         terms = Terms(system="Be brief.", only_last=0 if exact else None)
-        turn, _ = await self.talks.begin(talk, OWNER, Asked(use_memory=False, may_ask_back=False, terms=terms))
+        turn, _ = await self.talks.begin(talk, OWNER, SendOptions(use_memory=False, may_ask_back=False, terms=terms))
         async for _ in self.engine.watch(turn.id):
             pass
         ended = await self.engine.store.turns.get(turn.id)

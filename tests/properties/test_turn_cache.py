@@ -19,8 +19,9 @@ from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Problem
 from contextinfinity.engine.caches import MOST_BYTES
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models, Setup
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.providers.scripted import Reply, ScriptedProvider

@@ -19,8 +19,8 @@ from contextinfinity.domain.events import Delta, TurnDone, TurnFailed
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Incomplete, Phase, Turn
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models
 from contextinfinity.engine.recovery import recover
 from contextinfinity.prompt.render import CUT_OFF
 from contextinfinity.providers.scripted import ScriptedProvider

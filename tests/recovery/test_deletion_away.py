@@ -12,7 +12,7 @@ from contextinfinity.domain.ids import now
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.engine.cleanup import Cleaner
-from contextinfinity.engine.parts import Remembering, Setup
+from contextinfinity.engine.engine_setup import Remembering, Setup
 from contextinfinity.errors import LedgerAway, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.connection import connect

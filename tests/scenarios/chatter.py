@@ -14,7 +14,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.continuing import Talk
-from contextinfinity.engine.parts import Asked, Terms
+from contextinfinity.engine.running_turn import SendOptions, Terms
 from contextinfinity.engine.talks import Talks
 from tests.scenarios.desk import Desk
 
@@ -52,7 +52,7 @@ class Chatter:
             is_retry=is_retry,
             key=key,
         )
-        asked = Asked(may_ask_back=False, terms=terms or Terms(system=self.system))
+        asked = SendOptions(may_ask_back=False, terms=terms or Terms(system=self.system))
         turn, _ = await self.talks.begin(talk, ANN, asked)
         return await ended(self.desk, turn.id)
 

@@ -12,8 +12,9 @@ import pytest
 from contextinfinity.domain.events import Delta, Event, FinishedTurn, StepStarted, TurnDone, TurnFailed, TurnStarted
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
-from contextinfinity.engine.parts import Setup
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.lifecycle import QUEUE_LIMIT
 from contextinfinity.errors import InvalidInput, NotFound, QueueFull
 from contextinfinity.providers.scripted import Reply
 from tests.scenarios.conftest import Build, Scripted

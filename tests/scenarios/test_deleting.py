@@ -11,7 +11,7 @@ import pytest
 
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession
-from contextinfinity.engine.parts import Setup
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.preparing import UNREAD
 from contextinfinity.errors import BranchBusy, NotFound
 from contextinfinity.prompt.budget import Ceilings

@@ -10,7 +10,7 @@ import pytest
 from contextinfinity.domain.search import Hit
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.static import built_in
-from contextinfinity.engine.parts import Retrieval, Setup
+from contextinfinity.engine.engine_setup import Retrieval, Setup
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk

@@ -12,7 +12,7 @@ from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.message import say
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.static import built_in
-from contextinfinity.engine.parts import Retrieval, Setup
+from contextinfinity.engine.engine_setup import Retrieval, Setup
 from contextinfinity.providers.scripted import ABILITIES
 from contextinfinity_testing.builders import exchange
 from tests.scenarios.desk import Desk

@@ -14,8 +14,8 @@ from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.message import TextBlock, ToolResultBlock, say
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Exchange
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.folding import NEAR
-from contextinfinity.engine.parts import Setup
 from contextinfinity.engine.weighing import PAGE
 from contextinfinity.errors import Refused
 from contextinfinity.librarian.contract import Count, Pause, Summary, Task, no_pause

@@ -13,8 +13,9 @@ import pytest
 from contextinfinity.domain.events import Clarification, Event, TurnDone
 from contextinfinity.domain.message import ImageBlock, TextBlock
 from contextinfinity.domain.turn import Phase, Problem
-from contextinfinity.engine.engine import Engine, How
-from contextinfinity.engine.parts import Rewriting, Setup
+from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.engine_setup import Rewriting, Setup
+from contextinfinity.engine.running_turn import How
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.layout import CONTEXTUALISED
 from contextinfinity.providers.scripted import Reply

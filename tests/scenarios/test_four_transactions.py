@@ -21,7 +21,7 @@ from contextinfinity.domain.work import Job, JobResult
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
 from contextinfinity.embedders.static import built_in
-from contextinfinity.engine.parts import Remembering, Retrieval, Rewriting, Setup, draw_offline
+from contextinfinity.engine.engine_setup import Remembering, Retrieval, Rewriting, Setup, draw_offline
 from contextinfinity.errors import JobLost, ProviderError
 from contextinfinity.memory.values import Drawn
 from contextinfinity.storage.sqlite.store import SqliteStore

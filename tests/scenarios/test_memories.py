@@ -15,7 +15,7 @@ from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import ANONYMOUS, NewMemory
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Problem
-from contextinfinity.engine.parts import Remembering, Setup, draw_offline
+from contextinfinity.engine.engine_setup import Remembering, Setup, draw_offline
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.memory.values import Drawn
 from contextinfinity.prompt.layout import MEMORIES

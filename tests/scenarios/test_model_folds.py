@@ -14,8 +14,9 @@ from contextinfinity.domain.events import CompactionCompleted, CompactionEvent
 from contextinfinity.domain.message import say
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Exchange, Problem
+from contextinfinity.engine.configured_models import Model, Models
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.fold_spending import Spending
-from contextinfinity.engine.parts import Model, Models, Setup
 from contextinfinity.librarian.contract import Librarian
 from contextinfinity.librarian.digest import parse
 from contextinfinity.librarian.model import ModelLibrarian

@@ -21,8 +21,8 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
 from contextinfinity.engine.artifacts import attachments
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.engine_setup import Helpers, Rewriting, Setup
 from contextinfinity.engine.explain import Explained
-from contextinfinity.engine.parts import Helpers, Rewriting, Setup
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import by_patterns

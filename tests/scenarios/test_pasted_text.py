@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.domain.session import Owner
-from contextinfinity.engine.parts import Remembering, Setup
+from contextinfinity.engine.engine_setup import Remembering, Setup
 from contextinfinity.librarian.digest import AGREED, parse
 from contextinfinity.prompt.budget import Ceilings
 from tests.scenarios.desk import Desk

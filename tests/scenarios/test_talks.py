@@ -19,7 +19,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.prompt import ToolSpec, Wishes
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange, Problem
-from contextinfinity.engine.parts import Terms
+from contextinfinity.engine.running_turn import Terms
 from contextinfinity.errors import InvalidInput, KeyReused
 from contextinfinity.providers.scripted import Reply, ToolCall
 from tests.scenarios.chatter import ANN, Chatter, kept, threads

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prompt import Prompt, ToolSpec
-from contextinfinity.engine.parts import Setup, Terms
+from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.running_turn import Terms
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.providers.scripted import ABILITIES, Reply, ToolCall
 from tests.scenarios.chatter import Chatter, threads

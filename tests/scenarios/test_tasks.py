@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prompt import Prompt, ToolSpec
-from contextinfinity.engine.parts import Terms
+from contextinfinity.engine.running_turn import Terms
 from contextinfinity.providers.scripted import ABILITIES, Reply, ToolCall
 from tests.scenarios.chatter import Chatter
 from tests.scenarios.desk import Desk

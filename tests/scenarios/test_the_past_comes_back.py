@@ -18,7 +18,7 @@ from contextinfinity.domain.turn import Phase
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder, Kind
 from contextinfinity.embedders.static import built_in
-from contextinfinity.engine.parts import Retrieval, Setup
+from contextinfinity.engine.engine_setup import Retrieval, Setup
 from contextinfinity.errors import InvalidInput, NotFound, ProviderError
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.redact import by_patterns

@@ -12,8 +12,9 @@ from contextinfinity.domain.events import Delta
 from contextinfinity.domain.message import TextBlock, ToolResultBlock
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.turn import Turn
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Helpers, Model, Models, Setup
+from contextinfinity.engine.engine_setup import Helpers, Setup
 from contextinfinity.errors import Refused
 from contextinfinity.providers.scripted import ABILITIES, Reply, ScriptedProvider, ToolCall
 from contextinfinity.storage.journal import JournalFolder

@@ -16,8 +16,9 @@ from contextinfinity.domain.events import Event, FinishedTurn, ToolCalled, TurnD
 from contextinfinity.domain.message import Message, TextBlock, ToolOutputItem, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Completed, Paused, Phase
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Model, Models, Setup
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.prompt.render import render_turn
 from contextinfinity.providers.scripted import ABILITIES, Reply, Script, ScriptedProvider, ToolCall
 from contextinfinity.storage.journal import JournalFolder

@@ -15,7 +15,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Prompt
 from contextinfinity.domain.turn import Phase, Problem, Turn
-from contextinfinity.engine.parts import Helpers, Rewriting, Setup
+from contextinfinity.engine.engine_setup import Helpers, Rewriting, Setup
 from contextinfinity.errors import Refused
 from contextinfinity.prompt.budget import Ceilings
 from contextinfinity.prompt.layout import CONTEXTUALISED, SUMMARY

@@ -15,7 +15,7 @@ from contextinfinity.domain.message import ImageBlock, TextBlock, ToolResultBloc
 from contextinfinity.domain.turn import Failed
 from contextinfinity.domain.wire import dumps
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Rewriting
+from contextinfinity.engine.engine_setup import Rewriting
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.settings import Router, Rule, Settings
 from contextinfinity.settings.rules import Preference

@@ -38,9 +38,10 @@ from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.token import Token, TokenId, TokenScope
-from contextinfinity.engine.engine import Content, How, Where
+from contextinfinity.engine.engine import Content, Where
 from contextinfinity.engine.explain import Explained, Quoted
-from contextinfinity.engine.watch import Stamped
+from contextinfinity.engine.running_turn import How
+from contextinfinity.engine.watch import Stamped, end_of
 from contextinfinity.exchange.values import Format, Imported, Progress
 from contextinfinity.memory.values import Finding
 
@@ -61,6 +62,7 @@ __all__ = [
     "Threads",
     "Tokens",
     "Where",
+    "end_of",
 ]
 
 LOCAL = Owner()

@@ -15,7 +15,7 @@ from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import Incomplete, Turn
 from contextinfinity.engine.continuing import Talk
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.parts import Asked, Terms
+from contextinfinity.engine.running_turn import SendOptions, Terms
 from contextinfinity.engine.talks import Talks
 from contextinfinity.engine.watch import Stamped
 from contextinfinity.errors import NotFound, Refused
@@ -23,7 +23,7 @@ from contextinfinity.errors import NotFound, Refused
 if TYPE_CHECKING:
     from contextinfinity.domain.vectors import Rows
 
-__all__ = ["Answered", "Asked", "DropIn", "Talk", "Terms", "number_of"]
+__all__ = ["Answered", "DropIn", "SendOptions", "Talk", "Terms", "number_of"]
 
 AUTO = "auto"
 """The model that stands for none: the router chooses."""
@@ -44,7 +44,7 @@ class DropIn:
         self._talks = talks
         self._acting = acting or Owner()
 
-    async def begin(self, talk: Talk, asked: Asked) -> tuple[Turn, bool]:
+    async def begin(self, talk: Talk, asked: SendOptions) -> tuple[Turn, bool]:
         """Make what is new of a conversation durable and begin to answer it; also return whether its thread existed."""
         return await self._talks.begin(talk, self._acting, asked)
 
@@ -90,7 +90,7 @@ class DropIn:
         """Name the models that can be asked for."""
         return (AUTO, *self._engine.models.names)
 
-    async def left_out(self, turn_id: TurnId, asked: Asked) -> tuple[str, ...]:
+    async def left_out(self, turn_id: TurnId, asked: SendOptions) -> tuple[str, ...]:
         """Name what was asked for and cannot be said to the model that answers a turn, as far as that is known."""
         terms = asked.terms
         if terms is None or (terms.wishes == Wishes() and not terms.tools):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.memory import ANONYMOUS
 from contextinfinity.domain.session import Owner, Session
-from contextinfinity.engine.parts import Remembering
+from contextinfinity.engine.engine_setup import Remembering
 from contextinfinity.engine.standing import known_from, nobodys, recall
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.loop_thread import LoopThread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -10,8 +11,9 @@ from msgspec.structs import replace
 from contextinfinity.domain.chunk import Chunk
 from contextinfinity.domain.ids import ChunkId, SessionId, is_id
 from contextinfinity.domain.plan import Retrieved
-from contextinfinity.domain.search import Entry, Place, place_of
+from contextinfinity.domain.search import Entry, Place, Scope, place_of
 from contextinfinity.domain.session import Owner
+from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.storage.contract import Store
@@ -104,3 +106,22 @@ def _artifact(entry: Entry, session_id: SessionId, chunk_id: ChunkId, text: str)
         speaker=entry.speaker,
         turn_seq=entry.turn_seq if entry.session_id == session_id else 0,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """What a turn's prompt needs of the past: what is asked, and what stands in it anyway."""
+
+    turn: Turn
+    explicit: str | None
+    first_shown: int
+    """The first turn that stands there word for word; all after it do."""
+    room: int
+    """Tokens that retrieved text may take at most."""
+    window: int
+    """The context window of the branch's model."""
+    attached: tuple[ChunkId, ...] = ()
+    terms: tuple[str, ...] = ()
+    """Words of the conversation that the message leaves out; the search uses them where no explicit form is certain."""
+    scope: Scope | None = None
+    """Where to look instead of the turns that the branch sees."""

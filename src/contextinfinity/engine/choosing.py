@@ -23,9 +23,11 @@ from contextinfinity.telemetry.counters import count
 if TYPE_CHECKING:
     from contextinfinity.domain.session import Session
     from contextinfinity.domain.turn import Problem, Turn
-    from contextinfinity.engine.parts import Asked, Model, Parts
+    from contextinfinity.engine.configured_models import Model
+    from contextinfinity.engine.parts import Parts
     from contextinfinity.engine.preparing import Material
     from contextinfinity.engine.recall import Recalled
+    from contextinfinity.engine.running_turn import SendOptions
     from contextinfinity.routing.values import ModelFacts, RouteQuery
 
 log = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ EARLIER = 3
 """How many of the user's last messages help to tell what a new one is for."""
 
 
-def home_of(parts: Parts, asked: Asked, owner: Owner, branch_model: str | None) -> Model:
+def home_of(parts: Parts, asked: SendOptions, owner: Owner, branch_model: str | None) -> Model:
     """Give the model that answers unless something speaks for another."""
     from contextinfinity.routing.route import home_of  # what it knows of words takes time to load
 
@@ -42,7 +44,7 @@ def home_of(parts: Parts, asked: Asked, owner: Owner, branch_model: str | None) 
     return parts.models.by_name[home_of(query, parts.models.by_name, parts.setup.router)]
 
 
-def choose(parts: Parts, turn: Turn, asked: Asked, material: Material) -> Route:
+def choose(parts: Parts, turn: Turn, asked: SendOptions, material: Material) -> Route:
     """Have the router choose; where no model can take the request, the branch's own is asked all the same."""
     from contextinfinity.routing.route import route
 
@@ -100,7 +102,7 @@ def _caller(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> Model | None:
     return next(answered, None)
 
 
-def _described(parts: Parts, turn: Turn, asked: Asked, material: Material) -> RouteQuery:
+def _described(parts: Parts, turn: Turn, asked: SendOptions, material: Material) -> RouteQuery:
     """Tell the router what is asked. All that would be shown is counted only where a rule goes by it."""
     recalled, message = material.recalled, turn.user_message
     measure = Measure(recalled.home.counter, cache=recalled.rendered)
@@ -127,13 +129,13 @@ def _described(parts: Parts, turn: Turn, asked: Asked, material: Material) -> Ro
     )
 
 
-def _has_to_call(asked: Asked) -> bool:
+def _has_to_call(asked: SendOptions) -> bool:
     """Tell whether an answer without a call of a tool would not do."""
     choice = None if asked.terms is None else asked.terms.wishes.tool_choice
     return choice is not None and (choice == "required" or choice.startswith(":"))
 
 
-def _query(parts: Parts, asked: Asked, owner: Owner, branch_model: str | None, **more: object) -> RouteQuery:
+def _query(parts: Parts, asked: SendOptions, owner: Owner, branch_model: str | None, **more: object) -> RouteQuery:
     from contextinfinity.routing.values import RouteQuery
 
     return RouteQuery(

@@ -7,20 +7,19 @@ leaving finishes what runs or marks it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
-from msgspec import UNSET, Struct, to_builtins
+from msgspec import UNSET, to_builtins
 from msgspec.structs import replace
 
 from contextinfinity.domain.chunk import ChunkSide, ChunkType
 from contextinfinity.domain.deletion import CleanupResult, Deleted
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnStarted
 from contextinfinity.domain.health import Health
-from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, new_id
-from contextinfinity.domain.message import ContentBlock, Json, Message, TextBlock, say
+from contextinfinity.domain.ids import BranchId, TurnId, new_id
+from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.route import Route
 from contextinfinity.domain.search import Brought, Hits, HowFar, Scope
@@ -31,12 +30,13 @@ from contextinfinity.domain.unicode import NUL
 from contextinfinity.engine import folding, trial
 from contextinfinity.engine.again import failed_just_now
 from contextinfinity.engine.breath import Breath
+from contextinfinity.engine.configured_models import Models
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
-from contextinfinity.engine.lookup import Lookup, acting_owner, check_references
+from contextinfinity.engine.lookup import Lookup, check_references
 from contextinfinity.engine.once import for_message, for_session
-from contextinfinity.engine.parts import Asked, Models
 from contextinfinity.engine.pictures import with_kept_pictures
+from contextinfinity.engine.running_turn import How, SendOptions, acting_owner
 from contextinfinity.engine.watch import Stamped, end_of, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.prompt.budget import check_pins_limit
@@ -47,34 +47,11 @@ from contextinfinity.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from contextinfinity.engine.memories import KeptMemories
 
-log = logging.getLogger(__name__)
-
 Content: TypeAlias = str | tuple[ContentBlock, ...]
 
-QUEUE_LIMIT = 16
 MOST_ATTACHED = 6
 MOST_HITS = 10
 """How many hits are given where nobody says how many."""
-
-
-class How(TypedDict, total=False):
-    """How a message is to be sent, beyond what it says and where: what ``send`` and ``ask`` take by name.
-
-    ``key``: the caller's own name of the request. One that comes again under its key joins the turn it made.
-    ``metadata``: kept with the turn, as an object of JSON.
-    """
-
-    user_id: str | None
-    org_id: str | None
-    branch_id: BranchId | None
-    model: str | None
-    use_memory: bool
-    use_query_rewriter: bool
-    may_ask_back: bool
-    attach: tuple[ChunkId, ...]
-    retry_of: TurnId | None
-    key: str | None
-    metadata: Json
 
 
 class Where(TypedDict, total=False):
@@ -93,32 +70,6 @@ class Where(TypedDict, total=False):
     roles: tuple[ChunkSide, ...]
     since: datetime | None
     until: datetime | None
-
-
-class _Sending(Struct, frozen=True, kw_only=True):
-    """``How`` with its defaults."""
-
-    user_id: str | None = None
-    org_id: str | None = None
-    branch_id: BranchId | None = None
-    model: str | None = None
-    use_memory: bool = True
-    use_query_rewriter: bool = True
-    may_ask_back: bool = True
-    attach: tuple[ChunkId, ...] = ()
-    retry_of: TurnId | None = None
-    key: str | None = None
-    metadata: Json = None
-
-    @property
-    def owner(self) -> Owner:
-        """Whose thread it is."""
-        return self.acting or Owner()
-
-    @property
-    def acting(self) -> Owner | None:
-        """Return the owner that look-ups are limited to; None if the caller named none."""
-        return acting_owner(self.user_id, self.org_id)
 
 
 class Engine(Lookup):
@@ -179,13 +130,10 @@ class Engine(Lookup):
                 raise
             known = await self.session(thread_id, owner)
             turn = await self._accept_in(known, thread_id, message, sending, once)
-        found, loaded = known is not None, turn.turn_seq - 1
-        there, place = "found" if found else "created", turn.branch_id
-        log.info("thread %s %s, branch %s, turn %d, turns loaded %d", turn.session_id, there, place, loaded + 1, loaded)
-        return turn, found
+        return turn, known is not None
 
     async def _accept_in(
-        self, known: Session | None, thread_id: str, message: Message, sending: _Sending, once: Once | None
+        self, known: Session | None, thread_id: str, message: Message, sending: SendOptions, once: Once | None
     ) -> Turn:
         """Accept a message in a thread, or together with a new thread (None)."""
         creates, retry_of = None, sending.retry_of
@@ -204,21 +152,19 @@ class Engine(Lookup):
             message=message,
             retry_of=retry_of,
             metadata=sending.metadata,
-            queue_limit=QUEUE_LIMIT,
-            begin=True,
             once=once,
             creates=creates,
         )
-        return await self.take_on(new, _asked(sending))
+        return await self.accept_turn(new, sending, found=known is not None)
 
     async def route(self, thread_id: str, content: Content, **how: Unpack[How]) -> Route:
         """Say which model would answer a message, and why; nothing is sent, and nothing is kept."""
         sending = _checked(self.models, content, how)
         session = None if thread_id == "new" else await self.thread(thread_id, sending.acting)
         if session is None:
-            return await trial.route_of_first(self._parts, sending.owner, _message(content), _asked(sending))
+            return await trial.route_of_first(self._parts, sending.owner, _message(content), sending)
         branch = await self.branch_of(session, sending.branch_id)
-        return await trial.route_of(self._parts, session, branch, _message(content), _asked(sending))
+        return await trial.route_of(self._parts, session, branch, _message(content), sending)
 
     def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[Stamped]:
         """Join a turn, running or over, from the beginning or after an event's id; or hear only how it ends."""
@@ -360,9 +306,9 @@ class Engine(Lookup):
         return await self.branch_of(await self.session(thread_id), branch_id)
 
 
-def _checked(models: Models, content: Content, how: How) -> _Sending:
+def _checked(models: Models, content: Content, how: How) -> SendOptions:
     """Refuse what cannot be sent, before anything is stored."""
-    sending = _Sending(**how)
+    sending = SendOptions(**how)
     if len(sending.attach) > MOST_ATTACHED:
         raise InvalidInput(f"{len(sending.attach)} pieces are too many to attach; {MOST_ATTACHED} are the most.")
     message = _message(content)
@@ -378,13 +324,3 @@ def _checked(models: Models, content: Content, how: How) -> _Sending:
 
 def _message(content: Content) -> Message:
     return say("user", content) if isinstance(content, str) else Message(role="user", blocks=content)
-
-
-def _asked(sending: _Sending) -> Asked:
-    return Asked(
-        model=sending.model,
-        use_memory=sending.use_memory,
-        use_rewriter=sending.use_query_rewriter,
-        may_ask_back=sending.may_ask_back,
-        attach=sending.attach,
-    )

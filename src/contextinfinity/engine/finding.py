@@ -21,9 +21,9 @@ from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.search import Entry, Hit, Hits, NearHit, Place, Scope, WordHits, place_of
 from contextinfinity.domain.vectors import packed, unpacked, unpacked_rows
 from contextinfinity.embedders.static import NAME as STATIC
-from contextinfinity.engine.artifacts import artifact_of
+from contextinfinity.engine.artifacts import Need, artifact_of
 from contextinfinity.engine.indexing import placing
-from contextinfinity.engine.parts import Need, Parts
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.sparing import spared
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.quoting import quote

@@ -25,8 +25,9 @@ from contextinfinity.domain.plan import LAYOUT_VERSION, Budget
 from contextinfinity.domain.state import FOLDS, FoldCandidate, summary_hash
 from contextinfinity.domain.turn import Usage
 from contextinfinity.domain.work import Job
+from contextinfinity.engine.engine_setup import boundary_offline
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
-from contextinfinity.engine.parts import Parts, boundary_offline
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.weighing import PAGE, Here, leaving, look, said
 from contextinfinity.librarian.contract import Librarian, Summary, Task
 from contextinfinity.prompt.cutting import line

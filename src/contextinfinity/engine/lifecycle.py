@@ -21,11 +21,14 @@ from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.afterwards import Afterwards
 from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.cleanup import Cleaner
+from contextinfinity.engine.configured_models import Models
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.handlers import handlers
 from contextinfinity.engine.lazy_modules import FOR_THE_INDEX, loaded, preload
-from contextinfinity.engine.parts import Asked, Models, Parts, Running, Setup
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.presence import Presence
 from contextinfinity.engine.recovery import recover
+from contextinfinity.engine.running_turn import Running, SendOptions
 from contextinfinity.engine.step import watch_for_cancels
 from contextinfinity.engine.turn import answer, wait_for_any
 from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly, WorkerLost
@@ -36,6 +39,8 @@ from contextinfinity.telemetry.counters import count
 
 log = logging.getLogger(__name__)
 
+QUEUE_LIMIT = 16
+"""Messages that may wait on a branch."""
 HOUSEKEEPING_SECONDS = 60.0
 INDEX_SECONDS = 2.0
 """How long after the start, and how often, the index is brought in step; a short command ends before that."""
@@ -123,19 +128,23 @@ class Lifecycle:
             await self.presence.__aexit__(None, None, None)
         await self._let_go()
 
-    async def take_on(self, new: NewTurn, asked: Asked) -> Turn:
-        """Make a message durable (TX-0) and begin to answer it.
+    async def accept_turn(self, new: NewTurn, options: SendOptions, *, found: bool) -> Turn:
+        """Make a message durable (TX-0) and begin to answer it: the way in for every door.
 
-        A caller may leave while this is written: once it is durable it is answered, whoever is still there.
-        ``LedgerReadOnly`` or ``LedgerFull`` where nothing can be written.
+        ``found`` says whether its thread existed. Once the message is durable it is answered, even if its caller has
+        left. ``LedgerReadOnly`` or ``LedgerFull`` where nothing can be written.
         """
         async with self._beginning:
             if self._unwritable is not None:  # the disk may have room by now
                 await self._begin_work()
-        accepting = asyncio.create_task(self._accept(new, asked), name="accept")
+        new = replace(new, queue_limit=QUEUE_LIMIT, begin=True)
+        accepting = asyncio.create_task(self._accept(new, options), name="accept")
         self._accepting.add(accepting)
         accepting.add_done_callback(self._accepted)
-        return await asyncio.shield(accepting)
+        turn = await asyncio.shield(accepting)
+        there, place, loaded = "found" if found else "created", turn.branch_id, turn.turn_seq - 1
+        log.info("thread %s %s, branch %s, turn %d, turns loaded %d", turn.session_id, there, place, loaded + 1, loaded)
+        return turn
 
     def _take_up_work(self, worker: WorkerId) -> None:
         self._parts = Parts(
@@ -161,7 +170,7 @@ class Lifecycle:
             await self.setup.retrieval.embedders.close()
         await self.store.close()
 
-    async def _accept(self, new: NewTurn, asked: Asked) -> Turn:
+    async def _accept(self, new: NewTurn, options: SendOptions) -> Turn:
         while True:
             try:
                 turn = await self.store.turns.accept(replace(new, owner=self._parts.worker))
@@ -172,7 +181,7 @@ class Lifecycle:
                 await asyncio.sleep(self._parts.look_seconds)
             else:
                 if self._is_to_be_begun(turn):
-                    self._begin(turn, asked)
+                    self._begin(turn, options)
                 return turn
 
     def _is_to_be_begun(self, turn: Turn) -> bool:
@@ -189,8 +198,8 @@ class Lifecycle:
         if not done.cancelled():
             done.exception()  # its caller hears of it, or has gone
 
-    def _begin(self, turn: Turn, asked: Asked) -> None:
-        running = self._running[turn.id] = Running(turn, asked)
+    def _begin(self, turn: Turn, options: SendOptions) -> None:
+        running = self._running[turn.id] = Running(turn, options)
         if self._watching_cancels is None or self._watching_cancels.done():
             self._watching_cancels = asyncio.create_task(watch_for_cancels(self._parts), name="cancels")
         task = asyncio.create_task(answer(self._parts, running), name=f"turn-{turn.turn_seq}")

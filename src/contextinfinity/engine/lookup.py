@@ -58,11 +58,6 @@ class Lookup(Lifecycle):
         return turn
 
 
-def acting_owner(user_id: str | None, org_id: str | None) -> Owner | None:
-    """Return the owner that a caller names; None if they name neither user nor organisation."""
-    return None if user_id is None and org_id is None else Owner(user_id=user_id or "local", org_id=org_id or "")
-
-
 async def check_references(
     store: Store, owner: Owner, session: Session | None, attach: Sequence[ChunkId], retry_of: TurnId | None
 ) -> None:

@@ -19,9 +19,11 @@ from contextinfinity.domain.plan import AskedBack, LeftOut, Plan
 from contextinfinity.domain.thread import Turn as Said
 from contextinfinity.domain.turn import Turn, TurnEnd
 from contextinfinity.engine.choosing import asked_back, chat_notes
-from contextinfinity.engine.parts import Parts, Rewriting, Running
+from contextinfinity.engine.engine_setup import Rewriting
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import Recalled, wanted
 from contextinfinity.engine.respond import finalise
+from contextinfinity.engine.running_turn import Running
 
 if TYPE_CHECKING:
     from contextinfinity.rewriting.contract import FollowUp, Rewritten
@@ -63,12 +65,12 @@ async def understand(parts: Parts, running: Running, recalled: Recalled) -> Mean
     if rewriting is None or not _in_words(turn) or not (recalled.earlier or recalled.memories):
         return Meant()
     asked, before = running.asked, _spoken(recalled.earlier)
-    if asked.use_rewriter and (answered := await _answered(parts, turn, before)) is not None:
+    if asked.use_query_rewriter and (answered := await _answered(parts, turn, before)) is not None:
         explicit, attached = answered
         running.asked = replace(asked, attach=tuple(dict.fromkeys((*attached, *asked.attach))))
         return Meant(explicit=explicit)
     meant = await wanted(
-        asked.use_rewriter, "rewriting", recalled.missing, lambda: _meant(rewriting, turn, recalled, before)
+        asked.use_query_rewriter, "rewriting", recalled.missing, lambda: _meant(rewriting, turn, recalled, before)
     )
     if meant is None:
         return Meant()

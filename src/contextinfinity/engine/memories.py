@@ -8,7 +8,7 @@ from datetime import timedelta
 from contextinfinity.domain.ids import MemoryId, Position, SessionId, is_id, now
 from contextinfinity.domain.memory import ANONYMOUS, LONGEST_MEMORY, Memory, NewMemory, container_tags
 from contextinfinity.domain.session import Owner, Session
-from contextinfinity.engine.parts import Remembering, draw_offline
+from contextinfinity.engine.engine_setup import Remembering, draw_offline
 from contextinfinity.engine.standing import known_from, nobodys, placed_texts, recall
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.memory.values import Finding, Told

@@ -29,7 +29,7 @@ def for_message(
     """Name a message that is sent under a key, if it is; its metadata say nothing of what is asked for."""
     if key is None:
         return None
-    how = {name: value for name, value in how.items() if name != "metadata"}
+    how = {name: value for name, value in how.items() if name not in ("metadata", "terms")}  # only ``/v1`` has terms
     return once_of(owner, key, {"thread_id": thread_id, "content": content, "how": how})
 
 

@@ -16,7 +16,8 @@ from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.search import Scope
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
-from contextinfinity.engine.parts import Need, Parts
+from contextinfinity.engine.artifacts import Need
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import Recalled
 from contextinfinity.engine.remembering import MOST_KNOWN, is_off_record
 from contextinfinity.engine.sparing import spared

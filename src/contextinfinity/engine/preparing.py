@@ -13,8 +13,10 @@ from contextinfinity.domain.memory import Placed
 from contextinfinity.domain.plan import Front, LeftOut, Shrunk
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
-from contextinfinity.engine.parts import Asked, Model, Parts, Running
+from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import Recalled
+from contextinfinity.engine.running_turn import Running, SendOptions
 from contextinfinity.engine.standing import chosen, for_now, placed, without_memories
 from contextinfinity.memory.snippet import Line, lines
 from contextinfinity.prompt.assemble import Frame
@@ -109,7 +111,7 @@ def cuts_before(recalled: Recalled) -> Shrunk | None:
     return cuts if cuts.touches_front else None
 
 
-def shown_form(explicit: str | None, asked: Asked) -> str | None:
+def shown_form(explicit: str | None, asked: SendOptions) -> str | None:
     """Give a message's explicit form where it is shown beside it: short, and to nobody who brings their own terms."""
     return explicit if explicit and len(explicit) <= LONGEST_REWRITING and asked.terms is None else None
 

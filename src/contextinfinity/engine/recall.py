@@ -20,10 +20,12 @@ from contextinfinity.domain.session import Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.domain.wire import loads
-from contextinfinity.engine.artifacts import attachments
+from contextinfinity.engine.artifacts import Need, attachments
 from contextinfinity.engine.caches import length, read_back
 from contextinfinity.engine.choosing import home_of
-from contextinfinity.engine.parts import Model, Need, Parts, Running, Terms
+from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.running_turn import Running, Terms
 from contextinfinity.engine.sparing import spared
 from contextinfinity.engine.standing import Known, corrected, known_to, written_out
 from contextinfinity.errors import NotFound

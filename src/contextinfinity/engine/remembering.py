@@ -22,7 +22,8 @@ from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn, TurnOutcome
 from contextinfinity.domain.wire import loads
 from contextinfinity.domain.work import AnsweredTurn
-from contextinfinity.engine.parts import Parts, Remembering
+from contextinfinity.engine.engine_setup import Remembering
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.standing import placed_texts
 from contextinfinity.memory.reconciling import meant, settled
 from contextinfinity.memory.values import Drawn, Told, Unwanted

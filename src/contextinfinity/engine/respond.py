@@ -38,10 +38,12 @@ from contextinfinity.domain.turn import (
 )
 from contextinfinity.domain.work import Job
 from contextinfinity.engine.choosing import chat_notes, has, instead
-from contextinfinity.engine.parts import Model, Parts, Running, Terms
+from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.preparing import Material, Prepared, prepare
 from contextinfinity.engine.recall import Recalled
 from contextinfinity.engine.rounds import run_tools
+from contextinfinity.engine.running_turn import Running, Terms
 from contextinfinity.engine.step import INTERRUPTED, Heard, ask, problem_of, take
 from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled, assemble

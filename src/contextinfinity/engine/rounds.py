@@ -13,7 +13,8 @@ import msgspec
 
 from contextinfinity.domain.message import ToolCallItem, ToolOutputItem, ToolResultBlock
 from contextinfinity.domain.turn import Paused, Problem
-from contextinfinity.engine.parts import Parts, Running
+from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.running_turn import Running
 from contextinfinity.engine.step import INTERRUPTED, Heard, until_done_or_cancelled
 from contextinfinity.storage.journal import Journal
 from contextinfinity.tools.toolbox import Toolbox

@@ -21,7 +21,8 @@ from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.vectors import packed
 from contextinfinity.domain.wire import text_hash
-from contextinfinity.engine.parts import Parts, Remembering
+from contextinfinity.engine.engine_setup import Remembering
+from contextinfinity.engine.parts import Parts
 from contextinfinity.memory.ranking import MOST, ranked
 from contextinfinity.memory.snippet import LONGEST, Line, besides, fitting, lines, within
 from contextinfinity.storage.memories import Memories

@@ -22,8 +22,10 @@ from contextinfinity.domain.message import Json, ToolOutputItem
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, Retry, TextDelta, Wishes
 from contextinfinity.domain.turn import NewStep, Problem, StepEnd, Turn
-from contextinfinity.engine.parts import Model, Parts, Running
+from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.pictures import with_pictures
+from contextinfinity.engine.running_turn import Running
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled
 from contextinfinity.providers.contract import Written

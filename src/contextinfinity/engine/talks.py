@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from datetime import timedelta
 
@@ -16,16 +15,14 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import NewTurn, Phase, Trail, Turn
 from contextinfinity.engine.continuing import MANY, SUMMARY, Coming, Continuing, Said, Spot, Talk, walk, with_call_names
-from contextinfinity.engine.engine import QUEUE_LIMIT, Engine
+from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.once import once_of
-from contextinfinity.engine.parts import Asked
 from contextinfinity.engine.pictures import keep_pictures
+from contextinfinity.engine.running_turn import SendOptions
 from contextinfinity.engine.sent_messages import SentMessages
 from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import as_sent_field
-
-log = logging.getLogger(__name__)
 
 OFF_RECORD = {"off_record": True}
 """Kept with turns of which nothing is to be remembered."""
@@ -47,7 +44,7 @@ class Talks:
         self._delivered: list[TurnId] = []
         self._noting: asyncio.Task[None] | None = None
 
-    async def begin(self, talk: Talk, owner: Owner, asked: Asked) -> tuple[Turn, bool]:
+    async def begin(self, talk: Talk, owner: Owner, asked: SendOptions) -> tuple[Turn, bool]:
         """Make what is new of a conversation durable and begin to answer it; tell whether its thread was there.
 
         Every request is its own, with two exceptions: requests under one Idempotency-Key share an answer, and a marked
@@ -101,23 +98,18 @@ class Talks:
             return None if turn_id is None else await self.read(turn_id)
         return None
 
-    async def _begin(self, coming: Coming, asked: Asked) -> tuple[Turn, bool]:
+    async def _begin(self, coming: Coming, asked: SendOptions) -> tuple[Turn, bool]:
         said = coming.said
         await keep_pictures(self._engine.store.contents, (said.message,), said.blobs)
         message = NewTurn(
             branch_id="",
             message=said.message,
-            queue_limit=QUEUE_LIMIT,
-            begin=True,
             once=coming.once,
             metadata=None if asked.use_memory else OFF_RECORD,
         )
-        turn, found = await self._placed(coming, message, _as_sent(asked, said))
-        there = "found" if found else "created"
-        log.info("thread %s %s, branch %s, turn %d", turn.session_id, there, turn.branch_id, turn.turn_seq)
-        return turn, found
+        return await self._placed(coming, message, _as_sent(asked, said))
 
-    async def _placed(self, coming: Coming, message: NewTurn, asked: Asked) -> tuple[Turn, bool]:
+    async def _placed(self, coming: Coming, message: NewTurn, asked: SendOptions) -> tuple[Turn, bool]:
         """Find the place of a message and accept it there; find it again if another request was quicker."""
         tries = TRIES
         while True:
@@ -133,7 +125,7 @@ class Talks:
                 if not tries:
                     raise
 
-    async def _accepted(self, coming: Coming, spot: Spot, message: NewTurn, asked: Asked) -> Turn:
+    async def _accepted(self, coming: Coming, spot: Spot, message: NewTurn, asked: SendOptions) -> Turn:
         said = coming.said
         words = with_call_names(message.message, await self._continuing.call_names(spot, said))
         missing = tuple(replace(one, metadata=message.metadata) for one in spot.missing)
@@ -160,7 +152,7 @@ class Talks:
             trail=trail,
             retry_of=place.retry_of,
         )
-        turn = await self._engine.take_on(new, asked)
+        turn = await self._engine.accept_turn(new, asked, found=spot.branch_id is not None)
         self._continuing.hold(turn, trail)
         if not place.missing:
             self._sent.note(turn.id, said.history, said.message)
@@ -189,7 +181,7 @@ class Talks:
         return measure.text(system) + offered + sum(map(measure.message, messages))
 
 
-def _as_sent(asked: Asked, said: Said) -> Asked:
+def _as_sent(asked: SendOptions, said: Said) -> SendOptions:
     """Set how many earlier turns are shown where only what was sent may be shown."""
     if asked.terms is None or asked.terms.only_last is None:
         return asked

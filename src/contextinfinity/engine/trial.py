@@ -11,13 +11,15 @@ from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.choosing import choose, home_of
+from contextinfinity.engine.engine_setup import rewrite_offline
 from contextinfinity.engine.meaning import Asking
-from contextinfinity.engine.parts import Asked, Parts, Running, rewrite_offline
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import Recalled, recall
+from contextinfinity.engine.running_turn import Running, SendOptions
 from contextinfinity.engine.turn import gather_from
 
 
-async def route_of(parts: Parts, session: Session, branch_id: BranchId, message: Message, asked: Asked) -> Route:
+async def route_of(parts: Parts, session: Session, branch_id: BranchId, message: Message, asked: SendOptions) -> Route:
     """Say who would answer a message in a conversation, and why."""
     parts = _asking_nobody(parts)
     branch = await parts.store.branches.get(branch_id)
@@ -26,7 +28,7 @@ async def route_of(parts: Parts, session: Session, branch_id: BranchId, message:
     return await _route(parts, running, await recall(parts, running))
 
 
-async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: Asked) -> Route:
+async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: SendOptions) -> Route:
     """Say who would answer the first message of a conversation, and why."""
     parts, there, branch = _asking_nobody(parts), new_id(), new_id()
     session = Session(id=there, owner=owner, kind="thread", active_branch=branch, created_at=now(), updated_at=now())

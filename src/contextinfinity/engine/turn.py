@@ -20,11 +20,12 @@ from contextinfinity.engine.cleanup import Cleaner, expire_before_use
 from contextinfinity.engine.folding import fold_to_fit
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
 from contextinfinity.engine.meaning import Asking, ask_back, understand
-from contextinfinity.engine.parts import Parts, Running
+from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.preparing import Material
 from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve, session_of
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import finalise, insist, respond
+from contextinfinity.engine.running_turn import Running
 from contextinfinity.engine.sparing import spared
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase

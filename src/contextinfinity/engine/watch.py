@@ -28,7 +28,8 @@ from contextinfinity.domain.events import (
 )
 from contextinfinity.domain.ids import StepId, TurnId
 from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn
-from contextinfinity.engine.parts import Parts, Running
+from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.running_turn import Running
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.journal import END, Entry, event_id
 

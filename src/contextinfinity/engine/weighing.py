@@ -19,7 +19,8 @@ from contextinfinity.domain.plan import Budget
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNFINISHED, Turn
 from contextinfinity.engine.breath import Breath
-from contextinfinity.engine.parts import Model, Parts
+from contextinfinity.engine.configured_models import Model
+from contextinfinity.engine.parts import Parts
 from contextinfinity.librarian.contract import Pause, Said
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import redact_turns

@@ -19,7 +19,7 @@ from msgspec import Struct
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from contextinfinity.client.contract import Stamped
+from contextinfinity.client.contract import Stamped, end_of
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn, TurnDone, TurnFailed
 from contextinfinity.errors import ContextInfinityError, Ending, LedgerError, TokenNeeded
 from contextinfinity.server.door import Door
@@ -79,26 +79,18 @@ async def frames(
 
 async def last(door: Door, events: AsyncIterator[Stamped], check: Check | None = None) -> FinishedTurn:
     """Wait for the end of a turn; raise ``Ending`` when the server ends before it, or what ``check`` raises."""
-    end, ending = asyncio.ensure_future(_end_of(events)), asyncio.ensure_future(door.ending.wait())
+    end, ending = asyncio.ensure_future(end_of(events)), asyncio.ensure_future(door.ending.wait())
     checking = [] if check is None else [asyncio.ensure_future(_checked(check))]
     try:
         await asyncio.wait((end, ending, *checking), return_when="FIRST_COMPLETED")
         for task in checking:
             if task.done():
                 task.result()  # raises
-        turn = end.result() if end.done() else None
+        if end.done():
+            return end.result()
+        raise Ending("The server is ending, and the answer is not there yet.")
     finally:
         await _let_go(end, ending, *checking)
-    if turn is None:
-        raise Ending("The server is ending, and the answer is not there yet.")
-    return turn
-
-
-async def _end_of(events: AsyncIterator[Stamped]) -> FinishedTurn | None:
-    async for stamped in events:
-        if isinstance(stamped.event, TurnDone):
-            return stamped.event.turn
-    return None
 
 
 async def told_frames(

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from contextinfinity.client.local import LocalClient
     from contextinfinity.compat.thread_log import ThreadLog
     from contextinfinity.domain.message import Json
+    from contextinfinity.engine.configured_models import Model, Models
     from contextinfinity.engine.engine import Engine
-    from contextinfinity.engine.parts import FindBoundary, Model, Models, Parts, Remembering, Rewriting, Setup
+    from contextinfinity.engine.engine_setup import FindBoundary, Remembering, Rewriting, Setup
+    from contextinfinity.engine.parts import Parts
     from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.budget import Ceilings
     from contextinfinity.prompt.redact import Redactor
@@ -70,8 +72,8 @@ def _engine(settings: Settings, store: Store) -> Engine:
 
 def setup_of(settings: Settings, models: Models) -> Setup:
     """Give how an engine of those models is set up beside its ledger."""
+    from contextinfinity.engine.engine_setup import Setup
     from contextinfinity.engine.fold_spending import Spending
-    from contextinfinity.engine.parts import Setup
 
     folding = settings.compaction
     return Setup(
@@ -178,7 +180,9 @@ def parts_without_models(store: Store) -> Parts:
     """Give what folds branches of a ledger by rule, for callers whose own model is not known: with a large window."""
     from contextinfinity.domain.ids import new_id
     from contextinfinity.engine.caches import Caches
-    from contextinfinity.engine.parts import Model, Models, Parts, Setup
+    from contextinfinity.engine.configured_models import Model, Models
+    from contextinfinity.engine.engine_setup import Setup
+    from contextinfinity.engine.parts import Parts
     from contextinfinity.providers.scripted import ScriptedProvider
     from contextinfinity.settings import load_settings
     from contextinfinity.storage.journal import JournalFolder
@@ -225,7 +229,7 @@ def open_threads(settings: Settings | None = None) -> ThreadLog:
 
 def models_of(settings: Settings) -> Models:
     """Give every model the settings name, and the built-in one."""
-    from contextinfinity.engine.parts import Models
+    from contextinfinity.engine.configured_models import Models
     from contextinfinity.providers.local.opening import BUILT_IN_OPTIONS, built_in_provider
     from contextinfinity.providers.local.weights import SMOLLM2
     from contextinfinity.providers.opening import Lines
@@ -254,7 +258,7 @@ def _provider(name: str, model: ModelSettings, settings: Settings, lines: Lines)
 
 
 def _model(name: str, model_id: str, provider: Provider, settings: Settings, options: Json = None) -> Model:
-    from contextinfinity.engine.parts import Model
+    from contextinfinity.engine.configured_models import Model
 
     reserve = settings.budget.response_reserve_tokens
     return Model(name=name, provider=provider, model_id=model_id, reserve=reserve, options=options)
@@ -315,7 +319,7 @@ def _librarian_of(settings: Settings) -> Callable[[Model], Librarian | None] | N
 
 
 def _boundaries(settings: Settings, models: Models) -> FindBoundary:
-    from contextinfinity.engine.parts import boundary_offline
+    from contextinfinity.engine.engine_setup import boundary_offline
 
     adviser = _adviser(settings.compaction.detector_model, settings, models)
     if adviser is None:
@@ -327,7 +331,7 @@ def _boundaries(settings: Settings, models: Models) -> FindBoundary:
 
 def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callable[[], Awaitable[None]]]:
     """Give how messages are made explicit, and what closes it; without settings those of the machine count."""
-    from contextinfinity.engine.parts import Models
+    from contextinfinity.engine.configured_models import Models
     from contextinfinity.settings import OFFLINE, load_settings
 
     settings = load_settings().settings if settings is None else settings
@@ -338,7 +342,7 @@ def open_rewriting(settings: Settings | None = None) -> tuple[Rewriting, Callabl
 
 def remembered(settings: Settings | None = None) -> tuple[Settings, Remembering] | None:
     """Say by which settings memories are kept, and how; None if there is no ledger yet or memory is off."""
-    from contextinfinity.engine.parts import Models
+    from contextinfinity.engine.configured_models import Models
     from contextinfinity.settings import OFFLINE, load_settings
 
     settings = load_settings().settings if settings is None else settings
@@ -352,7 +356,7 @@ def remembered(settings: Settings | None = None) -> tuple[Settings, Remembering]
 
 
 def _remembering(settings: Settings, models: Models) -> Remembering | None:
-    from contextinfinity.engine.parts import Remembering
+    from contextinfinity.engine.engine_setup import Remembering
 
     said = settings.memory
     if not said.enabled:
@@ -373,7 +377,7 @@ def _remembering(settings: Settings, models: Models) -> Remembering | None:
 
 
 def _rewriting(settings: Settings, models: Models) -> Rewriting:
-    from contextinfinity.engine.parts import Rewriting
+    from contextinfinity.engine.engine_setup import Rewriting
 
     said = settings.rewriter
     rewriting = Rewriting(seconds=said.timeout_seconds, asks_back=said.clarification)

@@ -12,7 +12,7 @@ from contextinfinity.errors import SettingsError
 if TYPE_CHECKING:
     from contextinfinity.embedders.contract import Embedder
     from contextinfinity.embedders.endpoint import Endpoint
-    from contextinfinity.engine.parts import Retrieval
+    from contextinfinity.engine.engine_setup import Retrieval
     from contextinfinity.settings import ModelSettings, Settings
 
 OPENAI_EMBEDDERS = "text-embedding-"
@@ -25,7 +25,7 @@ def retrieval_of(settings: Settings) -> Retrieval:
     from contextinfinity.embedders.minilm.embedder import NAME as MINILM_VECTORS
     from contextinfinity.embedders.static import NAME as STATIC_VECTORS
     from contextinfinity.embedders.static import built_in
-    from contextinfinity.engine.parts import Retrieval
+    from contextinfinity.engine.engine_setup import Retrieval
 
     said = settings.retrieval
     others: dict[str, Make] = {STATIC_VECTORS: built_in, MINILM_VECTORS: partial(_minilm, settings)}

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id
 from contextinfinity.engine.caches import Caches
-from contextinfinity.engine.parts import Model, Models, Parts
+from contextinfinity.engine.configured_models import Model, Models
+from contextinfinity.engine.parts import Parts
 from contextinfinity.errors import InvalidInput
 from contextinfinity.settings import BUILT_IN, OFFLINE, Compaction, ModelSettings, Settings
 from contextinfinity.settings.keys import sections

@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from contextinfinity.client.contract import Content, Explained, How, Stamped
+from contextinfinity.client.contract import Content, Explained, How, Stamped, end_of
 from contextinfinity.client.remote.line import LOCAL, WAITS, Line, Unreachable, path
 from contextinfinity.client.values import Conversation, ShownTurn, TurnAccount
 from contextinfinity.domain.events import Clarification, Event, FinishedTurn, TurnDone, TurnFailed, TurnStarted
@@ -20,7 +20,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
-from contextinfinity.errors import Ending, LedgerAway, LedgerBusy, NotFound
+from contextinfinity.errors import Ending, LedgerAway, LedgerBusy
 
 ANY = "-"
 PAGE = 500
@@ -99,10 +99,7 @@ class RemoteConversations:
     async def ask(self, thread_id: str, content: Content, **how: Unpack[How]) -> FinishedTurn:
         """Say something and wait for the whole answer."""
         async with aclosing(self._send(thread_id, content, how)) as events:
-            async for stamped in events:
-                if isinstance(stamped.event, TurnDone):
-                    return stamped.event.turn
-        raise NotFound("The turn ended without an end.")  # not reached: a turn always ends
+            return await end_of(events)
 
     def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncGenerator[Stamped]:
         """Join a turn."""

@@ -9,7 +9,7 @@ from hashlib import sha256
 from fastapi import Request
 from msgspec import Struct
 
-from contextinfinity.client.drop_in import Asked, DropIn, Talk, Terms, number_of
+from contextinfinity.client.drop_in import DropIn, SendOptions, Talk, Terms, number_of
 from contextinfinity.dialects.contract import Incoming
 from contextinfinity.domain.ids import is_id
 from contextinfinity.errors import InvalidInput
@@ -30,7 +30,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
     talk: Talk
     acting: Acting
-    asked: Asked
+    asked: SendOptions
 
     @property
     def drop_in(self) -> DropIn:
@@ -64,10 +64,10 @@ async def question_of(
         wishes=incoming.wishes,
         only_last=0 if _is_off(request) else None,
     )
-    asked = Asked(
+    asked = SendOptions(
         model=model,
         use_memory=bool(incoming.end_user or user_id) and not stranger and terms.only_last is None,
-        use_rewriter=terms.only_last is None,
+        use_query_rewriter=terms.only_last is None,
         may_ask_back=False,
         terms=terms,
     )

@@ -1,0 +1,125 @@
+"""The models that an engine may ask: under the names people use for them, with what was learned of each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.prompt import Finished, Wishes
+from contextinfinity.domain.turn import Step, Turn
+from contextinfinity.engine.observed import Away, LearnedWindow
+from contextinfinity.errors import InvalidInput
+from contextinfinity.providers.contract import Provider
+from contextinfinity.providers.options import joined
+from contextinfinity.text.tokens import Counter
+
+log = logging.getLogger(__name__)
+
+THINKING_TOKENS = 25_000
+"""The least a model that thinks gets for its answer: its thinking counts, and must not eat all of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model under the name people use for it."""
+
+    name: str
+    provider: Provider
+    model_id: str
+    reserve: int = 4000
+    """Tokens that are kept free for its answer."""
+    options: Json = None
+    """What is passed on to the provider as it is."""
+    window: LearnedWindow = field(default_factory=LearnedWindow)
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do; its context window is the real one, as far as size rejections have shown it."""
+        abilities = self.provider.abilities(self.model_id)
+        limit = self.window.limit(abilities.context_limit)
+        return abilities if limit == abilities.context_limit else replace(abilities, context_limit=limit)
+
+    @property
+    def configured_window(self) -> int:
+        """The context window according to the settings or the catalogue."""
+        return self.provider.context_limit(self.model_id)
+
+    @property
+    def max_output_tokens(self) -> int:
+        """How long its answer may be: as long as was reserved, as far as its window and its vendor allow."""
+        abilities = self.abilities
+        wanted = max(self.reserve, THINKING_TOKENS if abilities.reasoning else 1)
+        return min(wanted, abilities.context_limit // 4, abilities.max_output_tokens)
+
+    def options_with(self, wishes: Wishes) -> Json:
+        """Put what a caller wishes for over what is configured."""
+        wished = self.provider.options_for(wishes, self.model_id).options
+        return joined(self.options, wished) if wished else self.options
+
+    def answered(self, turn: Turn) -> bool:
+        """Tell whether it was this model that answered a turn."""
+        return (self.provider.name, self.model_id) == (turn.provider, turn.model)
+
+    def answers_in(self, step: Step) -> bool:
+        """Tell whether it is this model that is asked in a step."""
+        return (self.provider.name, self.model_id) == (step.provider, step.model_id)
+
+    @property
+    def counter(self) -> Counter:
+        """What counts tokens as this model does."""
+        return self.provider.counter(self.model_id)
+
+    def learn(self, plan: Plan, finished: Finished | None) -> None:
+        """Compare what we counted with what the provider says it was."""
+        if finished is not None and finished.usage.input_tokens:
+            self.counter.learn(plan.tokens, finished.usage.input_tokens)
+
+    def learn_window(self, tokens: int, answer: int, named: int) -> None:
+        """Learn from a rejected request with room for an answer of that many tokens; see ``LearnedWindow``.
+
+        An answer that is longer than what we reserve is counted: the vendor may have rejected the sum.
+        """
+        tokens += max(0, answer - self.max_output_tokens) if tokens else 0
+        self.window.rejected(self.configured_window, tokens, named)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """The models there are, and the one that answers where none is named."""
+
+    by_name: Mapping[str, Model]
+    default: str
+    away: Away = field(default_factory=Away)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, the default's first."""
+        return (self.default, *sorted(name for name in self.by_name if name != self.default))
+
+    def named(self, name: str | None) -> Model:
+        """Give a model by its name; None: the default."""
+        wanted = self.default if name is None else name
+        if wanted not in self.by_name:
+            known = ", ".join(sorted(self.by_name))
+            raise InvalidInput(f"There is no model {wanted!r}; there are: {known}.", hint="Name it under [models].")
+        return self.by_name[wanted]
+
+    def recall_window(self, plan: Plan) -> None:
+        """Take over the window that a request of an earlier process was planned with."""
+        model = None if plan.route is None else self.by_name.get(plan.route.model or "")
+        if model is not None:
+            model.window.recall(model.configured_window, plan.budget)
+
+    async def close(self) -> None:
+        """Let go of what their providers hold."""
+        for model in self.by_name.values():
+            try:
+                await model.provider.close()
+            except Exception:  # one that cannot be closed must not keep the others open
+                log.warning("%s could not be closed", model.provider.name, exc_info=True)
