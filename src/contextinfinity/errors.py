@@ -3,6 +3,7 @@
     ContextInfinityError
     ├── SettingsError          config.toml or the environment says something we cannot follow
     ├── InvalidInput           the caller's values break a rule: text that is no text, a name too long
+    │   ├── FileRefused        a file that must not be read: outside the root, binary, too large
     │   ├── TooLarge           more than a server takes
     │   ├── TooSlow            a request that took too long to arrive
     │   └── WrongForm          a request in a form that a server does not read
@@ -71,6 +72,12 @@ class InvalidInput(ContextInfinityError):
     """A value breaks a rule of the domain."""
 
     code = "invalid_input"
+
+
+class FileRefused(InvalidInput, ValueError):
+    """A file of a workspace must not be read: outside the root, binary, or too large."""
+
+    code = "file_refused"
 
 
 class TooLarge(InvalidInput):
