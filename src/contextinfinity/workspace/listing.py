@@ -1,0 +1,92 @@
+"""The files of a repository, as git would list them: ignored ones, symbolic links and ``.git`` are left out."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+NEVER = frozenset({".git", ".hg", ".svn", ".contextinfinity", ".ac-dc", "node_modules", "__pycache__"})
+NEVER_WITHOUT_PATHSPEC = NEVER | {".venv", "venv", "dist", "build", "target"}
+MOST_FILES = 100_000
+Rules = tuple[tuple[int, Callable[[str], bool | None]], ...]
+
+
+def list_files(root: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield (path, modification time in ns, size) of every file, at most 100,000 of them."""
+    found = 0
+    skipped = NEVER if _pathspec() is not None else NEVER_WITHOUT_PATHSPEC
+    for path, mtime_ns, size in _walk(str(root), "", (), skipped):
+        if (found := found + 1) > MOST_FILES:
+            log.warning("%s has more than %d files; the others are left out", root, MOST_FILES)
+            return
+        yield path, mtime_ns, size
+
+
+def _walk(folder: str, prefix: str, rules: Rules, skipped: frozenset[str]) -> Iterator[tuple[str, int, int]]:
+    try:
+        with os.scandir(folder) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
+    except OSError as error:
+        log.debug("%s cannot be listed: %s", folder, error)
+        return
+    if any(entry.name == ".gitignore" for entry in entries):
+        rules = (*rules, *_rules_of(Path(folder, ".gitignore"), len(prefix)))
+    folders = []
+    for entry in entries:
+        path = prefix + entry.name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name in skipped or not (is_folder or entry.is_file(follow_symlinks=False)):
+            continue
+        if rules and _ignored(f"{path}/" if is_folder else path, rules):
+            continue
+        if is_folder:
+            folders.append((entry.path, f"{path}/"))
+            continue
+        try:
+            path.encode()
+            found = entry.stat(follow_symlinks=False)
+        except (OSError, UnicodeEncodeError):
+            continue
+        yield path, found.st_mtime_ns, found.st_size
+    for inner, path in folders:
+        yield from _walk(inner, path, rules, skipped)
+
+
+def _ignored(path: str, rules: Rules) -> bool:
+    """Return whether a path is ignored: the rules of the nearest folder that say something decide."""
+    for start, check in reversed(rules):
+        if (decision := check(path[start:])) is not None:
+            return decision
+    return False
+
+
+def _rules_of(path: Path, start: int) -> Rules:
+    """Read a .gitignore file; its patterns count from its own folder."""
+    module = _pathspec()
+    if module is None:
+        return ()
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        spec = module.GitIgnoreSpec.from_lines(lines)
+    except (OSError, ValueError) as error:
+        log.warning("%s is not used: %s", path, error)
+        return ()
+
+    def check(name: str) -> bool | None:
+        decision: bool | None = spec.check_file(name).include
+        return decision
+
+    return ((start, check),)
+
+
+def _pathspec() -> Any:
+    try:
+        return import_module("pathspec")
+    except ImportError:
+        return None
