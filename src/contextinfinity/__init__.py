@@ -21,16 +21,20 @@ if TYPE_CHECKING:
     from contextinfinity.rewriting import rewrite_query as rewrite_query
     from contextinfinity.settings import Settings as Settings
     from contextinfinity.wiring import open_engine as open  # noqa: A004 - the public name
-    from contextinfinity.workspace import ContextManager as ContextManager
+    from contextinfinity.workspace.context_manager import ContextManager as ContextManager
+    from contextinfinity.workspace.files import FileContext as FileContext
+    from contextinfinity.workspace.history_file import HistoryStore as HistoryStore
 
 __version__ = "0.1.0"
 
 _HOME = {
     "ContextInfinityError": ("contextinfinity.errors", "ContextInfinityError"),
-    "ContextManager": ("contextinfinity.workspace", "ContextManager"),
+    "ContextManager": ("contextinfinity.workspace.context_manager", "ContextManager"),
     "ConversationMemory": ("contextinfinity.compat.conversation_memory", "ConversationMemory"),
     "ContextualMessagesResult": ("contextinfinity.compat.context", "ContextualMessagesResult"),
     "Engine": ("contextinfinity.engine.engine", "Engine"),
+    "FileContext": ("contextinfinity.workspace.files", "FileContext"),
+    "HistoryStore": ("contextinfinity.workspace.history_file", "HistoryStore"),
     "Settings": ("contextinfinity.settings", "Settings"),
     "TopicBoundary": ("contextinfinity.compaction.boundary", "TopicBoundary"),
     "build_contextual_messages": ("contextinfinity.compat.context", "build_contextual_messages"),
@@ -47,6 +51,8 @@ __all__ = [
     "ContextualMessagesResult",
     "ConversationMemory",
     "Engine",
+    "FileContext",
+    "HistoryStore",
     "Settings",
     "TopicBoundary",
     "__version__",

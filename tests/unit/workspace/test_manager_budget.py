@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from contextinfinity.errors import InvalidInput, SettingsError
 from contextinfinity.settings import Budget, Compaction, ModelSettings
 from contextinfinity.text.tokens import counter_of
-from contextinfinity.workspace import ContextManager
+from contextinfinity.workspace.context_manager import ContextManager
 from tests.unit.workspace.rooms import MODEL, SMALL, answer, machine, question
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from contextinfinity.errors import InvalidInput, LedgerClosed
 from contextinfinity.prompt.layout import SUMMARY, UNDERSTOOD
-from contextinfinity.workspace import ContextManager
+from contextinfinity.workspace.context_manager import ContextManager
 from tests.unit.workspace.rooms import MODEL, SMALL, answer, machine, question
 
 Open = Callable[..., ContextManager]
