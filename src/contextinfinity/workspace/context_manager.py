@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
@@ -37,7 +37,9 @@ from contextinfinity.prompt.budget import report
 from contextinfinity.settings import Settings, load_settings
 from contextinfinity.storage.loop_thread import LOOP_SECONDS, PATIENCE_SECONDS, LoopThread, in_a_loop
 from contextinfinity.workspace.history import History, Standing
+from contextinfinity.workspace.history_sync import record, repair
 from contextinfinity.workspace.opening import Means, open_means, settings_for
+from contextinfinity.workspace.prompting import PromptWriter
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,15 +48,15 @@ Content: TypeAlias = str | list[dict[str, Any]]
 OnEvent: TypeAlias = Callable[[dict[str, Any]], object]
 
 
-class ContextManager:
-    """Holds what was said with a model, and says how much of its window that takes.
+class ContextManager(PromptWriter):
+    """Holds what was said with a model and the files it is about, and writes requests that fit its window.
 
     ``model_name`` is a model's id, or the NAME of a [models.NAME] of the settings; tokens are counted as it counts.
-    With ``repo_root`` the history belongs to that repository: it is kept in the machine's ledger, and the next
-    context manager on the same folder goes on with it. Without, it is kept in memory alone.
-    ``cache_target_tokens`` is for the cache tiers of a workspace. ``compaction_config`` takes the keys of [compaction],
-    and ``detection_model``; None switches compaction off. ``on_event`` is told of compaction as it goes on, in the
-    thread that called for it. ``settings`` replaces those of the machine.
+    With ``repo_root`` the history belongs to that repository: it is kept in the machine's ledger and in the
+    repository's own history file, and the next context manager on the same folder continues it. Without, it is kept in
+    memory alone. ``cache_target_tokens`` is the size of a cache tier. ``compaction_config`` takes the keys of
+    [compaction], and ``detection_model``; None switches compaction off. ``on_event`` is called with events of
+    compaction and with warnings, in the thread of the caller. ``settings`` replaces those of the machine.
     """
 
     def __init__(
@@ -69,18 +71,19 @@ class ContextManager:
     ) -> None:
         if cache_target_tokens is not None and (type(cache_target_tokens) is not int or cache_target_tokens < 0):
             raise InvalidInput(f"cache_target_tokens is {cache_target_tokens!r}.", hint="Give a number of tokens.")
-        session, kept = _session_of(repo_root), repo_root is not None
-        settings = load_settings().settings if settings is None else settings
-        settings = settings_for(settings, model_name, compaction_config)
+        self._session, self._kept = _session_of(repo_root), repo_root is not None
+        self._machine = load_settings().settings if settings is None else settings
+        settings = settings_for(self._machine, model_name, compaction_config)
         self.model_name = model_name
-        self.cache_target_tokens = cache_target_tokens
         self._on_event = on_event
         self._enabled = settings.compaction.enabled
         self._process = os.getpid()
         self._folding: set[asyncio.Task[None]] = set()
         self._loop = LoopThread("context-manager")
         try:
-            self._means, self._history = self._restored(settings, session, kept=kept)
+            self._means, self._history = self._restored(settings)
+            self._open_files(repo_root, self._means.model, cache_target_tokens)
+            self._continue_session()
         except BaseException:
             self._loop.close(_nothing)
             raise
@@ -134,10 +137,13 @@ class ContextManager:
     def clear_history(self) -> None:
         """Go on with no messages, and forget where they stood in the cache tiers."""
         self._wait(self._history.clear)
+        self._begin_session()
         self.reregister_history_items()
 
     def reregister_history_items(self) -> None:
-        """Let the cache tiers take up the history anew: called whenever it was replaced, cleared or compacted."""
+        """Remove the history from the cache tiers: called whenever it was replaced, cleared or compacted."""
+        if self.workspace is not None:
+            self.workspace.forget_history()
 
     def history_token_count(self) -> int:
         """Count what ``get_history`` gives."""
@@ -180,8 +186,18 @@ class ContextManager:
         made = self._telling(self._history.fold)
         if made is not None:
             self.reregister_history_items()
-        after = self._read()
-        return {"case": "none" if made is None else made.candidate.case, **self._change(before, after)}
+        case = "none" if made is None else made.candidate.case
+        return {"case": case, **_difference(self._history.measure.messages, before, self._read())}
+
+    def init_compactor(self, compaction_config: Mapping[str, object] | None = None) -> None:
+        """Switch compaction on with these keys of [compaction]; what they leave out is as the settings say."""
+        settings = settings_for(self._machine, self.model_name, compaction_config or {})
+        messages = () if self._kept else self._wait(self._history.messages)
+        self._wait(self._means.close)
+        self._means, self._history = self._restored(settings)
+        if messages:
+            self._wait(lambda: self._history.replace(messages))
+        self._enabled = settings.compaction.enabled
 
     def emergency_truncate(self) -> int:
         """Where the history is over twice the trigger, let the oldest exchanges leave until it is within it.
@@ -199,11 +215,20 @@ class ContextManager:
 
     # --- behind them ---
 
-    def _restored(self, settings: Settings, session: NewSession, *, kept: bool) -> tuple[Means, History]:
+    def _continue_session(self) -> None:
+        """Continue the last session of the history file, and bring that file and the ledger in step."""
+        if (store := self.history_store) is None:
+            return
+        if missing := [*map(_checked, self._wait(lambda: repair(self._history, store)))]:
+            self._wait(lambda: self._history.extend(missing))
+        if store.session_id is None:
+            self._begin_session()
+
+    def _restored(self, settings: Settings) -> tuple[Means, History]:
         """Open the ledger and go on with what is there; where that fails, begin with nothing, in memory."""
-        means = None
+        means, session = None, self._session
         try:
-            means = open_means(settings, self.model_name, kept=kept)
+            means = open_means(settings, self.model_name, kept=self._kept)
             history = History(means, session)
             turns = len(self._loop.wait(history.read).turns)
             log.info("history of %s: turns loaded %d", session.external_id, turns)
@@ -231,6 +256,8 @@ class ContextManager:
     def _add(self, *messages: Message) -> None:
         patience = LOOP_SECONDS if in_a_loop() else PATIENCE_SECONDS
         self._wait(lambda: self._history.add(messages, patience))
+        if self.history_store is not None:
+            record(self.history_store, messages)
 
     def _verbatim(self, standing: Standing) -> int:
         """Count the part that stands word for word: only that can be folded."""
@@ -239,16 +266,6 @@ class ContextManager:
 
     def _is_due(self, standing: Standing) -> bool:
         return self._enabled and self._verbatim(standing) > self._history.budget.fold_trigger
-
-    def _change(self, before: Standing, after: Standing) -> dict[str, Any]:
-        count = self._history.measure.messages
-        return {
-            "messages_before": len(before.messages),
-            "messages_after": len(after.messages),
-            "tokens_before": count(before.messages),
-            "tokens_after": count(after.messages),
-            "summary": "" if after.head is None else after.head.summary,
-        }
 
     def _telling(self, fold: Callable[[Broadcast], Coroutine[Any, Any, Fold | None]]) -> Fold | None:
         """Fold, and tell of it in the caller's own thread, where ``on_event`` may call this context manager."""
@@ -270,14 +287,14 @@ class ContextManager:
 
         self._wait(begin)
         while (event := heard.get()) is not None:
-            self._tell(event)
+            self._notify(_as_dict(event))
         return done.result()
 
-    def _tell(self, event: CompactionEvent) -> None:
+    def _notify(self, event: dict[str, Any]) -> None:
         if self._on_event is None:
             return
         try:
-            self._on_event(_as_dict(event))
+            self._on_event(event)
         except Exception as error:  # whoever listens must not break what they listen to; their words stay unlogged
             log.warning("on_event failed with %s", type(error).__name__)
 
@@ -292,6 +309,17 @@ class Heard(Broadcast):
     def tell(self, event: CompactionEvent) -> None:
         """Put an event at the end."""
         self._heard.put(event)
+
+
+def _difference(count: Callable[[Sequence[Message]], int], before: Standing, after: Standing) -> dict[str, Any]:
+    """Return what a compaction changed: messages and tokens, and the summary."""
+    return {
+        "messages_before": len(before.messages),
+        "messages_after": len(after.messages),
+        "tokens_before": count(before.messages),
+        "tokens_after": count(after.messages),
+        "summary": "" if after.head is None else after.head.summary,
+    }
 
 
 def _as_dict(event: CompactionEvent) -> dict[str, Any]:

@@ -83,6 +83,20 @@ class History:
         shown = Prompt(system=(), messages=(await self.read()).messages)
         return (await with_pictures(self._store.contents, shown)).messages
 
+    async def newest(self, turns: int | None) -> list[Message]:
+        """Read the messages of the newest turns (None: of all), folded ones too, oldest first."""
+        session = await self._find()
+        if session is None:
+            return []
+        read: Sequence[Turn]
+        if turns is not None:
+            read = await self._store.turns.history(session.active_branch, limit=turns)
+        else:
+            branch = await self._store.branches.get(session.active_branch)
+            end = 0 if branch is None else branch.last_turn_seq
+            read = await read_back(self._parts, session.active_branch, after=0, before=end + 1)
+        return [message for turn in read for message in messages_of(turn)]
+
     async def add(self, messages: Sequence[Message], patience: float) -> None:
         """Append one message, or a question and its answer together; wait that long for a turn that is answered."""
 
@@ -97,6 +111,13 @@ class History:
 
         async with self._changing:
             await _patiently(write, patience)
+
+    async def extend(self, messages: Sequence[Message]) -> None:
+        """Append any number of messages."""
+        kept = await self._kept(messages)
+        async with self._changing:
+            branch = (await self._find_or_create()).active_branch
+            await self._store.turns.record(branch, exchanges_of(kept))
 
     async def replace(self, messages: Sequence[Message]) -> None:
         """Continue with these messages only; a concurrent reader sees the old ones or the new ones.
