@@ -94,7 +94,7 @@ class History:
         else:
             branch = await self._store.branches.get(session.active_branch)
             end = 0 if branch is None else branch.last_turn_seq
-            read = await read_back(self._parts, session.active_branch, after=0, before=end + 1)
+            read = await read_back(self._store.turns, session.active_branch, after=0, before=end + 1)
         return [message for turn in read for message in messages_of(turn)]
 
     async def add(self, messages: Sequence[Message], patience: float) -> None:
