@@ -280,6 +280,8 @@ def _reported(text: str) -> int | None:
 def _points_back(text: str, *, other_layout: bool) -> bool:
     """Return whether a unit, the last of its message, asks for work on the text before it."""
     text = text[:_HEAD]
+    if (other_layout or has("this", text)) and _is_task(text, closed=True):
+        return True
     if not has("this", text) and not has("that", text):
         return has("grammar", text) and _ASKS.search(text) is not None
     return (
@@ -336,7 +338,7 @@ def _layout(text: str, place: int) -> tuple[bool, bool]:
     """Return the layout of a line: whether it is indented or an item, and whether it begins in lower case."""
     line = text[text.rfind("\n", 0, place + 1) + 1 : place + 40]
     first = re.search(r"[^\W\d_]", text[place : place + 40])
-    return re.match(r"[ \t]{2}|\s*[-*•]\s", line) is not None, first is not None and first[0].islower()
+    return re.match(r"[ \t]{2}|\s*(?:[-*•]|\d{1,3}[.)])\s", line) is not None, first is not None and first[0].islower()
 
 
 def _is_shown(message: str, start: int, shown: list[Span]) -> bool:

@@ -199,6 +199,29 @@ def test_time_grows_no_faster_than_the_message(piece: str) -> None:
     assert _cpu(lambda: own_words(whole)) < 3 * _cpu(lambda: own_words(half)) + 0.02
 
 
+@pytest.mark.req("SAFE-9")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "1. I live in Madrid\n2. I have two kids\n3. We decided to buy a Tesla\nTranslate the sentences to French.",
+        "1) Ich wohne in Ulm\n2) Wir haben beschlossen, alles zu verkaufen\nÜbersetze die Sätze ins Englische.",
+        "Ward round, bed 4. I take metformin twice a day. I live alone. Could you turn these into a SOAP note?",
+    ],
+)
+def test_a_task_at_the_end_that_has_no_text_after_it_is_about_the_text_before_it(message: str) -> None:
+    own = own_words(message)
+    assert own.strip() == own.strip().splitlines()[-1], "only the task is the user's"
+    assert not draw(message, SAID, told_of).told
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["I live in Rome. Translate the menu for me.", "I moved to Bonn. Please shorten the letter from before."],
+)
+def test_a_task_on_a_text_of_an_earlier_message_leaves_what_is_said_before_it(message: str) -> None:
+    assert own_words(message) == message
+
+
 def _cpu(work: Callable[[], object]) -> float:
     best = 9.0
     for _ in range(3):
