@@ -45,6 +45,10 @@ def replace(ledger: Path) -> None:
     shutil.rmtree(other.parent)
 
 
+def overwrite(ledger: Path) -> None:
+    ledger.write_bytes(b"<html>" * 1000)
+
+
 def content(ledger: Path) -> bytes | None:
     return ledger.read_bytes() if ledger.exists() else None
 
@@ -56,7 +60,7 @@ def restore(backup: Path, ledger: Path) -> None:
     shutil.copy(backup, ledger)
 
 
-LOSSES = [remove, empty, empty_database, replace]
+LOSSES = [remove, empty, empty_database, replace, overwrite]
 Loss = Callable[[Path], None]
 
 
@@ -243,3 +247,15 @@ def opened(settings: Settings) -> None:
     store = open_store(settings)
     assert isinstance(store, SqliteStore)
     store.database.close()
+
+
+@pytest.mark.req("LEDGER-11")
+def test_messages_that_wait_for_a_lost_ledger_are_proof_of_it(tmp_path: Path) -> None:
+    settings = Settings(general=General(data_dir=str(tmp_path)))
+    assert not holds_ledger(settings)
+    spool = tmp_path / "ledger.db-spool" / "01a1e566-169c-7000-afb0-b64edf768357.spool"
+    spool.parent.mkdir()
+    spool.write_bytes(b"held")
+    assert holds_ledger(settings), "a command that reads must not say that nothing was ever said here"
+    with pytest.raises(LedgerLost):
+        open_store(settings)

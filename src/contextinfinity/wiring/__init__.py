@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from contextinfinity.errors import LedgerFull, LedgerReadOnly, SettingsError
+from contextinfinity.errors import LedgerFull, LedgerLost, LedgerReadOnly, SettingsError
 from contextinfinity.wiring.embedding import retrieval_of
 
 if TYPE_CHECKING:
@@ -109,12 +109,16 @@ def open_client(settings: Settings, *, in_memory: bool = False, ends_soon: bool 
 
 def holds_ledger(settings: Settings) -> bool:
     """Return whether a ledger is or was where the settings say; one that was lost is for the store to report."""
-    from contextinfinity.storage.sqlite.identity import remembered
+    from contextinfinity.storage.sqlite.identity import refuse_lost, remembered
 
     path = settings.ledger_path
     if path is None or path.exists() or (path.parent / "workers").exists():
         return True
-    return remembered(path, settings.data_dir) is not None
+    try:
+        refuse_lost(path, remembered(path, settings.data_dir))
+    except LedgerLost:
+        return True
+    return False
 
 
 def open_store(settings: Settings, *, ends_soon: bool = False) -> Store:

@@ -21,6 +21,7 @@ from contextinfinity.storage.folders import make_private, sync_folder
 
 FRONT_BYTES = 65_536
 """Bytes at the front of a ledger's file within which its identity is: ``schema_version`` is its first table."""
+SQLITE_MAGIC = b"SQLite format 3\0"
 FILES = ("", "-wal", "-shm", "-spool")
 """What belongs to a ledger and bears its name."""
 
@@ -55,13 +56,15 @@ def identity_of(connection: apsw.Connection) -> str:
 
 
 def refuse_lost(path: Path, known: str | None) -> None:
-    """Raise ``LedgerLost`` for a missing or empty file where a ledger was.
+    """Raise ``LedgerLost`` for a missing or empty file where a ledger was, or one that is no database any more.
 
     This comes before SQLite opens the file, since SQLite deletes the log beside an empty one. A log that holds
     something, or a spool, proves that there was a ledger, too.
     """
     had_log = _size(Path(f"{path}-wal")) > 0  # first: whoever makes a ledger writes to its file before its log
     if _size(path) > 0:
+        if known is not None and not _is_database(path):
+            raise LedgerLost(f"The file {path} is not a ledger any more: it was overwritten or damaged.")
         return
     if known is None and not had_log and not any(Path(f"{path}-spool").glob("*.spool")):
         return
@@ -215,6 +218,15 @@ def _file(name: str, least: int) -> tuple[int, int] | None:
     except OSError:
         return None
     return (found.st_dev, found.st_ino) if found.st_size >= least else None
+
+
+def _is_database(path: Path) -> bool:
+    """Tell whether a file begins as SQLite's do; one that cannot be read is left to SQLite, which says why."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except OSError:
+        return True
 
 
 def _size(path: Path) -> int:
