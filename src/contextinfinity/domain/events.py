@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId
-from contextinfinity.domain.message import Json
+from contextinfinity.domain.message import Json, ReasoningItem
 from contextinfinity.domain.state import FoldCase
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
 
@@ -65,6 +65,12 @@ class Delta(Struct, frozen=True, kw_only=True, tag="delta"):
     """A piece of the answer."""
 
     text: str
+
+
+class Reasoned(Struct, frozen=True, kw_only=True, tag="reasoning"):
+    """The model has thought; given only to watchers that ask for it."""
+
+    item: ReasoningItem
 
 
 class Durability(Struct, frozen=True, kw_only=True, tag="durability"):
@@ -127,7 +133,16 @@ class TurnFailed(Struct, frozen=True, kw_only=True, tag="error"):
 
 
 Event: TypeAlias = (
-    TurnStarted | StepStarted | Delta | Durability | ToolCalled | Retrying | Clarification | TurnDone | TurnFailed
+    TurnStarted
+    | StepStarted
+    | Delta
+    | Reasoned
+    | Durability
+    | ToolCalled
+    | Retrying
+    | Clarification
+    | TurnDone
+    | TurnFailed
 )
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.domain.message import Json, Message, TranscriptItem
+from contextinfinity.domain.message import Json, Message, ReasoningItem, TranscriptItem
 from contextinfinity.domain.turn import StepOutcome, Usage
 
 
@@ -74,6 +74,12 @@ class TextDelta(Struct, frozen=True, kw_only=True, tag="text"):
     text: str
 
 
+class ReasoningDone(Struct, frozen=True, kw_only=True, tag="reasoning"):
+    """A piece of reasoning that is complete; it comes before the text that it led to."""
+
+    item: ReasoningItem
+
+
 class Retry(Struct, frozen=True, kw_only=True, tag="retry"):
     """The provider could not answer; it is asked again after a while."""
 
@@ -91,4 +97,7 @@ class Finished(Struct, frozen=True, kw_only=True, tag="finished"):
     response: str | None = None
 
 
-ProviderEvent: TypeAlias = TextDelta | Retry | Finished
+StreamedPiece: TypeAlias = TextDelta | ReasoningDone
+"""What a reply adds while it is streamed."""
+
+ProviderEvent: TypeAlias = StreamedPiece | Retry | Finished

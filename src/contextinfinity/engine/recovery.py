@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId
-from contextinfinity.domain.message import AssistantItem, TextBlock, ToolOutputItem, blocks_of, say
+from contextinfinity.domain.message import AssistantItem, ReasoningItem, TextBlock, ToolOutputItem, blocks_of, say
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Cancelled, Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn import Failed as StepFailed
@@ -25,7 +25,7 @@ from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.respond import from_finished, with_counts
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
-from contextinfinity.storage.journal import END, Entry, JournalFolder
+from contextinfinity.storage.journal import END, REASONING, Entry, JournalFolder
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +169,8 @@ def _is_whole(entry: Entry) -> bool:
                 return isinstance(entry.payload["text"], str)
             case "finished":
                 _LAST_WORD.decode(msgspec.json.encode(entry.payload))
+            case str() if entry.event_type == REASONING:
+                msgspec.convert(entry.payload, ReasoningItem)
             case "output":
                 _OUTPUT.decode(msgspec.json.encode(entry.payload))
             case "call":

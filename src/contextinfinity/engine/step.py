@@ -20,7 +20,15 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Json, ToolOutputItem
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, Retry, TextDelta, Wishes
+from contextinfinity.domain.prompt import (
+    Finished,
+    ProviderEvent,
+    ProviderRequest,
+    ReasoningDone,
+    Retry,
+    TextDelta,
+    Wishes,
+)
 from contextinfinity.domain.turn import NewStep, Problem, StepEnd, Turn
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.parts import Parts
@@ -29,7 +37,7 @@ from contextinfinity.engine.running_turn import Running
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled
 from contextinfinity.providers.contract import Written
-from contextinfinity.storage.journal import Journal
+from contextinfinity.storage.journal import REASONING, Journal
 from contextinfinity.telemetry.counters import count
 from contextinfinity.telemetry.stages import note_latency, timed
 
@@ -204,6 +212,8 @@ def take(event: ProviderEvent, heard: Heard, journal: Journal) -> None:
                 said["new_paragraph"] = True
             journal.append("text", said, shown=len(text.encode()))
             heard.pieces.append(text)
+        case ReasoningDone(item=item):
+            journal.append(REASONING, msgspec.to_builtins(item))
         case Retry():
             count("provider_retries")
             journal.append("retry", msgspec.to_builtins(event))

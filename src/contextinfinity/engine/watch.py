@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from contextinfinity.domain.events import (
@@ -20,6 +21,7 @@ from contextinfinity.domain.events import (
     Durability,
     Event,
     FinishedTurn,
+    Reasoned,
     Retrying,
     StepStarted,
     ToolCalled,
@@ -27,11 +29,12 @@ from contextinfinity.domain.events import (
     TurnFailed,
 )
 from contextinfinity.domain.ids import StepId, TurnId
+from contextinfinity.domain.message import ReasoningItem
 from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.running_turn import Running
 from contextinfinity.errors import NotFound
-from contextinfinity.storage.journal import END, Entry, event_id
+from contextinfinity.storage.journal import END, REASONING, Entry, event_id
 
 
 class Stamped(Struct, frozen=True, kw_only=True):
@@ -93,9 +96,18 @@ class _Call:
 
 
 async def watch(
-    parts: Parts, turn_id: TurnId, running: Running | None, after: tuple[int, int] = (0, 0), *, words: bool = True
+    parts: Parts,
+    turn_id: TurnId,
+    running: Running | None,
+    after: tuple[int, int] = (0, 0),
+    *,
+    words: bool = True,
+    reasoning: bool = False,
 ) -> AsyncIterator[Stamped]:
-    """Give what a turn says after a place, and its end; without ``words`` its end alone, which costs it nothing."""
+    """Give what a turn says after a place, and its end; without ``words`` its end alone, which costs it nothing.
+
+    ``reasoning``: also what the model thinks before it speaks.
+    """
     place, announced = _Place(*after), after[0] if after[1] else -1
     while True:
         news = running.news.listen() if running else None
@@ -105,7 +117,8 @@ async def watch(
                 announced = place.index
                 yield Stamped(event=_started(step))
             async for stamped in _follow(parts, turn_id, running, step, place):
-                yield stamped
+                if reasoning or not isinstance(stamped.event, Reasoned):
+                    yield stamped
             if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
                 place.next_step()
                 continue  # else its journal has not begun yet
@@ -177,6 +190,8 @@ def _event(entry: Entry) -> Event | None:
     match entry.event_type:
         case "text":
             return Delta(text=PARAGRAPH + said["text"] if said.get("new_paragraph") else said["text"])
+        case str() if entry.event_type == REASONING:
+            return Reasoned(item=msgspec.convert(said, ReasoningItem))
         case "call":
             return ToolCalled(call_id=said["call_id"], name=said["name"], arguments=said["arguments"])
         case "output":

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, TextDelta, Wishes
+from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, StreamedPiece, Wishes
 from contextinfinity.providers.wishes import Wished
 from contextinfinity.text.tokens import Counter
 
@@ -85,8 +85,8 @@ class Accumulator(Protocol):
     ended: bool
     """Whether the provider has said its last word."""
 
-    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
-        """Take one event off the wire (its name, if it has one, and its JSON) and give the text it adds.
+    def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
+        """Take one event off the wire (its name, if it has one, and its JSON) and return what it adds.
 
         An event that is not known is kept in the raw reply and passed over. ``ProviderError`` when the event says
         that something went wrong.

@@ -15,7 +15,7 @@ import msgspec
 
 from contextinfinity.domain.message import Json, TextBlock, blocks_of
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, TextDelta, Wishes
+from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, StreamedPiece, TextDelta, Wishes
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Accumulator, Wire, Written
 from contextinfinity.providers.failures import cut_off, garbled, scrub
@@ -92,7 +92,7 @@ class RemoteProvider:
     async def _attempt(self, written: Written) -> AsyncIterator[ProviderEvent]:
         """Ask once."""
         model_id = written.request.model_id
-        reply = self._wire.accumulate()
+        reply, held = self._wire.accumulate(), list[StreamedPiece]()
         async with self._connection.post(self._wire.path(model_id), written.body, model_id) as arrived:
             if arrived.streams:
                 stream, done = events(arrived.chunks, vendor=self.name), False
@@ -100,7 +100,11 @@ class RemoteProvider:
                     if done := data == DONE:
                         break
                     for piece in self._take(reply, name, data):
-                        yield piece
+                        held.append(piece)
+                        if isinstance(piece, TextDelta):  # until then a failed attempt can be made again
+                            for each in held:
+                                yield each
+                            held.clear()
                     if reply.ended:
                         await self._rest(reply, stream)
                         break
@@ -122,7 +126,7 @@ class RemoteProvider:
                         return
                     self._take(reply, name, data)
 
-    def _take(self, reply: Accumulator, name: str, data: str) -> Sequence[TextDelta]:
+    def _take(self, reply: Accumulator, name: str, data: str) -> Sequence[StreamedPiece]:
         secrets = self._connection.secrets
         data = scrub(data, secrets)
         try:
@@ -131,7 +135,10 @@ class RemoteProvider:
             if "truncated" in str(error):  # the last event of a stream that broke off inside it
                 raise cut_off(self.name) from None
             raise garbled(self.name, f"{error}: {data[:100]}") from None
-        return [TextDelta(text=scrub(piece.text, secrets)) for piece in reply.take(name, event)]
+        return [
+            TextDelta(text=scrub(piece.text, secrets)) if isinstance(piece, TextDelta) else piece
+            for piece in reply.take(name, event)
+        ]
 
     def _scrubbed(self, whole: Json) -> Json:
         """Take keys out of a reply, however they were written."""

@@ -20,7 +20,7 @@ from contextinfinity.domain.message import (
     UnknownItem,
 )
 from contextinfinity.domain.model import Abilities, Prices
-from contextinfinity.domain.prompt import TextDelta
+from contextinfinity.domain.prompt import StreamedPiece, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.anthropic import AnthropicWire
@@ -92,11 +92,11 @@ STREAM: list[Json] = [
 
 def accumulate(events: list[Json]) -> tuple[Any, list[str]]:
     accumulator = WIRE.accumulate()
-    texts: list[TextDelta] = []
+    texts: list[StreamedPiece] = []
     for event in events:
         assert not accumulator.ended
         texts += accumulator.take(event.get("type", ""), event)
-    return accumulator, [text.text for text in texts]
+    return accumulator, [piece.text for piece in texts if isinstance(piece, TextDelta)]
 
 
 def message(*content: Json, stop_reason: Json = "end_turn", **fields: Json) -> dict[str, Json]:
@@ -282,8 +282,8 @@ def test_any_events_give_values_or_say_what_is_wrong(events: list[Json]) -> None
     accumulator = WIRE.accumulate()
     with refused() as error:
         for event in events:
-            for given_text in accumulator.take("", event):
-                assert given_text.text
+            for piece in accumulator.take("", event):
+                assert not isinstance(piece, TextDelta) or piece.text
         WIRE.read(accumulator.whole(), ABLE)
     assert all(each.message.startswith("anthropic: ") for each in error)
 

@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletion
 
 from contextinfinity.domain.message import AssistantItem, ReasoningItem, TextBlock, ToolCallItem, UnknownItem
 from contextinfinity.domain.model import Abilities, Prices
-from contextinfinity.domain.prompt import Finished
+from contextinfinity.domain.prompt import Finished, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, Usage
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.openai_chat import ChatWire
@@ -50,7 +50,8 @@ def chunk(delta: Any = None, finish: str | None = None, **more: Any) -> dict[str
 def streamed(*chunks: Any, wire: ChatWire = WIRE) -> tuple[str, Any, bool]:
     """Take chunks and give the words shown, the whole, and whether it ended."""
     accumulator = wire.accumulate()
-    shown = [delta.text for each in chunks for delta in accumulator.take("", each)]
+    pieces = [piece for each in chunks for piece in accumulator.take("", each)]
+    shown = [piece.text for piece in pieces if isinstance(piece, TextDelta)]
     return "".join(shown), accumulator.whole(), accumulator.ended
 
 

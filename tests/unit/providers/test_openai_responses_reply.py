@@ -13,7 +13,7 @@ from openai.types.responses import Response
 
 from contextinfinity.domain.message import AssistantItem, ReasoningItem, TextBlock, ToolCallItem, UnknownItem
 from contextinfinity.domain.model import Abilities, Prices
-from contextinfinity.domain.prompt import Finished
+from contextinfinity.domain.prompt import Finished, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, Usage
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.openai_responses import ResponsesWire
@@ -78,7 +78,8 @@ def items(finished: Finished) -> list[Any]:
 def streamed(*events: dict[str, Any]) -> tuple[str, Any, bool]:
     """Take events and give the words shown, the whole, and whether it ended."""
     accumulator = WIRE.accumulate()
-    shown = [delta.text for event in events for delta in accumulator.take(event["type"], event)]
+    pieces = [piece for event in events for piece in accumulator.take(event["type"], event)]
+    shown = [piece.text for piece in pieces if isinstance(piece, TextDelta)]
     return "".join(shown), accumulator.whole(), accumulator.ended
 
 
@@ -300,5 +301,6 @@ def test_any_json_as_events_is_put_together_or_refused(events: list[tuple[str, A
     accumulator = WIRE.accumulate()
     with contextlib.suppress(ProviderError):
         for name, data in events:
-            assert all(isinstance(delta.text, str) for delta in accumulator.take(name, data))
+            pieces = accumulator.take(name, data)
+            assert all(isinstance(piece.text, str) for piece in pieces if isinstance(piece, TextDelta))
         assert isinstance(WIRE.read(accumulator.whole(), ABLE), Finished)

@@ -13,6 +13,7 @@ from contextinfinity.domain.message import (
     Json,
     Message,
     ReasoningBlock,
+    ReasoningItem,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -98,6 +99,12 @@ def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
     if found is None:
         return _note(forms.IMAGE_NOTE)
     return {"type": "image", "source": {"type": "url" if "url" in found else "base64", **found}}
+
+
+def reasoning_item(block: dict[str, Json]) -> ReasoningItem:
+    """Read a thinking block, which is kept as it came."""
+    signed = forms.text_of(block.get("signature" if block.get("type") == "thinking" else "data"))
+    return ReasoningItem(encrypted_content=signed or None, raw=block)
 
 
 def _thinking(raw: Json) -> dict[str, Json] | None:

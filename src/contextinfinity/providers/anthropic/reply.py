@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextinfinity.domain.message import (
     AssistantItem,
     Json,
-    ReasoningItem,
     TextBlock,
     ToolCallItem,
     TranscriptItem,
@@ -20,7 +19,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
 from contextinfinity.providers import forms
-from contextinfinity.providers.anthropic.blocks import PROVIDER, THINKING
+from contextinfinity.providers.anthropic.blocks import PROVIDER, THINKING, reasoning_item
 from contextinfinity.providers.failures import failure_in_stream, garbled
 
 OUTCOMES: dict[str, StepOutcome] = {
@@ -64,8 +63,7 @@ def _items(block: Json) -> Iterator[TranscriptItem]:
     elif kind == "tool_use" and isinstance(told.get("name"), str):
         yield ToolCallItem(call_id=forms.text_of(told.get("id")), name=told["name"], arguments=told.get("input"))
     elif isinstance(kind, str) and kind in THINKING:
-        sealed = forms.text_of(told.get("signature" if kind == "thinking" else "data"))
-        yield ReasoningItem(encrypted_content=sealed or None, raw=block)
+        yield reasoning_item(told)
     else:
         yield UnknownItem(provider=PROVIDER, raw=block)
 

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 
 from contextinfinity.domain.message import Json, arguments_of
-from contextinfinity.domain.prompt import TextDelta
+from contextinfinity.domain.prompt import ReasoningDone, StreamedPiece, TextDelta
 from contextinfinity.providers import forms
-from contextinfinity.providers.anthropic.blocks import PROVIDER
+from contextinfinity.providers.anthropic.blocks import PROVIDER, THINKING, reasoning_item
 from contextinfinity.providers.failures import failure_in_stream
 
 log = logging.getLogger(__name__)
@@ -37,12 +37,15 @@ class MessageAccumulator:
         self._citations: dict[int, list[Json]] = {}
         self._unknown: list[Json] = []
 
-    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
-        """Take one event and give the text it adds."""
+    def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
+        """Take one event and return what it adds."""
         told = forms.dict_of(data)
         kind = told.get("type") or event
+        given: Sequence[StreamedPiece] | None
         if kind == "content_block_delta":
             given = self._delta(told)
+        elif kind == "content_block_stop":
+            given = self._stop(told)
         elif kind == "content_block_start":
             given = self._start(told)
         elif kind == "message_start":
@@ -53,7 +56,7 @@ class MessageAccumulator:
             raise failure_in_stream(PROVIDER, told)
         else:
             self.ended = self.ended or kind == "message_stop"
-            given = () if kind in ("message_stop", "content_block_stop", "ping") else None
+            given = () if kind in ("message_stop", "ping") else None
         if given is None:
             log.info("anthropic sent an event that is not known: %.80s; it was kept and passed over", kind)
             self._unknown.append(data)
@@ -100,6 +103,11 @@ class MessageAccumulator:
             return None
         self._pieces.setdefault((index, field), []).append(text)
         return (TextDelta(text=text),) if text and kind == "text_delta" else ()
+
+    def _stop(self, told: dict[str, Json]) -> Sequence[StreamedPiece]:
+        index = _index(told)
+        block = self._block(index) if index is not None and index in self._blocks else {}
+        return (ReasoningDone(item=reasoning_item(block)),) if forms.text_of(block.get("type")) in THINKING else ()
 
     def _end(self, told: dict[str, Json]) -> Sequence[TextDelta]:
         usage = {name: count for name, count in forms.dict_of(told.get("usage")).items() if count is not None}

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from contextinfinity.domain.message import Json, arguments_of
-from contextinfinity.domain.prompt import TextDelta
+from contextinfinity.domain.message import Json, ReasoningItem, arguments_of
+from contextinfinity.domain.prompt import ReasoningDone, StreamedPiece, TextDelta
 from contextinfinity.providers import forms
 from contextinfinity.providers.failures import failure_in_stream
+from contextinfinity.providers.openai_chat.request import REASONING_KEYS
 
 NOT_OF_THE_WHOLE = frozenset({"choices", "object", "obfuscation", "error"})
 TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
@@ -39,9 +40,10 @@ class ChatAccumulator:
         self._calls = _Calls()
         self._finish: str | None = None
         self._answered = False
+        self._has_thought = False
 
-    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
-        """Take one chunk and give the text it adds."""
+    def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
+        """Take one chunk and return what it adds."""
         told = forms.dict_of(data)
         if event == "error" or told.get("object") == "error" or told.get("error"):
             raise failure_in_stream(self._vendor, told.get("error") or data)
@@ -55,7 +57,8 @@ class ChatAccumulator:
         if finish:
             self._finish = finish
             self.ended = True
-        return self._take_delta(delta)
+        pieces = self._take_delta(delta)
+        return [*self._thought(), *pieces] if pieces else ()
 
     def whole(self) -> Json:
         """Give the completion in one piece."""
@@ -88,6 +91,15 @@ class ChatAccumulator:
             elif key != "role" and value is not None:
                 self._keep(key, value)
         return shown
+
+    def _thought(self) -> Sequence[StreamedPiece]:
+        """Return what the model thought, once: when its first words come."""
+        texts = {key: "".join(pieces) for key, pieces in self._texts.items()}
+        thinking = {key: said for key in REASONING_KEYS if (said := {**self._others, **texts}.get(key))}
+        if not thinking or self._has_thought:
+            return ()
+        self._has_thought = True
+        return (ReasoningDone(item=ReasoningItem(raw=thinking)),)
 
     def _take_parts(self, parts: list[Json]) -> list[TextDelta]:
         texts = [forms.text_of(part["text"]) for part in parts if _is_text(part)]

@@ -11,7 +11,6 @@ from contextinfinity.domain.message import (
     REFUSAL,
     AssistantItem,
     Json,
-    ReasoningItem,
     TextBlock,
     ToolCallItem,
     TranscriptItem,
@@ -24,6 +23,7 @@ from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutco
 from contextinfinity.providers import forms
 from contextinfinity.providers.failures import failure_in_stream, garbled
 from contextinfinity.providers.openai_responses.request import PROVIDER
+from contextinfinity.providers.openai_responses.stream import reasoning_item
 
 REASONS = {"max_output_tokens": "length", "content_filter": "filter"}
 
@@ -59,7 +59,7 @@ def _items(each: Json) -> Iterator[TranscriptItem]:
         arguments = arguments_of(item.get("arguments"))
         yield ToolCallItem(call_id=forms.text_of(item.get("call_id")), name=item["name"], arguments=arguments)
     elif kind == "reasoning":
-        yield ReasoningItem(encrypted_content=forms.text_of(item.get("encrypted_content")) or None, raw=item)
+        yield reasoning_item(item)
     else:
         yield UnknownItem(provider=PROVIDER, raw=each)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from contextinfinity.domain.message import Json
-from contextinfinity.domain.prompt import TextDelta
+from contextinfinity.domain.message import Json, ReasoningItem
+from contextinfinity.domain.prompt import ReasoningDone, StreamedPiece, TextDelta
 from contextinfinity.providers import forms
 from contextinfinity.providers.failures import failure_in_stream
 from contextinfinity.providers.openai_responses.request import PROVIDER
@@ -58,8 +58,8 @@ class ResponsesAccumulator:
         self._marks: dict[tuple[int, int], list[Json]] = {}
         self._unknown: list[Json] = []
 
-    def take(self, event: str, data: Json) -> Sequence[TextDelta]:
-        """Take one event and give the text it adds."""
+    def take(self, event: str, data: Json) -> Sequence[StreamedPiece]:
+        """Take one event and return what it adds."""
         told = forms.dict_of(data)
         kind = forms.text_of(told.get("type")) or event
         if kind in PIECES:
@@ -75,7 +75,7 @@ class ResponsesAccumulator:
         elif isinstance(told.get("response"), dict):
             self._response = told["response"]
         elif kind in ("response.output_item.added", "response.output_item.done"):
-            self._item(told, finished=kind.endswith("done"))
+            return self._item(told, finished=kind.endswith("done"))
         elif kind == "response.output_text.annotation.added":
             self._marks.setdefault(_place(told, "content_index"), []).append(told.get("annotation"))
         elif not kind.startswith(self._known):
@@ -92,11 +92,13 @@ class ResponsesAccumulator:
             whole["unknown_events"] = list(self._unknown)
         return whole
 
-    def _item(self, told: dict[str, Json], *, finished: bool) -> None:
+    def _item(self, told: dict[str, Json], *, finished: bool) -> Sequence[StreamedPiece]:
         index, _ = _place(told)
-        self._items[index] = forms.dict_of(told.get("item"))
-        if finished:
-            self._finished.add(index)
+        item = self._items[index] = forms.dict_of(told.get("item"))
+        if not finished:
+            return ()
+        self._finished.add(index)
+        return (ReasoningDone(item=reasoning_item(item)),) if item.get("type") == "reasoning" else ()
 
     def _piece(self, kind: str, told: dict[str, Json]) -> Sequence[TextDelta]:
         field, index_name, part_type, _ = PIECES[kind]
@@ -146,3 +148,8 @@ def _error(told: dict[str, Json]) -> Json:
     """Find the error in an event: under its name, in the response, or the event itself."""
     inner = told.get("error") or forms.dict_of(told.get("response")).get("error")
     return inner or {key: told[key] for key in ("code", "message", "param") if key in told}
+
+
+def reasoning_item(item: dict[str, Json]) -> ReasoningItem:
+    """Read an item of reasoning, which is kept as it came."""
+    return ReasoningItem(encrypted_content=forms.text_of(item.get("encrypted_content")) or None, raw=item)

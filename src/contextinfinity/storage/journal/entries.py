@@ -19,6 +19,7 @@ from contextinfinity.domain.unicode import lone_surrogate
 from contextinfinity.errors import InvalidInput, LedgerError, LedgerFailed, LedgerFull, LedgerReadOnly
 
 END = "end"
+REASONING = "reasoning"
 """The event type of the last entry of a journal that was brought to its end."""
 
 # Eighteen digits are more than any stream has, and keep a hostile header from costing anything.
