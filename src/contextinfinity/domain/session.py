@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from contextinfinity.domain.ids import BranchId, Position, SessionId, StateId
+from contextinfinity.domain.message import Json
 
 SessionKind: TypeAlias = Literal["thread", "chat"]
 """``chat``: a session with a time to live and document D's rules; ``thread``: everything else."""
@@ -49,6 +50,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
     branch_id: BranchId | None = None
     """The id of its first branch, where that was given out before the session could be made."""
     once: Once | None = None
+    metadata: dict[str, Json] = {}
 
 
 class Session(Struct, frozen=True, kw_only=True):
@@ -64,6 +66,8 @@ class Session(Struct, frozen=True, kw_only=True):
     title: str | None = None
     system: str | None = None
     ttl_hours: float | None = None
+    metadata: dict[str, Json] = {}
+    """What doors keep of it beside what is said in it."""
 
     @property
     def position(self) -> Position:

@@ -78,6 +78,10 @@ class Sessions(Protocol):
         """Give it another title."""
         ...
 
+    async def note(self, session_id: SessionId, key: str, value: Json) -> Session:
+        """Set one key of its metadata (a name without quotes); other keys stay, and it counts as no use of it."""
+        ...
+
     async def activate(self, session_id: SessionId, branch_id: BranchId) -> Session:
         """Make another of its branches the active one. ``NotFound`` for a branch of another session."""
         ...

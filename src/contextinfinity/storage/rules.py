@@ -91,6 +91,7 @@ def check_new_session(new: NewSession) -> None:
         check_name("external_id", new.external_id, least=1)
     check_one_of("kind", new.kind, _KINDS)
     check_once(new.once)
+    check_json(new.metadata, "metadata")
     if new.ttl_hours is not None and not 0 < new.ttl_hours <= LARGEST_COUNT:
         raise InvalidInput(f"ttl_hours is {new.ttl_hours}; it has to be a finite number over 0, at most 2**53.")
 
@@ -205,6 +206,12 @@ def rounds_of(steps: Sequence[tuple[Sequence[ToolOutputItem], Sequence[Transcrip
         if place < len(steps):
             rounds.extend(items)
     return tuple(rounds)
+
+
+def check_metadata_key(key: str) -> None:
+    """Refuse a key of a session's metadata that cannot be part of a JSON path."""
+    if not 1 <= len(key) <= 64 or not key.replace("-", "").replace("_", "").isalnum() or not key.isascii():
+        raise InvalidInput(f"metadata: {key[:80]!r} is no key; use letters, digits, - and _.")
 
 
 def check_json(value: Json, where: str) -> None:

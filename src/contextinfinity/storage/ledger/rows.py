@@ -188,6 +188,7 @@ def to_session(row: Row) -> Session:
         active_branch=unpack(row[8]),
         created_at=from_millis(row[9]),
         updated_at=from_millis(row[10]),
+        metadata={} if row[11] is None else msgspec.json.decode(row[11]),
     )
 
 

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from contextinfinity.domain.ids import BranchId, Position, SessionId, StateId, new_id, now, to_millis
+from contextinfinity.domain.message import Json
 from contextinfinity.domain.session import Branch, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import SCHEMA_VERSION
 from contextinfinity.errors import AccessDenied, AlreadyExists, NotFound
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.ledger.binding import Noun, looks, reads, writes
-from contextinfinity.storage.ledger.contents import keep_text
+from contextinfinity.storage.ledger.contents import keep_text, metadata_column
 from contextinfinity.storage.ledger.idempotency import made_before, note_request
 from contextinfinity.storage.ledger.rows import maybe_pack, must, pack, to_branch, to_session, unpack
 from contextinfinity.storage.ledger.states import carry_pins, insert_state, newest_state, numbered_state
-from contextinfinity.storage.rules import LAST_PLACE, check_new_session, check_place, check_rollback, row_limit
+from contextinfinity.storage.rules import (
+    LAST_PLACE,
+    check_json,
+    check_metadata_key,
+    check_new_session,
+    check_place,
+    check_rollback,
+    row_limit,
+)
 
 
 def list_sessions(
@@ -30,6 +39,15 @@ def list_sessions(
 def rename_session(connection: Connection, session_id: SessionId, title: str | None) -> Session:
     """Return it another title."""
     connection.execute("rename_session", {"id": pack(session_id), "title": title, "now": to_millis(now())})
+    return _existing(connection, session_id)
+
+
+def note_session(connection: Connection, session_id: SessionId, key: str, value: Json) -> Session:
+    """Set one key of its metadata."""
+    check_metadata_key(key)
+    check_json(value, "metadata")
+    values = {"id": pack(session_id), "path": f'$."{key}"', "value": metadata_column(value) or "null"}
+    connection.execute("note_session", values)
     return _existing(connection, session_id)
 
 
@@ -162,6 +180,7 @@ def create_session(connection: Connection, new: NewSession) -> Session:
             "ttl_hours": new.ttl_hours,
             "branch_id": pack(branch_id),
             "now": moment,
+            "metadata": metadata_column(new.metadata or None),
         },
     )
     note_request(connection, new.once, pack(session_id), None)
@@ -251,6 +270,7 @@ class LedgerSessions(Noun):
     get = looks(find_session)
     list = reads(list_sessions)
     rename = writes(rename_session)
+    note = writes(note_session)
     activate = writes(activate_session)
     find = looks(find_by_external_id)
 

@@ -326,7 +326,7 @@ async def _read_seed(ledger: Store, branch_id: BranchId) -> Seed:
 def _new_seed(new: NewSession, root: StateId | None = None) -> tuple[Seed, State]:
     """Return what a new session begins with."""
     moment, session_id, branch_id = now(), new.id or "", new.branch_id or ""
-    names = ("owner", "kind", "external_id", "title", "system", "ttl_hours")
+    names = ("owner", "kind", "external_id", "title", "system", "ttl_hours", "metadata")
     fields: dict[str, Any] = {name: getattr(new, name) for name in names}
     session = Session(id=session_id, active_branch=branch_id, created_at=moment, updated_at=moment, **fields)
     zeros: dict[str, Any] = dict.fromkeys(("state_seq", "turn_seq", "covers_turn_seq"), 0)

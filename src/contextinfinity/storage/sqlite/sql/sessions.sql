@@ -3,27 +3,27 @@
 -- name: insert_session
 -- A session; its branch and root state follow in the same transaction.
 INSERT INTO session (id, org_id, user_id, external_id, kind, title, system, ttl_hours, active_branch, created_at,
-  updated_at)
-VALUES (:id, :org_id, :user_id, :external_id, :kind, :title, :system, :ttl_hours, :branch_id, :now, :now)
+  updated_at, metadata)
+VALUES (:id, :org_id, :user_id, :external_id, :kind, :title, :system, :ttl_hours, :branch_id, :now, :now, :metadata)
 
 -- name: select_session
 -- One session by its id.
 SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
-  s.updated_at
+  s.updated_at, s.metadata
 FROM session AS s LEFT JOIN text AS t ON t.key = s.system
 WHERE s.id = ? AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_session_by_external_id
 -- One session by the id its owner gave it.
 SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
-  s.updated_at
+  s.updated_at, s.metadata
 FROM session AS s LEFT JOIN text AS t ON t.key = s.system
 WHERE s.org_id = ? AND s.user_id = ? AND s.external_id = ? AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_sessions
 -- An owner's sessions, the one spoken in last first, from a place in that order on.
 SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
-  s.updated_at
+  s.updated_at, s.metadata
 FROM session AS s LEFT JOIN text AS t ON t.key = s.system
 WHERE s.org_id = :org_id AND s.user_id = :user_id AND (s.updated_at, s.id) < (:updated_at, :id)
   AND s.id NOT IN (SELECT session_id FROM deletion)
@@ -32,6 +32,10 @@ ORDER BY s.updated_at DESC, s.id DESC LIMIT :limit
 -- name: rename_session
 -- Another title.
 UPDATE session SET title = :title, updated_at = :now WHERE id = :id
+
+-- name: note_session
+-- Another value of one key of its metadata.
+UPDATE session SET metadata = json_set(coalesce(metadata, '{}'), :path, json(:value)) WHERE id = :id
 
 -- name: activate_branch
 -- Another active branch.
