@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from contextinfinity.domain.ids import TurnId
-from contextinfinity.domain.message import Message
+from contextinfinity.domain.message import ContentBlock, Message, with_reasoning
 from contextinfinity.domain.prompt import ToolSpec, Wishes
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import number_of
@@ -34,6 +34,8 @@ class Answered(Struct, frozen=True, kw_only=True):
 
     turn: Turn
     reason: str = ""
+    blocks: tuple[ContentBlock, ...] = ()
+    """What was answered; with what the model thought, where that is asked for."""
 
 
 class DropIn:
@@ -56,17 +58,23 @@ class DropIn:
         """Record that a turn's request was answered."""
         self._talks.note_delivered(turn_id)
 
-    def watch(self, turn_id: TurnId, *, words: bool = True) -> AsyncIterator[Stamped]:
-        """Hear a turn, from its beginning to its end, or its end alone."""
-        return self._engine.watch(turn_id, words=words)
+    def watch(self, turn_id: TurnId, *, words: bool = True, reasoning: bool = False) -> AsyncIterator[Stamped]:
+        """Watch a turn, from its beginning to its end, or its end alone."""
+        return self._engine.watch(turn_id, words=words, reasoning=reasoning)
 
-    async def answered(self, turn_id: TurnId) -> Answered:
+    async def answered(self, turn_id: TurnId, *, reasoning: bool = False) -> Answered:
         """Read a turn that is over."""
         turn = await self._talks.read(turn_id)
-        if turn.outcome != "incomplete":
-            return Answered(turn=turn)
-        outcome = (await self._engine.store.turns.steps(turn_id))[-1].outcome
-        return Answered(turn=turn, reason=outcome.reason if isinstance(outcome, Incomplete) else "")
+        blocks = () if turn.answer is None else turn.answer.blocks
+        if turn.outcome != "incomplete" and not reasoning:
+            return Answered(turn=turn, blocks=blocks)
+        steps = await self._engine.store.turns.steps(turn_id)
+        outcome = steps[-1].outcome if steps else None
+        return Answered(
+            turn=turn,
+            reason=outcome.reason if isinstance(outcome, Incomplete) else "",
+            blocks=with_reasoning(steps[-1].items, blocks) if steps and reasoning else blocks,
+        )
 
     async def size_of(self, turn_id: TurnId) -> int:
         """Tell how many tokens a turn's request was counted as; 0 before there is one."""

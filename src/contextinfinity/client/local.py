@@ -32,6 +32,7 @@ from contextinfinity.client.drop_in import DropIn
 from contextinfinity.client.memories import LocalMemories
 from contextinfinity.client.noun import Noun
 from contextinfinity.client.references import LAST, fits, the_one
+from contextinfinity.client.responses import KeptConversations, Responses
 from contextinfinity.client.tokens import LocalTokens, health_of
 from contextinfinity.client.values import (
     Committed,
@@ -82,6 +83,8 @@ class LocalClient:
     imports: Imports
     tokens: Tokens
     drop_in: DropIn
+    responses: Responses
+    kept_conversations: KeptConversations
 
     def __init__(self, engine: Engine) -> None:
         self.tokens = LocalTokens(engine)
@@ -98,6 +101,8 @@ class LocalClient:
         self.memories = LocalMemories(engine, owner)
         self.imports = LocalImports(engine, owner)
         self.drop_in = DropIn(engine, self._talks, owner)
+        self.responses = Responses(engine, owner)
+        self.kept_conversations = KeptConversations(engine, owner)
 
     def acting_for(self, owner: Owner) -> LocalClient:
         """Return a client of the same engine that finds and makes only what is the owner's."""

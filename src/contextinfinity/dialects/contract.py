@@ -11,7 +11,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.domain.message import ContentBlock, Json, Message
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.message import ContentBlock, Json, Message, ReasoningBlock
 from contextinfinity.domain.prompt import ToolSpec, Wishes
 from contextinfinity.domain.turn import Problem, Usage
 
@@ -37,6 +38,12 @@ class Incoming(Struct, frozen=True, kw_only=True):
     end_user: str = ""
     """Who speaks, as the application calls them."""
     thread_id: str | None = None
+    follows: TurnId | None = None
+    """The turn that the messages go on from."""
+    appends: bool = False
+    """Whether all messages are new: they follow ``follows``, or what is said last in ``thread_id``."""
+    keeps: dict[str, Json] = {}
+    """What is kept with the turn, as its metadata."""
     ignored: tuple[str, ...] = ()
     """Parameters that were asked for and mean nothing here."""
 
@@ -49,7 +56,8 @@ class Spoken(Struct, frozen=True, kw_only=True):
     """As the client named it."""
     created_at: datetime
     blocks: tuple[ContentBlock, ...] = ()
-    """Words and calls of tools, in order."""
+    """Words and calls of tools, in order; with what the model thought for dialects that show it."""
+    ended_at: datetime | None = None
     stop: Stop = "end"
     stopped_by: str | None = None
     """The text that was reached, where it is known."""
@@ -65,6 +73,10 @@ class Writer(Protocol):
 
     def text(self, text: str) -> bytes:
         """Write a piece of the answer's text."""
+        ...
+
+    def reasoning(self, block: ReasoningBlock) -> bytes:
+        """Write what the model thought, before the text that it led to; called where ``shows_reasoning`` is set."""
         ...
 
     def end(self, spoken: Spoken) -> bytes:
@@ -84,6 +96,8 @@ class Dialect(Protocol):
 
     counts_first: bool
     """Whether a stream says at its beginning how large the request was."""
+    shows_reasoning: bool
+    """Whether an answer has to hold the model's reasoning."""
 
     def read(self, body: bytes) -> Incoming:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""

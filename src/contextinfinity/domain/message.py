@@ -186,6 +186,22 @@ def blocks_of(items: Iterable[TranscriptItem]) -> tuple[ContentBlock, ...]:
     return tuple(blocks)
 
 
+def with_reasoning(items: Iterable[TranscriptItem], blocks: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
+    """Return what items say with the reasoning between; ``blocks``, as they are, where there is no reasoning."""
+    items = tuple(items)
+    if not any(isinstance(item, ReasoningItem) for item in items):
+        return blocks
+    return tuple(
+        block
+        for item in items
+        for block in (
+            (ReasoningBlock(encrypted_content=item.encrypted_content, raw=item.raw),)
+            if isinstance(item, ReasoningItem)
+            else blocks_of((item,))
+        )
+    )
+
+
 def _result_blocks(output: Json) -> tuple[ContentBlock, ...]:
     """Read the output of a tool: blocks as we write them, a text, or whatever JSON it is."""
     if isinstance(output, str):

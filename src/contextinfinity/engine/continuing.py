@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId
-from contextinfinity.domain.message import Message, ToolResultBlock, ToolUseBlock
+from contextinfinity.domain.message import Json, Message, ToolResultBlock, ToolUseBlock
 from contextinfinity.domain.session import NewSession, Once, Owner, Session
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
 from contextinfinity.domain.turn import Exchange, Phase, Trail, Turn
@@ -30,7 +30,7 @@ from contextinfinity.engine.again import all_the_same, failed_just_now
 from contextinfinity.engine.once import for_session
 from contextinfinity.engine.pictures import Blobs, keep_pictures, named_by_hash
 from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of, side_of
-from contextinfinity.errors import AlreadyExists, InvalidInput
+from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.prefix_hashes import MOST_CANDIDATES, MOST_CONTINUATIONS
 
@@ -57,6 +57,12 @@ class Talk(Struct, frozen=True, kw_only=True):
     """A hash of the whole request and its caller (``trail.number_of``)."""
     key: int | None = None
     """A hash of the request's Idempotency-Key and its caller."""
+    follows: TurnId | None = None
+    """The turn that the messages go on from."""
+    appends: bool = False
+    """Whether all messages are new: they follow ``follows``, or what is said last in ``thread_id``."""
+    keeps: dict[str, Json] = {}
+    """What is kept with the turn, as its metadata."""
     is_retry: bool = False
     """Whether the client marks it as a retry of a request that it did not get an answer to."""
 
@@ -129,6 +135,12 @@ class Coming(Struct, frozen=True, kw_only=True):
     body: int = 0
     exact: bool = False
     """Whether only what was sent may be in front of the message."""
+    appends: bool = False
+    """Whether all that was sent is new."""
+    follows: Turn | None = None
+    """The turn that it follows; None: what is said last in ``session``."""
+    keeps: dict[str, Json] = {}
+    """What is kept with the turn, as its metadata."""
 
 
 class Continuing:
@@ -169,6 +181,8 @@ class Continuing:
     async def find(self, coming: Coming) -> Spot:
         """Find the place of a message."""
         said, session = coming.said, coming.session
+        if coming.appends:
+            return await self._appended(coming)
         if said.is_new:
             return _anew(said, None)
         if (spot := await self._by_prefix(coming) or await self._by_tail(coming)) is not None:
@@ -178,6 +192,22 @@ class Continuing:
             again = await failed_just_now(self._store, session.active_branch, said.message)
             return Spot(branch_id=session.active_branch, retry_of=again, is_whole=False)
         return await self._failed_first(coming) or _anew(said, session, fork=is_begun)
+
+    async def _appended(self, coming: Coming) -> Spot:
+        """Find the place of messages that are all new: after a turn, or at the end of a thread.
+
+        Where something else followed the turn, or messages are recorded in front of the last one, it is a fork.
+        """
+        said, session, turn = coming.said, coming.session, coming.follows
+        if turn is None:
+            if session is None:
+                raise NotFound("There is no such conversation.", hint="It may have been deleted.")
+            again = None if said.history else await failed_just_now(self._store, session.active_branch, said.message)
+            return Spot(branch_id=session.active_branch, missing=said.recorded, retry_of=again, is_whole=False)
+        spot = Spot(branch_id=turn.branch_id, follows=turn.turn_seq, is_whole=False)
+        if said.history:
+            return replace(spot, is_fork=True, missing=said.recorded)
+        return await self._past_failures(said, spot)
 
     async def _by_prefix(self, coming: Coming) -> Spot | None:
         """Find the place where exactly what was sent is stored."""
@@ -275,9 +305,13 @@ class Continuing:
             return replace(spot, branch_id=branch_id)
         sides = (side for one in spot.missing for side in (one.message, one.answer) if side is not None)
         await keep_pictures(self._store.contents, sides, coming.said.blobs)
-        told = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
+        if coming.appends:  # the same may be said again
+            told = [replace(one, asked=None) for one in spot.missing]
+        else:
+            told = [_named(branch_id, place, one) for place, one in enumerate(spot.missing)]
         last = (await self._store.turns.record(branch_id, told))[-1]
-        return replace(spot, branch_id=branch_id, follows=last.turn_seq)
+        follows = None if coming.appends and not spot.is_fork else last.turn_seq
+        return replace(spot, branch_id=branch_id, follows=follows)
 
     async def call_names(self, spot: Spot, said: Said) -> dict[str, str]:
         """Map the client's ids of the last tool calls to the stored ones.

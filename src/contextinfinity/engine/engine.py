@@ -166,12 +166,17 @@ class Engine(Lookup):
         branch = await self.branch_of(session, sending.branch_id)
         return await trial.route_of(self._parts, session, branch, _message(content), sending)
 
-    def watch(self, turn_id: TurnId, *, after: str | None = None, words: bool = True) -> AsyncIterator[Stamped]:
-        """Join a turn, running or over, from the beginning or after an event's id; or hear only how it ends."""
+    def watch(
+        self, turn_id: TurnId, *, after: str | None = None, words: bool = True, reasoning: bool = False
+    ) -> AsyncIterator[Stamped]:
+        """Join a turn, running or over, from the beginning or after an event's id; or hear only how it ends.
+
+        ``reasoning``: with what the model thinks before it speaks.
+        """
         place = (0, 0) if after is None else parse_event_id(after)
         if place is None:
             raise InvalidInput(f"{after!r} is no event id.")
-        return watch(self._parts, turn_id, self._running.get(turn_id), place, words=words)
+        return watch(self._parts, turn_id, self._running.get(turn_id), place, words=words, reasoning=reasoning)
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
         """Stop a turn, wherever it is answered, and wait for its end."""

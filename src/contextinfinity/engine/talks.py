@@ -9,12 +9,23 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, now
-from contextinfinity.domain.message import Message
+from contextinfinity.domain.message import Json, Message, ToolResultBlock, with_reasoning
 from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import NewTurn, Phase, Trail, Turn
-from contextinfinity.engine.continuing import MANY, SUMMARY, Coming, Continuing, Said, Spot, Talk, walk, with_call_names
+from contextinfinity.engine.continuing import (
+    MANY,
+    SUMMARY,
+    Coming,
+    Continuing,
+    Said,
+    Spot,
+    Talk,
+    calls_of,
+    walk,
+    with_call_names,
+)
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.once import once_of
 from contextinfinity.engine.pictures import keep_pictures
@@ -22,7 +33,7 @@ from contextinfinity.engine.running_turn import SendOptions
 from contextinfinity.engine.sent_messages import SentMessages
 from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder
 from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.sections import as_sent_field
+from contextinfinity.prompt.sections import as_sent_field, message_of
 
 OFF_RECORD = {"off_record": True}
 """Kept with turns of which nothing is to be remembered."""
@@ -61,6 +72,9 @@ class Talks:
             name=talk.thread_id,
             body=request,
             exact=asked.terms is not None and asked.terms.only_last is not None,
+            appends=talk.appends,
+            follows=None if talk.follows is None else await self._engine.turn(talk.follows, owner),
+            keeps=talk.keeps,
         )
         if talk.key is None:
             if talk.is_retry and (broken := await self._broken(owner, talk.body)) is not None:
@@ -138,10 +152,12 @@ class Talks:
             alone=said.alone,
             follows=place.follows,
         )
-        metadata = {**(message.metadata or {})}
+        metadata = {**coming.keeps, **(message.metadata or {})}
         if place.summary is not None:
             metadata[SUMMARY] = place.summary.rendered_text
-        if said.history and not place.missing:
+        if coming.appends:
+            metadata |= await self._reasoning_before(place, words)
+        elif said.history and not place.missing:
             place_of = (place.branch_id, place.follows)
             metadata |= as_sent_field(await self._sent.differing(*place_of, said.history, said.message, words))
         new = replace(
@@ -154,10 +170,25 @@ class Talks:
         )
         turn = await self._engine.accept_turn(new, asked, found=spot.branch_id is not None)
         self._continuing.hold(turn, trail)
-        if not place.missing:
+        if not place.missing and not coming.appends:
             self._sent.note(turn.id, said.history, said.message)
         await self._go_on_there(turn)
         return turn
+
+    async def _reasoning_before(self, place: Spot, message: Message) -> dict[str, Json]:
+        """Show the model the reasoning that led to calls whose results a message brings, as its client would do."""
+        if place.branch_id is None or not any(isinstance(block, ToolResultBlock) for block in message.blocks):
+            return {}
+        before = None if place.follows is None else place.follows + 1
+        newest = await self._engine.store.turns.history(place.branch_id, limit=1, before=before)
+        turn = newest[-1] if newest else None
+        if turn is None or turn.answer is None or not calls_of(turn.answer):
+            return {}
+        steps = await self._engine.store.turns.steps(turn.id)
+        blocks = with_reasoning(steps[-1].items, turn.answer.blocks) if steps else turn.answer.blocks
+        if blocks == turn.answer.blocks:
+            return {}
+        return as_sent_field({turn.id: (message_of(turn), Message(role="assistant", blocks=blocks))})
 
     async def _go_on_there(self, turn: Turn) -> None:
         """Make the branch that was spoken on last the active one: it is what people who open the thread expect."""

@@ -22,6 +22,7 @@ from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import Guard
 from contextinfinity.server.limits import Counts, Share
 from contextinfinity.server.metrics import Figures
+from contextinfinity.server.v1 import responses as v1_responses
 from contextinfinity.server.v1 import routes as v1
 from contextinfinity.settings import Settings
 
@@ -77,7 +78,9 @@ def make_app(
         docs_url=None,  # those pages load scripts from strangers
         redoc_url=None,
     )
-    routers = [module.routes for module in (threads, talking, lines, finding, memories, chat, v1, operations)]
+    routers = [
+        module.routes for module in (threads, talking, lines, finding, memories, chat, v1, v1_responses, operations)
+    ]
     for router in routers:
         app.include_router(router)
     app.state.flat_routes = [route for router in routers for route in router.routes]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from contextinfinity.dialects.contract import Spoken, Stop
-from contextinfinity.domain.message import Json, TextBlock, ToolUseBlock
+from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
 from contextinfinity.domain.turn import Problem, Usage
 
 STOP_REASONS: dict[Stop, str] = {
@@ -143,6 +143,10 @@ class MessageWriter:
             return delta
         self._has_text = True
         return _event("content_block_start", index=0, content_block={"type": "text", "text": ""}) + delta
+
+    def reasoning(self, block: ReasoningBlock) -> bytes:
+        """Write nothing: reasoning is not shown."""
+        return b""
 
     def end(self, spoken: Spoken) -> bytes:
         """Write the end of the text, calls of tools, why the message ended and what it took."""

@@ -15,6 +15,7 @@ class OpenAIChat:
     """``Dialect`` of chat completions."""
 
     counts_first = False
+    shows_reasoning = False
 
     def read(self, body: bytes) -> Incoming:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""

@@ -130,10 +130,10 @@ def _refusal(part: dict[str, Json]) -> ContentBlock:
 def _picture(part: dict[str, Json]) -> ContentBlock:
     """Read a picture; some clients leave out the object around its address."""
     if isinstance(part.get("image_url"), str):
-        return field(part, "image_url", _image)
+        return field(part, "image_url", image_at)
     shown = field(part, "image_url", an_object)
     try:
-        image, detail = field(shown, "url", _image), wanted(shown, "detail", _DETAILS)
+        image, detail = field(shown, "url", image_at), wanted(shown, "detail", _DETAILS)
     except Wrong as wrong:
         raise wrong.inside("image_url") from None
     if detail is None:
@@ -141,7 +141,8 @@ def _picture(part: dict[str, Json]) -> ContentBlock:
     return ImageBlock(media_type=image.media_type, source={**image.source, "detail": detail})
 
 
-def _image(value: Json) -> ImageBlock:
+def image_at(value: Json) -> ImageBlock:
+    """Read the address of a picture, or the picture itself as an address."""
     url = a_text(value)
     if url.startswith(("https://", "http://")):
         return ImageBlock(media_type="", source={"type": "url", "url": url})
@@ -184,11 +185,11 @@ def _function(value: Json, call_id: str | None = None) -> ToolUseBlock:
     function = an_object(value)
     name = field(function, "name", a_name)
     return ToolUseBlock(
-        tool_use_id=name if call_id is None else call_id, name=name, input=_arguments(function.get("arguments"))
+        tool_use_id=name if call_id is None else call_id, name=name, input=arguments_in(function.get("arguments"))
     )
 
 
-def _arguments(written: Json) -> Json:
+def arguments_in(written: Json) -> Json:
     """Read arguments; what is no JSON, or none that can be kept, stays the text it is."""
     arguments = arguments_of(written)
     if isinstance(written, str):

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from contextinfinity.dialects.contract import Spoken, Stop
-from contextinfinity.domain.message import REFUSAL, ContentBlock, Json, TextBlock, ToolUseBlock, arguments_of
+from contextinfinity.domain.message import (
+    REFUSAL,
+    ContentBlock,
+    Json,
+    ReasoningBlock,
+    TextBlock,
+    ToolUseBlock,
+    arguments_of,
+)
 from contextinfinity.domain.turn import Problem, Usage
 
 STOPS: dict[Stop, str] = {
@@ -31,6 +39,8 @@ CODES = {
     "filter": "content_filter",
 }
 """What OpenAI calls our codes, where its clients look for it."""
+NOT_FOUND = {"previous_response_id": "previous_response_not_found", "conversation": "conversation_not_found"}
+"""What OpenAI says of a parameter that names something that is not there."""
 OWNER = "contextinfinity"
 
 _encode = msgspec.json.Encoder().encode
@@ -73,6 +83,10 @@ class ChatWriter:
         """Write a piece of the answer's text."""
         return self._chunk(b'{"content":' + _encode(text) + b"}") if text else b""
 
+    def reasoning(self, block: ReasoningBlock) -> bytes:
+        """Write nothing: reasoning is not shown."""
+        return b""
+
     def end(self, spoken: Spoken) -> bytes:
         """Write calls of tools, why it ended, and what it took."""
         written = [self._called(place, call) for place, call in enumerate(_calls(spoken.blocks))]
@@ -94,17 +108,17 @@ class ChatWriter:
         return b"".join([self._chunk(_encode({"tool_calls": [piece]})) for piece in (begun, rest)])
 
     def _chunk(self, delta: bytes, finish: bytes = b"null") -> bytes:
-        return _unbroken(self._front + delta + b',"logprobs":null,"finish_reason":' + finish + b"}]}\n\n")
+        return unbroken(self._front + delta + b',"logprobs":null,"finish_reason":' + finish + b"}]}\n\n")
 
 
 def error(problem: Problem, status: int) -> Json:
     """Write what went wrong. What a message says before a colon, if it is a path, is the parameter."""
-    path = _PATH.match(problem.message) if problem.code == "invalid_input" else None
+    path = _PATH.match(problem.message) if problem.code in ("invalid_input", "not_found") else None
     told = {
         "message": f"{problem.message} {problem.hint}".rstrip(),
         "type": _error_type(problem.code, status),
         "param": path[1] if path else None,
-        "code": CODES.get(problem.code, problem.code),
+        "code": NOT_FOUND.get(path[1] if path else "") or CODES.get(problem.code, problem.code),
     }
     return {"error": told}
 
@@ -177,10 +191,11 @@ def _error_type(code: str, status: int) -> str:
 
 
 def _event(value: Json) -> bytes:
-    return _unbroken(b"data: " + _encode(value) + b"\n\n")
+    return unbroken(b"data: " + _encode(value) + b"\n\n")
 
 
-def _unbroken(written: bytes) -> bytes:
+def unbroken(written: bytes) -> bytes:
+    """Escape characters that some readers of streams take for the end of a line."""
     for sign, escaped in _BREAKS:
         written = written.replace(sign, escaped)
     return written

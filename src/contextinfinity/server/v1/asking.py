@@ -42,8 +42,8 @@ async def question_of(
     request: Request, caller: Caller, incoming: Incoming, body: bytes, user_id: str | None
 ) -> Question:
     """Put a request in our terms; ``user_id``: the user that the query names."""
-    act, stranger = _whose(request, caller, incoming.end_user, user_id)
-    thread_id = request.headers.get(THREAD) or incoming.thread_id
+    act, stranger = whose(request, caller, incoming.end_user, user_id)
+    thread_id = incoming.thread_id if incoming.appends else request.headers.get(THREAD) or incoming.thread_id
     if thread_id is not None:
         thread_id = _named(thread_id, stranger)
     model = act.client.drop_in.model_named(incoming.model)
@@ -53,6 +53,9 @@ async def question_of(
         end_user=stranger,
         thread_id=None if thread_id == NEW else thread_id,
         is_new=thread_id == NEW,
+        follows=incoming.follows,
+        appends=incoming.appends,
+        keeps=incoming.keeps,
         body=_fingerprint(request, caller, body),
         key=None if key is None else _fingerprint(request, caller, b"key " + key.encode(errors="replace")),
         is_retry=request.headers.get(RETRIED, "0").strip("0").isdecimal(),
@@ -82,7 +85,7 @@ def _named(thread_id: str, stranger: str) -> str:
     return f"{stranger}/{thread_id}" if stranger else thread_id
 
 
-def _whose(request: Request, caller: Caller, end_user: str, user_id: str | None) -> tuple[Acting, str]:
+def whose(request: Request, caller: Caller, end_user: str, user_id: str | None) -> tuple[Acting, str]:
     """Resolve the owner a request acts for; also return the end user where that is another than the owner.
 
     Where the caller may act for others, the end user is the owner, else the user that the query names. A token of one

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from contextinfinity.dialects.contract import Dialect
+from contextinfinity.dialects.contract import Dialect, Incoming
 from contextinfinity.dialects.openai_chat import read_embeddings, write_embeddings
 from contextinfinity.domain.message import Json, say
 from contextinfinity.errors import TooLarge
@@ -17,7 +17,7 @@ from contextinfinity.server.answers import note
 from contextinfinity.server.bodies import check_media_type
 from contextinfinity.server.callers import ActingUser, Asking, Caller, ForUser
 from contextinfinity.server.door import door_of
-from contextinfinity.server.v1.asking import question_of
+from contextinfinity.server.v1.asking import Question, question_of
 from contextinfinity.server.v1.shapes import Shaped
 from contextinfinity.server.v1.telling import answer
 from contextinfinity.server.v1.vendors import ANTHROPIC, OPENAI, PREFIX, dialect_of
@@ -74,20 +74,20 @@ async def count_tokens(request: Request, act: ActingUser) -> Response:
     drop_in, incoming = act.client.drop_in, ANTHROPIC.read_to_count(await body_of(request))
     model = drop_in.model_named(incoming.model)
     tokens = drop_in.count(incoming.messages, incoming.system, incoming.tools, model)
-    return _json(ANTHROPIC.counted(tokens))
+    return as_json(ANTHROPIC.counted(tokens))
 
 
 @routes.get("/models", responses=gives("The models that can be asked for."))
 async def list_models(request: Request, act: ActingUser) -> Response:
     """Name the models; `auto` lets the router choose."""
-    return _json(dialect_of(request.scope).models(act.client.drop_in.models()))
+    return as_json(dialect_of(request.scope).models(act.client.drop_in.models()))
 
 
 @routes.get("/models/{name:path}", responses=gives("A model."))
 async def get_model(request: Request, act: ActingUser, name: Annotated[str, Path(description="Its name.")]) -> Response:
     """Read one model."""
     act.client.drop_in.model_named(name)
-    return _json(ANTHROPIC.model(name) if dialect_of(request.scope) is ANTHROPIC else OPENAI.model(name))
+    return as_json(ANTHROPIC.model(name) if dialect_of(request.scope) is ANTHROPIC else OPENAI.model(name))
 
 
 @routes.post("/embeddings", responses=gives("Vectors of texts."), openapi_extra=TAKES)
@@ -96,7 +96,7 @@ async def embed(request: Request, act: ActingUser) -> Response:
     drop_in, asked = act.client.drop_in, read_embeddings(await body_of(request))
     _, rows = await drop_in.embed(asked.texts)
     tokens = drop_in.count(tuple(say("user", text) for text in asked.texts), "", (), None)
-    return _json(write_embeddings(asked, rows, tokens))
+    return as_json(write_embeddings(asked, rows, tokens))
 
 
 async def body_of(request: Request) -> bytes:
@@ -106,16 +106,28 @@ async def body_of(request: Request) -> bytes:
 
 
 async def _answered(request: Request, caller: Caller, dialect: Dialect, user_id: str | None) -> Response:
-    door, body = door_of(request), await body_of(request)
+    body = await body_of(request)
     incoming = dialect.read(body) if len(body) < LARGE else await asyncio.to_thread(dialect.read, body)
-    said = sum(len(message.rendered_text) for message in incoming.messages[-1:])
-    if said > door.server.max_message_chars:
-        raise TooLarge(f"The message has {said:,} characters; {door.server.max_message_chars:,} are the most.")
-    question = await question_of(request, caller, incoming, body, user_id)
-    response = await answer(request, dialect, incoming, question)
+    question = await checked_question(request, caller, incoming, body, user_id)
+    return noted(request, await answer(request, dialect, incoming, question))
+
+
+async def checked_question(
+    request: Request, caller: Caller, incoming: Incoming, body: bytes, user_id: str | None
+) -> Question:
+    """Put a request in our terms; ``TooLarge`` for a message that is longer than the settings allow."""
+    said, most = sum(len(message.rendered_text) for message in incoming.messages[-1:]), door_of(request).server
+    if said > most.max_message_chars:
+        raise TooLarge(f"The message has {said:,} characters; {most.max_message_chars:,} are the most.")
+    return await question_of(request, caller, incoming, body, user_id)
+
+
+def noted(request: Request, response: Response) -> Response:
+    """Add thread and turn of an answer to the request's line in the log."""
     note(request, thread_id=response.headers["x-thread-id"], turn_id=response.headers["x-turn-id"])
     return response
 
 
-def _json(value: Json) -> Response:
+def as_json(value: Json) -> Response:
+    """Answer with JSON."""
     return Response(msgspec.json.encode(value), media_type="application/json")

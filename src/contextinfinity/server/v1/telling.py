@@ -21,8 +21,8 @@ from starlette.responses import Response
 from contextinfinity.client.contract import Stamped
 from contextinfinity.client.drop_in import Answered
 from contextinfinity.dialects.contract import Dialect, Incoming, Spoken, Stop, Writer
-from contextinfinity.domain.events import Delta, FinishedTurn, TurnDone
-from contextinfinity.domain.message import TextBlock, ToolUseBlock
+from contextinfinity.domain.events import Delta, FinishedTurn, Reasoned, TurnDone
+from contextinfinity.domain.message import ReasoningBlock, TextBlock, ToolUseBlock
 from contextinfinity.domain.turn import Problem, Turn, Usage
 from contextinfinity.errors import ContextInfinityError, Ending
 from contextinfinity.server.door import Door, door_of
@@ -64,14 +64,19 @@ def spoken_of(answered: Answered, named: str) -> Spoken:
     if turn.error is not None or turn.outcome in ("failed", "cancelled", None):
         stopped = Problem(code="cancelled", message="The answer was stopped.")
         raise Unanswered(turn.error or stopped)
-    blocks = () if turn.answer is None else turn.answer.blocks
     stop: Stop = "tools" if turn.outcome == "paused" else "end"
     return replace(
-        begun(turn, named),
-        blocks=tuple(block for block in blocks if isinstance(block, TextBlock | ToolUseBlock)),
+        partly(answered, named),
+        ended_at=turn.updated_at,
         stop=STOPS.get(answered.reason, "length") if turn.outcome == "incomplete" else stop,
         usage=turn.usage,
     )
+
+
+def partly(answered: Answered, named: str) -> Spoken:
+    """Return what was said of an answer, whether it ended or failed."""
+    said = (block for block in answered.blocks if isinstance(block, TextBlock | ToolUseBlock | ReasoningBlock))
+    return replace(begun(answered.turn, named), blocks=tuple(said))
 
 
 def begun(turn: Turn, named: str) -> Spoken:
@@ -92,8 +97,9 @@ async def answer(request: Request, dialect: Dialect, incoming: Incoming, questio
     turn, _ = await question.drop_in.begin(question.talk, question.asked)
     events = question.drop_in.watch(turn.id, words=False)
     await _while_connected(request, question, turn, last(door, events, question.acting.check))
-    spoken = spoken_of(await question.drop_in.answered(turn.id), incoming.model)
-    headers = await _headers(incoming, question, turn)
+    answered = await question.drop_in.answered(turn.id, reasoning=dialect.shows_reasoning)
+    spoken = spoken_of(answered, incoming.model)
+    headers = await headers_of(incoming, question, turn)
     written, noted = msgspec.json.encode(dialect.whole(spoken)), BackgroundTask(_note_sent, question, turn)
     return Response(written, headers=headers, media_type="application/json", background=noted)
 
@@ -106,7 +112,7 @@ async def _streamed(
     content, is_sent = pieces(door, dialect, incoming, question, turn), asyncio.Event()
     # before the status is sent: a failure is a status, and can be tried again
     first = await _while_connected(request, question, turn, content.__anext__())
-    headers = await _headers(incoming, question, turn)
+    headers = await headers_of(incoming, question, turn)
     whole = _from(first, content, is_sent)
     stream = EventStream(whole, close=close, stall_seconds=door.server.stall_seconds, headers=headers)
     stream.background = BackgroundTask(_note_sent, question, turn, is_sent)
@@ -146,7 +152,7 @@ async def _note_sent(question: Question, turn: Turn, is_sent: asyncio.Event | No
         await question.drop_in.note_broken(turn.id)
 
 
-async def _headers(incoming: Incoming, question: Question, turn: Turn) -> dict[str, str]:
+async def headers_of(incoming: Incoming, question: Question, turn: Turn) -> dict[str, str]:
     """Say where an answer is kept, and what of its request is not followed by the model that gives it."""
     headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
     ignored = (*incoming.ignored, *await question.drop_in.left_out(turn.id, question.asked))
@@ -171,18 +177,18 @@ async def pieces(
     writer: Writer | None = None
     done: FinishedTurn | None = None
     try:
-        async with aclosing(handfuls(door, question.drop_in.watch(turn.id), check=question.acting.check)) as coming:
+        events = question.drop_in.watch(turn.id, reasoning=dialect.shows_reasoning)
+        async with aclosing(handfuls(door, events, check=question.acting.check)) as coming:
             async for handful in coming:
                 done = _end_in(handful) or done
-                texts = [one.event.text for one in handful if isinstance(one.event, Delta)]
-                if texts and writer is not None:
-                    yield b"".join(map(writer.text, texts))
-                elif texts or not handful:
+                said = [one.event for one in handful if isinstance(one.event, Delta | Reasoned)]
+                if said or not handful:
                     head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
-                    yield head + b"".join(map(writer.text, texts)) or KEEP_ALIVE
+                    yield head + b"".join(_written(writer, event) for event in said) or KEEP_ALIVE
         if done is None:
             raise Ending("The server is ending, and the answer is not there yet.")
-        spoken = spoken_of(await question.drop_in.answered(turn.id), incoming.model)
+        answered = await question.drop_in.answered(turn.id, reasoning=dialect.shows_reasoning)
+        spoken = spoken_of(answered, incoming.model)
         head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
         yield head + writer.end(spoken)
     except Exception as error:
@@ -191,6 +197,12 @@ async def pieces(
         if isinstance(error, Ending):
             await question.drop_in.note_broken(turn.id)
         yield writer.fail(*_told(error))
+
+
+def _written(writer: Writer, event: Delta | Reasoned) -> bytes:
+    if isinstance(event, Delta):
+        return writer.text(event.text)
+    return writer.reasoning(ReasoningBlock(encrypted_content=event.item.encrypted_content, raw=event.item.raw))
 
 
 async def _begin(question: Question, dialect: Dialect, incoming: Incoming, turn: Turn) -> tuple[bytes, Writer]:

@@ -1,0 +1,43 @@
+"""OpenAI's Responses as its clients speak them: requests, responses, streams of events, items of conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextinfinity.dialects.contract import Incoming, Spoken, Writer
+from contextinfinity.dialects.openai_chat import writing as chat
+from contextinfinity.dialects.openai_responses import reading, writing
+from contextinfinity.dialects.openai_responses.events import ResponseWriter
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.turn import Problem
+
+
+class OpenAIResponses:
+    """``Dialect`` of one request to /v1/responses; ``after``: the number of the last event that the client has."""
+
+    counts_first = False
+    shows_reasoning = True
+
+    def __init__(self, shown: writing.Shown, *, after: int = -1) -> None:
+        self._shown = shown
+        self._after = after
+
+    def read(self, body: bytes) -> Incoming:
+        """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+        return reading.read(body).incoming
+
+    def whole(self, spoken: Spoken) -> Json:
+        """Write an answer in one piece."""
+        return writing.ended(spoken, self._shown)
+
+    def writer(self, begun: Spoken, *, with_usage: bool) -> Writer:
+        """Begin to write an answer piece by piece."""
+        return ResponseWriter(begun, self._shown, after=self._after)
+
+    def error(self, problem: Problem, status: int) -> Json:
+        """Write what went wrong, for a status of HTTP."""
+        return chat.error(problem, status)
+
+    def models(self, names: Sequence[str]) -> Json:
+        """Write the list of models."""
+        return chat.models(names)

@@ -1,0 +1,220 @@
+"""From the input items of a request to messages.
+
+What belongs to the assistant in a row (reasoning, text, calls) is one message. Results of calls are said by the user.
+Items of other kinds are kept as they came, for the vendor that knows them. Texts of the system and of the developer are
+collected beside the messages.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from contextinfinity.dialects.openai_chat.checks import (
+    Wrong,
+    a_name,
+    a_text,
+    an_object,
+    can_be_kept,
+    each,
+    expected,
+    field,
+    wanted,
+)
+from contextinfinity.dialects.openai_chat.conversation import arguments_in, image_at
+from contextinfinity.dialects.openai_responses.tools import custom_input, joined_name
+from contextinfinity.domain.message import (
+    REFUSAL,
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+)
+
+Blocks: TypeAlias = tuple[ContentBlock, ...]
+Item: TypeAlias = dict[str, Json]
+
+VENDOR = "openai"
+SEALED = "cix1."
+"""What the ``encrypted_content`` of a reasoning item begins with that holds another vendor's thinking, or its id."""
+NUL = b"\\u0000"
+_ROLES = ("user", "assistant", "system", "developer")
+
+
+class InputItems:
+    """Items as they are read, one after the other."""
+
+    def __init__(self) -> None:
+        self.system: list[str] = []
+        self.messages: list[Message] = []
+        self.layout: list[Json] = []
+        """Of the items since the assistant's last one: the kind of each and how many blocks it has."""
+
+    def take(self, value: Json) -> None:
+        """Read one more item; without a type it is a message."""
+        item = an_object(value)
+        kind = wanted(item, "type", a_text) or "message"
+        read = _KINDS.get(kind)
+        if kind == "message":
+            self._message(item)
+        elif read is None:
+            if kind == "item_reference":
+                raise Wrong(f"there is no item {item.get('id')!r}", "Send the item itself.").inside("id")
+            self._answer((_as_it_came(item),))
+        elif kind.endswith("_output"):
+            self._said(kind, read(item))
+        else:
+            self._answer(read(item))
+
+    def _message(self, item: Item) -> None:
+        role = field(item, "role", a_text)
+        if role not in _ROLES:
+            raise expected(f"one of {', '.join(_ROLES)}", role).inside("role")
+        blocks = _content(item, "content")
+        if role == "user":
+            self._said("message", blocks)
+        elif role == "assistant":
+            self._answer(_with_phase(blocks, wanted(item, "phase", a_text)))
+        else:
+            text = "".join(block.text for block in blocks if isinstance(block, TextBlock))
+            if text:
+                self.system.append(text)
+                self.layout.append([role, text])
+
+    def _said(self, kind: str, blocks: Blocks) -> None:
+        self.messages.append(Message(role="user", blocks=blocks))
+        self.layout.append([kind, len(blocks)])
+
+    def _answer(self, blocks: Blocks) -> None:
+        self.layout.clear()
+        if self.messages and self.messages[-1].role == "assistant":
+            blocks = self.messages.pop().blocks + blocks
+        self.messages.append(Message(role="assistant", blocks=blocks))
+
+
+def sealed(block: ReasoningBlock) -> str | None:
+    """Return what a client has to send back so that the model gets its reasoning again; None: there is nothing."""
+    if block.raw is None and not block.encrypted_content:
+        return None
+    return SEALED + b64encode(msgspec.json.encode(block)).decode()
+
+
+def _reasoning(item: Item) -> Blocks:
+    """Read reasoning; what nobody can read again, because it was not sent, is left out."""
+    written = wanted(item, "encrypted_content", a_text)
+    if written is None:
+        return ()
+    if not written.startswith(SEALED):
+        return (ReasoningBlock(encrypted_content=written, raw=item),)
+    try:
+        content = b64decode(written.removeprefix(SEALED), validate=True)
+        block = msgspec.json.decode(content, type=ReasoningBlock)
+    except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        block = None
+    if block is None or NUL in content or not can_be_kept(block.raw):
+        raise Wrong("it is not what was given out", "Send it back as it came.").inside("encrypted_content")
+    return (block,)
+
+
+def _call(item: Item) -> Blocks:
+    name, arguments = _name(item), arguments_in(item.get("arguments"))
+    return (ToolUseBlock(tool_use_id=field(item, "call_id", a_text), name=name, input=arguments),)
+
+
+def _custom_call(item: Item) -> Blocks:
+    written = custom_input(field(item, "input", a_text))
+    return (ToolUseBlock(tool_use_id=field(item, "call_id", a_text), name=_name(item), input=written),)
+
+
+def _name(item: Item) -> str:
+    return joined_name(wanted(item, "namespace", a_name) or "", field(item, "name", a_name))
+
+
+def _result(item: Item) -> Blocks:
+    call_id = field(item, "call_id", a_text)
+    output = item.get("output")
+    content = _content(item, "output") if output is not None else ()
+    return (ToolResultBlock(tool_use_id=call_id, content=content),)
+
+
+def _with_phase(blocks: Blocks, phase: str | None) -> Blocks:
+    """Mark the text of an answer with its phase, as the vendor's own answers are."""
+    if phase is None:
+        return blocks
+    mark: Json = {"type": "phase", "phase": phase}
+    return tuple(
+        TextBlock(text=block.text, annotations=(*block.annotations, mark)) if isinstance(block, TextBlock) else block
+        for block in blocks
+    )
+
+
+def _content(item: Item, name: str) -> Blocks:
+    content = item.get(name)
+    if isinstance(content, str):
+        return (TextBlock(text=content),) if content else ()
+    try:
+        if not isinstance(content, list):
+            raise expected("a text or a list of parts", content)
+        parts = each(content, _part)
+    except Wrong as wrong:
+        raise wrong.inside(name) from None
+    return tuple(part for part in parts if not isinstance(part, TextBlock) or part.text)
+
+
+def _part(value: Json) -> ContentBlock:
+    part = an_object(value)
+    read = _PARTS.get(part.get("type", ""))
+    if read is None:
+        raise expected(f"one of {', '.join(_PARTS)}", part.get("type")).inside("type")
+    return read(part)
+
+
+def _text(part: Item) -> ContentBlock:
+    return TextBlock(text=field(part, "text", a_text))
+
+
+def _refusal(part: Item) -> ContentBlock:
+    return TextBlock(text=field(part, "refusal", a_text), annotations=(REFUSAL,))
+
+
+def _image(part: Item) -> ContentBlock:
+    if part.get("image_url") is None:
+        raise Wrong("files by their id are not kept here", "Send the picture as a data URL.").inside("file_id")
+    image, detail = field(part, "image_url", image_at), wanted(part, "detail", a_text)
+    if detail in (None, "auto"):
+        return image
+    return ImageBlock(media_type=image.media_type, source={**image.source, "detail": detail})
+
+
+def _as_it_came(part: Item) -> ContentBlock:
+    if not can_be_kept(part):
+        raise Wrong("nested too deep, or it holds a number that is too large")
+    return UnknownBlock(provider=VENDOR, raw=part)
+
+
+_PARTS: Mapping[str, Callable[[Item], ContentBlock]] = {
+    "input_text": _text,
+    "output_text": _text,
+    "text": _text,
+    "refusal": _refusal,
+    "input_image": _image,
+    "input_file": _as_it_came,
+    "input_audio": _as_it_came,
+}
+_KINDS: Mapping[str, Callable[[Item], Blocks]] = {
+    "message": lambda item: (),
+    "function_call": _call,
+    "function_call_output": _result,
+    "custom_tool_call": _custom_call,
+    "custom_tool_call_output": _result,
+    "reasoning": _reasoning,
+}

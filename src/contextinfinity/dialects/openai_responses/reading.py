@@ -1,0 +1,251 @@
+"""From the body of POST /v1/responses to what is asked for, in our terms.
+
+A parameter that would make the answer another one, and that cannot be followed here, is refused with its name. One that
+only says how the vendor is to go about it, or that is not known, is listed as ignored. Null is the same as absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from contextinfinity.dialects.contract import Incoming
+from contextinfinity.dialects.openai_chat.checks import (
+    Wrong,
+    a_flag,
+    a_name,
+    a_schema,
+    a_text,
+    an_object,
+    body_object,
+    each,
+    field,
+    number,
+    wanted,
+    whole_number,
+    word_of,
+)
+from contextinfinity.dialects.openai_responses import ids
+from contextinfinity.dialects.openai_responses.items import InputItems
+from contextinfinity.dialects.openai_responses.tools import ToolNames
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.prompt import Wishes
+from contextinfinity.errors import NotFound
+
+MOST_IGNORED = 32
+MOST_METADATA, LONGEST_KEY, LONGEST_VALUE = 16, 64, 512
+BETWEEN = "\n\n"
+ANY_OBJECT: Json = {"type": "object"}
+ENCRYPTED = "reasoning.encrypted_content"
+RESPONSE = "response"
+"""The metadata field of a turn that keeps what its response shows of the request."""
+LAYOUT = "layout"
+"""In it: how the blocks of the turn's message were divided into items."""
+DEVELOPER = "developer"
+"""In it: the texts of system and developer that came with the input so far; those after it see them too."""
+
+ECHOED = (
+    *("instructions", "metadata", "tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "text"),
+    *("max_output_tokens", "reasoning", "truncation", "user", "safety_identifier", "previous_response_id"),
+    *("prompt_cache_key", "background", "max_tool_calls", "store"),
+)
+"""Parameters that the response shows again."""
+READ = frozenset(
+    {*ECHOED, "model", "input", "conversation", "stream", "stream_options", "top_logprobs", "prompt", "include"}
+)
+SILENT = frozenset(
+    {"client_metadata", "prompt_cache_key", "prompt_cache_retention", "service_tier", "context_management"}
+)
+"""Parameters about the vendor's own caches, accounts and windows: without them the answer is the same."""
+REFUSED = {
+    "prompt": "no prompts are kept here",
+    "top_logprobs": "the probabilities of words are not given here",
+}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_TOKENS = whole_number(1, 2**31 - 1)
+_EFFORT = word_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+class ResponseAsked(Struct, frozen=True, kw_only=True):
+    """A request for a response."""
+
+    incoming: Incoming
+    tools: ToolNames
+    instructions: str = ""
+    developer: tuple[str, ...] = ()
+    """Texts of system and developer among the input."""
+    echo: dict[str, Json]
+    """What the response shows of the request."""
+    encrypted: bool = False
+    """Whether reasoning is given in the form that the client has to send back."""
+    background: bool = False
+
+
+def read(body: bytes) -> ResponseAsked:
+    """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
+    return read_object(body_object(body))
+
+
+def read_object(asked: dict[str, Json]) -> ResponseAsked:
+    """Read the object that a request is; references to items have been replaced by the items."""
+    try:
+        return _asked(asked)
+    except Wrong as wrong:
+        raise wrong.told() from None
+
+
+def _asked(asked: dict[str, Json]) -> ResponseAsked:
+    for name, said in REFUSED.items():
+        if asked.get(name):
+            raise Wrong(said, f"Leave {name} out.").inside(name)
+    items = InputItems()
+    field(asked, "input", lambda value: each(as_items(value), items.take))
+    if not items.messages:
+        raise Wrong("expected at least one message of the user", "Send input.").inside("input")
+    tools = wanted(asked, "tools", _tools) or ToolNames()
+    metadata = wanted(asked, "metadata", a_metadata) or {}
+    stream, background = (wanted(asked, name, a_flag) or False for name in ("stream", "background"))
+    store = wanted(asked, "store", a_flag) is not False
+    if background and not store:
+        raise Wrong("a response in the background has to be stored", "Leave store out.").inside("background")
+    follows, conversation = _place(asked)
+    echo: dict[str, Json] = _echo(asked, items) if store else {"store": False}
+    if conversation is not None:
+        echo["conversation"] = {"id": ids.conversation_id(conversation)}
+    incoming = Incoming(
+        model=field(asked, "model", a_name),
+        messages=tuple(items.messages),
+        tools=tuple(tools.offered),
+        wishes=_wishes(asked, tools),
+        response_format=_format(asked),
+        stream=stream,
+        with_usage=stream,
+        end_user=end_user(asked),
+        thread_id=conversation or _text_in(metadata, "thread_id") or None,
+        follows=follows,
+        appends=conversation is not None or follows is not None,
+        keeps={RESPONSE: echo | {"model": asked["model"]}},
+        ignored=tuple([*_ignored(asked), *(f"tools.{kind}" for kind in dict.fromkeys(tools.hosted))][:MOST_IGNORED]),
+    )
+    return ResponseAsked(
+        incoming=incoming,
+        instructions=wanted(asked, "instructions", a_text) or "",
+        developer=tuple(items.system),
+        tools=tools,
+        echo=incoming.keeps[RESPONSE],
+        encrypted=ENCRYPTED in (wanted(asked, "include", lambda value: each(value, a_text)) or ()),
+        background=background,
+    )
+
+
+def following(asked: ResponseAsked, before: Sequence[str]) -> ResponseAsked:
+    """Complete a request with the system and developer texts that came with the input before it."""
+    developer = (*before, *asked.developer)
+    keeps = {RESPONSE: {**asked.echo, DEVELOPER: developer}} if developer else asked.incoming.keeps
+    system = BETWEEN.join(filter(None, (asked.instructions, *developer)))
+    return replace(asked, incoming=replace(asked.incoming, system=system, keeps=keeps))
+
+
+def as_items(value: Json) -> Json:
+    """Return the items of an input; a text is one message of the user."""
+    return [{"role": "user", "content": value}] if isinstance(value, str) else value
+
+
+def _place(asked: dict[str, Json]) -> tuple[str | None, str | None]:
+    """Read where the input goes: after a response, at the end of a conversation, or wherever its messages lead."""
+    previous, conversation = wanted(asked, "previous_response_id", a_text), wanted(asked, "conversation", _conversation)
+    if previous is None or conversation is None:
+        return None if previous is None else _turn(previous), conversation
+    raise Wrong("it cannot be combined with conversation", "Send one of both.").inside("previous_response_id")
+
+
+def _turn(response_id: str) -> str:
+    turn_id = ids.turn_of(response_id)
+    if turn_id is None:
+        raise no_such_response(response_id)
+    return turn_id
+
+
+def no_such_response(response_id: str) -> NotFound:
+    """Say that there is no response to go on from."""
+    return NotFound(f"previous_response_id: Previous response with id {response_id[:80]!r} not found.", hint="")
+
+
+def _conversation(value: Json) -> str:
+    named = field(value, "id", a_text) if isinstance(value, dict) else a_text(value)
+    session_id = ids.session_of(named)
+    if session_id is None:
+        raise NotFound(f"conversation: Conversation with id {named[:80]!r} not found.", hint="")
+    return session_id
+
+
+def _echo(asked: dict[str, Json], items: InputItems) -> dict[str, Json]:
+    echo = {name: asked[name] for name in ECHOED if asked.get(name) is not None}
+    if len(items.layout) != 1 or items.layout[0][0] != "message":
+        echo[LAYOUT] = items.layout
+    return echo
+
+
+def _wishes(asked: dict[str, Json], tools: ToolNames) -> Wishes:
+    reasoning = wanted(asked, "reasoning", an_object) or {}
+    return Wishes(
+        temperature=wanted(asked, "temperature", number(0, 2)),
+        top_p=wanted(asked, "top_p", number(0, 1)),
+        max_output_tokens=wanted(asked, "max_output_tokens", _TOKENS),
+        tool_choice=wanted(asked, "tool_choice", tools.chosen),
+        parallel_tools=wanted(asked, "parallel_tool_calls", a_flag),
+        effort=wanted(reasoning, "effort", _EFFORT),
+    )
+
+
+def _format(asked: dict[str, Json]) -> Json:
+    text = wanted(asked, "text", an_object) or {}
+    form = wanted(text, "format", an_object) or {"type": "text"}
+    kind = field(form, "type", word_of("text", "json_object", "json_schema"))
+    if kind == "text":
+        return None
+    return ANY_OBJECT if kind == "json_object" else wanted(form, "schema", a_schema) or ANY_OBJECT
+
+
+def a_metadata(value: Json) -> dict[str, str]:
+    """Take metadata: at most 16 texts by name."""
+    metadata = an_object(value)
+    if len(metadata) > MOST_METADATA:
+        raise Wrong(f"expected at most {MOST_METADATA} entries, got {len(metadata)}")
+    for name, said in metadata.items():
+        if not isinstance(said, str) or len(said) > LONGEST_VALUE or not 0 < len(name) <= LONGEST_KEY:
+            rule = f"a name of 1 to {LONGEST_KEY} characters and a text of at most {LONGEST_VALUE}"
+            raise Wrong(f"expected {rule}").inside(name)
+    return metadata
+
+
+def end_user(asked: dict[str, Json]) -> str:
+    """Return who speaks, as the application calls them; empty: nobody is named."""
+    try:
+        metadata = wanted(asked, "metadata", a_metadata) or {}
+        return _text_in(asked, "user") or _text_in(asked, "safety_identifier") or _text_in(metadata, "user_id")
+    except Wrong as wrong:
+        raise wrong.told() from None
+
+
+def _text_in(owner: dict[str, Json] | dict[str, str], name: str) -> str:
+    """Read a name; an empty one is none."""
+    return "" if owner.get(name) == "" else wanted(owner, name, a_name) or ""
+
+
+def _tools(value: Json) -> ToolNames:
+    names = ToolNames()
+    each(value, names.take)
+    return names
+
+
+def _ignored(asked: dict[str, Json]) -> Iterator[str]:
+    """Name what was asked for and means nothing here, as far as it has a name to be shown."""
+    for name, value in asked.items():
+        if name not in READ | SILENT and value not in (None, {}, []) and _PLAIN_NAME.fullmatch(name):
+            yield name
+    if (asked.get("text") or {}).get("verbosity") not in (None, "medium"):
+        yield "text.verbosity"

@@ -1,0 +1,143 @@
+"""Tools on the Responses wire, as functions that every model can call.
+
+A custom tool, whose input is plain text, becomes a function with one argument ``input``; a function inside a namespace
+gets a name that holds both. ``ToolNames`` maps calls back to what the client offered. Tools that OpenAI runs itself
+(web search and the like) are not offered to the model and are named as ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+import msgspec
+
+from contextinfinity.dialects.openai_chat.checks import (
+    Wrong,
+    a_name,
+    a_schema,
+    a_text,
+    an_object,
+    can_be_kept,
+    each,
+    expected,
+    field,
+    wanted,
+    word_of,
+)
+from contextinfinity.domain.message import Json, ToolUseBlock, arguments_of
+from contextinfinity.domain.prompt import ToolSpec
+
+LONGEST_NAME = 64
+NO_PARAMETERS: Json = {"type": "object", "properties": {}}
+TEXT_ONLY: Json = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+_CHOICES = word_of("none", "auto", "required")
+
+
+class ToolNames:
+    """The tools of a request: how the model knows them, and how the client does."""
+
+    def __init__(self, tools: Iterable[Json] = ()) -> None:
+        self.offered: list[ToolSpec] = []
+        self.hosted: list[str] = []
+        """Types of the tools that are not offered."""
+        self._custom: set[str] = set()
+        self._inside: dict[str, tuple[str, str]] = {}
+        for tool in tools:
+            self.take(tool)
+
+    def take(self, value: Json, namespace: str = "") -> None:
+        """Read one more tool."""
+        tool = an_object(value)
+        if not can_be_kept(tool):
+            raise Wrong("nested too deep, or it holds a number that is too large")
+        kind = field(tool, "type", a_text)
+        if kind == "namespace" and not namespace:
+            inner = field(tool, "name", a_name)
+            field(tool, "tools", lambda tools: each(tools, lambda one: self.take(one, inner)))
+        elif kind in ("function", "custom"):
+            name = joined_name(namespace, field(tool, "name", a_name))
+            if namespace:
+                self._inside[name] = (namespace, tool["name"])
+            if kind == "custom":
+                self._custom.add(name)
+            self.offered.append(_function(tool, name) if kind == "function" else _custom(tool, name))
+        else:
+            self.hosted.append(kind)
+
+    def call_item(self, call: ToolUseBlock) -> dict[str, Json]:
+        """Write a call as the client knows its tool."""
+        namespace, name = self._inside.get(call.name, ("", call.name))
+        item: dict[str, Json] = {"type": "function_call", "call_id": call.tool_use_id, "name": name}
+        if call.name in self._custom:
+            item |= {"type": "custom_tool_call", "input": _input_text(call.input)}
+        else:
+            item["arguments"] = arguments_text(call.input)
+        return {**item, "namespace": namespace} if namespace else item
+
+    def chosen(self, value: Json) -> str | None:
+        """Read ``tool_choice``."""
+        names = {tool.name for tool in self.offered}
+        if not isinstance(value, dict):
+            choice = _CHOICES(value)
+            if choice == "required" and not names:
+                raise Wrong("no tools are offered", "Send tools, or leave it out.")
+            return choice
+        kind = field(value, "type", a_text)
+        if kind == "allowed_tools":
+            return wanted(value, "mode", word_of("auto", "required"))
+        if kind not in ("function", "custom"):
+            raise expected("function, custom or allowed_tools", kind).inside("type")
+        name = joined_name(wanted(value, "namespace", a_name) or "", field(value, "name", a_name))
+        if name not in names:
+            raise Wrong("the tool that it names is not among the tools")
+        return ":" + name
+
+
+def joined_name(namespace: str, name: str) -> str:
+    """Name a function inside a namespace, in at most 64 characters."""
+    if not namespace:
+        return name
+    whole = f"{namespace}__{name}"
+    return whole if len(whole) <= LONGEST_NAME else f"{whole[:55]}_{sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def arguments_text(arguments: Json) -> str:
+    """Write arguments as JSON; what the model wrote that is no JSON stays the text it is."""
+    if isinstance(arguments, str) and arguments_of(arguments) == arguments:
+        return arguments
+    return "{}" if arguments is None else msgspec.json.encode(arguments).decode()
+
+
+def custom_input(text: str) -> Json:
+    """Return the arguments of a custom tool's call."""
+    return {"input": text}
+
+
+def _input_text(arguments: Json) -> str:
+    if isinstance(arguments, dict) and arguments.keys() == {"input"} and isinstance(arguments["input"], str):
+        return arguments["input"]
+    return arguments_text(arguments)
+
+
+def _function(tool: dict[str, Json], name: str) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        description=wanted(tool, "description", a_text) or "",
+        parameters=wanted(tool, "parameters", a_schema) or NO_PARAMETERS,
+    )
+
+
+def _custom(tool: dict[str, Json], name: str) -> ToolSpec:
+    """Describe a custom tool; a grammar that its input has to follow is part of the description."""
+    description = wanted(tool, "description", a_text) or ""
+    form = wanted(tool, "format", an_object) or {}
+    if form.get("type") == "grammar":
+        syntax, definition = wanted(form, "syntax", a_text) or "", field(form, "definition", a_text)
+        description += f"\n\nThe input follows this grammar ({syntax}):\n{definition}"
+    return ToolSpec(name=name, description=description.strip(), parameters=TEXT_ONLY)

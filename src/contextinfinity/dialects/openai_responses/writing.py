@@ -1,0 +1,262 @@
+"""Responses as OpenAI writes them: the response object, and the items of turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from contextinfinity.dialects.contract import Spoken, Stop
+from contextinfinity.dialects.openai_chat.writing import CODES
+from contextinfinity.dialects.openai_responses import ids
+from contextinfinity.dialects.openai_responses.items import VENDOR, Item, sealed
+from contextinfinity.dialects.openai_responses.reading import DEVELOPER, LAYOUT
+from contextinfinity.dialects.openai_responses.tools import ToolNames
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.message import (
+    REFUSAL,
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+)
+from contextinfinity.domain.turn import Problem, Usage
+
+HIDDEN = (LAYOUT, DEVELOPER, "model", "conversation")
+"""What is kept with a turn beside the parameters that its response shows."""
+CUT_SHORT: dict[Stop, str] = {"length": "max_output_tokens", "filter": "content_filter"}
+DEFAULTS: dict[str, Json] = {
+    "background": False,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+"""What a response shows of parameters that were not sent."""
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """How answers are written for one request: what of it the response shows, and what it wants to see."""
+
+    echo: dict[str, Json]
+    tools: ToolNames
+    encrypted: bool = False
+
+    @property
+    def summarised(self) -> bool:
+        """Whether reasoning is shown in words."""
+        return bool((self.echo.get("reasoning") or {}).get("summary"))
+
+
+def shell(spoken: Spoken, shown: Shown, status: str) -> dict[str, Json]:
+    """Write a response without its output."""
+    named = {name: value for name, value in shown.echo.items() if name not in HIDDEN}
+    text = {**DEFAULTS["text"], **(named.get("text") or {})}
+    written = {
+        "id": ids.response_id(spoken.id),
+        "object": "response",
+        "created_at": int(spoken.created_at.timestamp()),
+        "status": status,
+        "completed_at": None,
+        "error": None,
+        "incomplete_details": None,
+        "model": spoken.model,
+        "output": [],
+        "usage": None,
+        **DEFAULTS,
+        **named,
+        "text": text,
+    }
+    if "conversation" in shown.echo:
+        written["conversation"] = shown.echo["conversation"]
+    return written
+
+
+def ended(spoken: Spoken, shown: Shown) -> dict[str, Json]:
+    """Write the response of a turn that was answered."""
+    reason = CUT_SHORT.get(spoken.stop)
+    status = "completed" if reason is None else "incomplete"
+    return {
+        **shell(spoken, shown, status),
+        "completed_at": None if spoken.ended_at is None else int(spoken.ended_at.timestamp()),
+        "incomplete_details": None if reason is None else {"reason": reason},
+        "output": output_items(spoken, shown, status),
+        "usage": usage(spoken.usage),
+    }
+
+
+def failed(spoken: Spoken, shown: Shown, problem: Problem) -> dict[str, Json]:
+    """Write the response of a turn that failed or was cancelled, with what was shown of its answer."""
+    is_cancelled = problem.code == "cancelled"
+    return {
+        **shell(spoken, shown, "cancelled" if is_cancelled else "failed"),
+        "error": None if is_cancelled else error_of(problem),
+        "output": output_items(spoken, shown, "incomplete"),
+    }
+
+
+def error_of(problem: Problem) -> Json:
+    """Write the error of a response."""
+    code = CODES.get(problem.code, "server_error")
+    return {"code": code, "message": f"{problem.message} {problem.hint}".rstrip()}
+
+
+def output_items(spoken: Spoken, shown: Shown, status: str = "completed") -> list[Item]:
+    """Write what the model said: its reasoning, its words as one message, its calls."""
+    return [
+        {"id": ids.item_id(item["type"], spoken.id, ids.OUTPUT + place), **item}
+        for place, item in enumerate(_output(spoken, shown, status))
+    ]
+
+
+def _output(spoken: Spoken, shown: Shown, status: str) -> Iterator[Item]:
+    """Write reasoning and text in order, and the calls behind them: that is how they are known in a stream."""
+    calls = [block for block in spoken.blocks if isinstance(block, ToolUseBlock)]
+    words, is_empty = list[TextBlock](), not calls
+    for block in spoken.blocks:
+        if isinstance(block, TextBlock):
+            words.append(block)
+        elif isinstance(block, ReasoningBlock):
+            if words:
+                yield answer_item(words, status)
+            yield reasoning_item(block, shown)
+            words, is_empty = [], is_empty and not words
+    if words or is_empty:
+        yield answer_item(words, status)
+    for call in calls:
+        yield {**shown.tools.call_item(call), "status": status}
+
+
+def reasoning_item(block: ReasoningBlock, shown: Shown) -> Item:
+    """Write reasoning: its summary, and in which form it has to be sent back."""
+    item: Item = {"type": "reasoning", "summary": []}
+    raw = block.raw if isinstance(block.raw, dict) else {}
+    if raw.get("type") == "reasoning" and isinstance(raw.get("summary"), list):
+        item["summary"] = raw["summary"]
+    elif shown.summarised and (text := _thought(block, raw)):
+        item["summary"] = [{"type": "summary_text", "text": text}]
+    if shown.encrypted and (kept := sealed(block)) is not None:
+        item["encrypted_content"] = kept
+    return item
+
+
+def _thought(block: ReasoningBlock, raw: Item) -> str:
+    told = block.summary or raw.get("thinking") or raw.get("text")
+    return told if isinstance(told, str) else ""
+
+
+def answer_item(words: Sequence[TextBlock], status: str) -> Item:
+    """Write the words of an answer as one message."""
+    item: Item = {"type": "message", "role": "assistant", "status": status, "content": list(_parts(words))}
+    phases = {mark.get("phase") for block in words for mark in block.annotations if _is_phase(mark)}
+    return {**item, "phase": phases.pop()} if len(phases) == 1 else item
+
+
+def _parts(words: Iterable[TextBlock]) -> Iterator[Json]:
+    """Write words: those that answer as one text, those that decline as another."""
+    said = [block for block in words if REFUSAL not in block.annotations]
+    declined = "".join(block.text for block in words if REFUSAL in block.annotations)
+    if said or not declined:
+        cited = [mark for block in said for mark in block.annotations if _is_citation(mark)]
+        yield text_part("".join(block.text for block in said), cited)
+    if declined:
+        yield {"type": "refusal", "refusal": declined}
+
+
+def text_part(text: str, annotations: Sequence[Json] = ()) -> Item:
+    """Write a part of a message."""
+    return {"type": "output_text", "annotations": list(annotations), "logprobs": [], "text": text}
+
+
+def _is_phase(mark: Json) -> bool:
+    return isinstance(mark, dict) and mark.get("type") == "phase"
+
+
+def _is_citation(mark: Json) -> bool:
+    kinds = ("file_citation", "url_citation", "container_file_citation", "file_path")
+    return isinstance(mark, dict) and mark.get("type") in kinds
+
+
+def input_items(turn_id: TurnId, message: Message, layout: Json) -> list[Item]:
+    """Write the message of a turn as the items that brought it."""
+    items, left = list[Item](), list(message.blocks)
+    known: Json = layout if isinstance(layout, list) else [["message", len(left)]]
+    for kind, told in known:
+        if kind in ("system", "developer"):
+            items.append(_said(kind, [{"type": "input_text", "text": told}]))
+            continue
+        blocks, left = left[:told], left[told:]
+        items.extend(_brought(kind, blocks))
+    if left:
+        items.extend(_brought("message", left))
+    return [{"id": ids.item_id(item["type"], turn_id, place), **item} for place, item in enumerate(items)]
+
+
+def _brought(kind: str, blocks: Sequence[ContentBlock]) -> Iterator[Item]:
+    parts = [part for block in blocks for part in _content(block)]
+    for block in blocks:
+        if isinstance(block, ToolResultBlock):
+            yield {
+                "type": kind if kind != "message" else "function_call_output",
+                "call_id": block.tool_use_id,
+                "output": _output_text(block),
+                "status": "completed",
+            }
+    if parts or not blocks:
+        yield _said("user", parts)
+
+
+def _said(role: str, parts: list[Json]) -> Item:
+    return {"type": "message", "role": role, "status": "completed", "content": parts}
+
+
+def _content(block: ContentBlock) -> Iterator[Json]:
+    match block:
+        case TextBlock():
+            yield {"type": "input_text", "text": block.text}
+        case ImageBlock():
+            source = block.source if isinstance(block.source, dict) else {}
+            url = source.get("url")
+            detail = source.get("detail", "auto")
+            if source.get("type") == "base64":
+                url = f"data:{block.media_type};base64,{source.get('data')}"
+            yield {"type": "input_image", "image_url": url, "detail": detail, "file_id": None}
+        case UnknownBlock() if block.provider == VENDOR:
+            yield block.raw
+
+
+def _output_text(result: ToolResultBlock) -> Json:
+    parts = [part for block in result.content for part in _content(block)]
+    if all(part.get("type") == "input_text" for part in parts):
+        return "".join(part["text"] for part in parts)
+    return parts
+
+
+def usage(used: Usage) -> Json:
+    """Write what an answer took."""
+    return {
+        "input_tokens": used.input_tokens,
+        "input_tokens_details": {"cached_tokens": used.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": used.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": used.input_tokens + used.output_tokens,
+    }

@@ -1,0 +1,169 @@
+"""Routes: /v1/responses, as OpenAI's clients know them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from contextinfinity.client.drop_in import SendOptions, Talk
+from contextinfinity.client.responses import StoredResponse, echo_of
+from contextinfinity.dialects.contract import Incoming
+from contextinfinity.dialects.openai_chat.checks import body_object
+from contextinfinity.dialects.openai_responses import OpenAIResponses, ids, reading, writing
+from contextinfinity.dialects.openai_responses.items import Item
+from contextinfinity.dialects.openai_responses.tools import ToolNames
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
+from contextinfinity.errors import NotFound
+from contextinfinity.server.callers import Acting, ActingUser, Asking, Caller, ForUser
+from contextinfinity.server.door import door_of
+from contextinfinity.server.streams import EventStream
+from contextinfinity.server.v1.asking import Question, whose
+from contextinfinity.server.v1.routes import LARGE, TAKES, as_json, body_of, checked_question, gives, noted
+from contextinfinity.server.v1.shapes import Shaped
+from contextinfinity.server.v1.telling import Unanswered, answer, begun, headers_of, partly, pieces, spoken_of
+from contextinfinity.server.v1.vendors import PREFIX
+
+routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=Shaped)
+
+ResponseId = Annotated[str, Path(description="The id of a response, `resp_…`.")]
+Include = Annotated[list[str], Query(alias="include[]", description="`reasoning.encrypted_content`.")]
+Order = Annotated[Literal["asc", "desc"], Query(description="The oldest first, or the newest.")]
+After = Annotated[str | None, Query(description="The id of the item that a page begins after.")]
+Limit = Annotated[int, Query(ge=1, le=100, description="How many items a page has.")]
+
+
+@routes.post("/responses", responses=gives("A response.", stream=True), openapi_extra=TAKES)
+async def create_response(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
+    """Answer as OpenAI's Responses do: after a response, in a conversation, or where the input's messages lead."""
+    body = await body_of(request)
+    asked = await _asked(request, caller, body, user_id)
+    question = await checked_question(request, caller, asked.incoming, body, user_id)
+    dialect = OpenAIResponses(writing.Shown(echo=asked.echo, tools=asked.tools, encrypted=asked.encrypted))
+    if not asked.background or asked.incoming.stream:
+        return noted(request, await answer(request, dialect, asked.incoming, question))
+    turn, _ = await question.drop_in.begin(question.talk, question.asked)
+    shown = writing.Shown(echo=asked.echo, tools=asked.tools)
+    response = as_json(writing.shell(begun(turn, asked.incoming.model), shown, "queued"))
+    response.headers.update(await headers_of(asked.incoming, question, turn))
+    return noted(request, response)
+
+
+@routes.get("/responses/{response_id}", responses=gives("A response.", stream=True))
+async def get_response(
+    request: Request,
+    act: ActingUser,
+    response_id: ResponseId,
+    include: Include = [],  # noqa: B006 - FastAPI copies it
+    stream: Annotated[bool, Query(description="As a stream of events.")] = False,
+    starting_after: Annotated[int, Query(description="The number of the last event that is known.")] = -1,
+) -> Response:
+    """Read a response, as it is now; or its events, from the beginning or after the one that was seen last."""
+    found = await act.client.responses.get(response_id)
+    shown = _shown(found.echo, include)
+    if not stream:
+        return as_json(await _written(act, found, shown))
+    door, incoming = door_of(request), Incoming(model=_model(found), messages=())
+    question = Question(talk=Talk(messages=()), acting=act, asked=SendOptions())
+    close = door.streams.take(act.owner)
+    content = pieces(door, OpenAIResponses(shown, after=starting_after), incoming, question, found.turn)
+    return EventStream(content, close=close, stall_seconds=door.server.stall_seconds)
+
+
+@routes.delete("/responses/{response_id}", responses=gives("That it is deleted."))
+async def delete_response(act: ActingUser, response_id: ResponseId) -> Response:
+    """Delete a response; what was said in a thread that goes on without it stays there."""
+    await act.client.responses.delete(response_id)
+    return as_json({"id": response_id, "object": "response", "deleted": True})
+
+
+@routes.post("/responses/{response_id}/cancel", responses=gives("The response that was cancelled."))
+async def cancel_response(act: ActingUser, response_id: ResponseId) -> Response:
+    """Stop a response; one that is over stays as it is."""
+    found = await act.client.responses.get(response_id)
+    await act.client.conversations.cancel(found.turn.id)
+    found = await act.client.responses.get(response_id)
+    return as_json(await _written(act, found, _shown(found.echo)))
+
+
+@routes.get("/responses/{response_id}/input_items", responses=gives("The items that a response was made from."))
+async def list_input_items(
+    act: ActingUser, response_id: ResponseId, order: Order = "desc", after: After = None, limit: Limit = 20
+) -> Response:
+    """List the items of a request."""
+    found = await act.client.responses.get(response_id)
+    items = writing.input_items(found.turn.id, found.turn.user_message, found.echo.get(reading.LAYOUT))
+    return as_json(page(items, order, after, limit))
+
+
+def page(items: Sequence[Item], order: str, after: str | None, limit: int) -> Json:
+    """Write a page of a list of items."""
+    ordered = list(items) if order == "asc" else list(reversed(items))
+    if after is not None:
+        places = [place for place, item in enumerate(ordered) if item["id"] == after]
+        if not places:
+            raise NotFound(f"after: Item with id {after[:80]!r} not found.", hint="")
+        ordered = ordered[places[0] + 1 :]
+    data = ordered[:limit]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": len(ordered) > limit,
+    }
+
+
+async def _asked(request: Request, caller: Caller, body: bytes, user_id: str | None) -> reading.ResponseAsked:
+    """Read a request, with what it refers to."""
+    given = body_object(body)
+    act, _ = whose(request, caller, reading.end_user(given), user_id)
+    if len(body) < LARGE:
+        asked = reading.read_object(given)
+    else:
+        asked = await asyncio.to_thread(reading.read_object, given)
+    return reading.following(asked, await _developer(act, asked.incoming))
+
+
+async def _developer(act: Acting, incoming: Incoming) -> Sequence[str]:
+    """Read the system and developer texts that came before a request that goes on from a response or conversation."""
+    turn: Turn | None = None
+    if incoming.follows is not None:
+        response_id = ids.response_id(incoming.follows)
+        try:
+            turn = (await act.client.responses.get(response_id)).turn
+        except NotFound:
+            raise reading.no_such_response(response_id) from None
+    elif incoming.appends and incoming.thread_id is not None:
+        try:
+            session = await act.client.kept_conversations.get(incoming.thread_id)
+        except NotFound as error:
+            raise NotFound(f"conversation: {error.message}", hint="") from None
+        turn = await act.client.kept_conversations.last_turn(session)
+    echo = None if turn is None else echo_of(turn)
+    return () if echo is None else echo.get(reading.DEVELOPER, ())
+
+
+def _shown(echo: dict[str, Json], include: Sequence[str] = ()) -> writing.Shown:
+    return writing.Shown(echo=echo, tools=ToolNames(echo.get("tools", ())), encrypted=reading.ENCRYPTED in include)
+
+
+def _model(found: StoredResponse) -> str:
+    return str(found.echo.get("model") or found.turn.model)
+
+
+async def _written(act: Acting, found: StoredResponse, shown: writing.Shown) -> Json:
+    """Write a response as it is now."""
+    turn = found.turn
+    if turn.phase in UNFINISHED:
+        status = "queued" if turn.phase is Phase.ACCEPTED else "in_progress"
+        return writing.shell(begun(turn, _model(found)), shown, status)
+    answered = await act.client.drop_in.answered(turn.id, reasoning=True)
+    try:
+        return writing.ended(spoken_of(answered, _model(found)), shown)
+    except Unanswered as error:
+        return writing.failed(partly(answered, _model(found)), shown, error.problem)

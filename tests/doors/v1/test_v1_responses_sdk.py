@@ -1,0 +1,209 @@
+"""OpenAI's own Python SDK on /v1/responses, with nothing changed but the address; with a model behind each wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+from openai.types.responses import FunctionToolParam
+from pydantic import BaseModel
+
+from contextinfinity.testing.vendors import Answer, Call
+from tests.doors.v1.upstream import WIRES, Desk, somebody
+
+pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]
+wires = pytest.mark.parametrize("model", WIRES)
+
+WEATHER: FunctionToolParam = {
+    "type": "function",
+    "name": "weather",
+    "description": "Tells the weather.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "strict": False,
+}
+
+
+class Town(BaseModel):
+    """What an answer is to be."""
+
+    name: str
+    people: int
+
+
+@pytest.fixture
+def client(desk: Desk) -> Iterator[OpenAI]:
+    with OpenAI(base_url=desk.openai_url, api_key="not needed", max_retries=0) as made:
+        yield made
+
+
+@wires
+def test_a_response_comes_whole_and_is_kept(desk: Desk, client: OpenAI, model: str) -> None:
+    desk.say("Hello there.")
+    made = client.responses.create(
+        model=model, input="Hi", instructions="Speak as a pirate.", metadata={"ship": "gull"}, max_output_tokens=200
+    )
+    assert (made.object, made.status, made.model, made.output_text) == ("response", "completed", model, "Hello there.")
+    assert made.usage is not None
+    assert made.usage.total_tokens == made.usage.input_tokens + made.usage.output_tokens > 0
+    assert "Speak as a pirate." in desk.shown
+    assert 200 in desk.asked.values()
+    found = client.responses.retrieve(made.id)
+    assert found == made
+    assert (found.metadata, found.instructions, found.max_output_tokens) == (
+        {"ship": "gull"},
+        "Speak as a pirate.",
+        200,
+    )
+    items = client.responses.input_items.list(made.id).data
+    assert [(item.type, getattr(item, "role", "")) for item in items] == [("message", "user")]
+    assert "Hi" in items[0].to_json()
+
+
+@wires
+def test_events_come_in_the_vendors_sequence(desk: Desk, client: OpenAI, model: str) -> None:
+    desk.say(Answer(text="One, two, three — four."))
+    events = list(client.responses.create(model=model, input="Count", stream=True))
+    kinds = [event.type for event in events]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+    ]
+    assert set(kinds[4:-4]) == {"response.output_text.delta"}
+    assert kinds[-4:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert "".join(getattr(event, "delta", "") for event in events) == "One, two, three — four."
+    last = events[-1]
+    assert last.type == "response.completed"
+    assert client.responses.retrieve(last.response.id) == last.response
+
+
+@wires
+def test_a_response_is_gone_on_from_by_its_id(desk: Desk, client: OpenAI, model: str) -> None:
+    desk.say("Noted.", "It is gull.", "It is heron.")
+    first = client.responses.create(model=model, input="The code word is gull.")
+    second = client.responses.create(model=model, input="Which is it?", previous_response_id=first.id)
+    assert (second.output_text, second.previous_response_id) == ("It is gull.", first.id)
+    assert "The code word is gull." in desk.shown
+    again = client.responses.create(model=model, input="And if it were heron?", previous_response_id=first.id)
+    assert again.output_text == "It is heron."
+    assert "Which is it?" not in desk.shown
+
+
+@wires
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_is_called_and_its_result_read(desk: Desk, client: OpenAI, model: str, stream: bool) -> None:
+    call = Answer(text="Let me look.", tool_calls=(Call(name="weather", arguments={"city": "Bonn"}),))
+    desk.say(call, "It rains in Bonn.")
+    asked: Any = {"model": model, "input": "How is it in Bonn?", "tools": [WEATHER], "stream": stream}
+    made: Any = client.responses.create(**asked)
+    if stream:
+        events = list(made)
+        assert "response.function_call_arguments.done" in [event.type for event in events]
+        made = events[-1].response
+    called = made.output[-1]
+    assert (called.type, called.name, json.loads(called.arguments)) == ("function_call", "weather", {"city": "Bonn"})
+    result: Any = {"type": "function_call_output", "call_id": called.call_id, "output": "rain"}
+    done = client.responses.create(model=model, input=[result], previous_response_id=made.id, tools=[WEATHER])
+    assert done.output_text == "It rains in Bonn."
+    assert "rain" in desk.shown
+
+
+@wires
+def test_structured_output_is_parsed(desk: Desk, client: OpenAI, model: str) -> None:
+    desk.say('{"name": "Bonn", "people": 330000}')
+    parsed = client.responses.parse(model=model, input="Which town?", text_format=Town)
+    assert parsed.output_parsed == Town(name="Bonn", people=330000)
+
+
+def test_what_is_another_users_is_not_found(desk: Desk, client: OpenAI) -> None:
+    desk.say("Secret.")
+    made = client.responses.create(model="gpt", input="Hi", user=somebody())
+    for attempt in (
+        lambda: client.responses.retrieve(made.id),
+        lambda: client.responses.cancel(made.id),
+        lambda: client.responses.input_items.list(made.id),
+        lambda: client.responses.create(model="gpt", input="And?", previous_response_id=made.id),
+        lambda: client.responses.create(model="gpt", input="And?", previous_response_id=made.id, user=somebody()),
+    ):
+        with pytest.raises(openai.NotFoundError):
+            attempt()
+
+
+def test_a_deleted_response_is_gone_and_what_followed_stays(desk: Desk, client: OpenAI) -> None:
+    desk.say("One.", "Two.")
+    first = client.responses.create(model="gpt", input="Hi")
+    second = client.responses.create(model="gpt", input="And?", previous_response_id=first.id)
+    client.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+    with pytest.raises(openai.NotFoundError) as refused:
+        client.responses.create(model="gpt", input="And?", previous_response_id=first.id)
+    assert (refused.value.code, refused.value.param) == ("previous_response_not_found", "previous_response_id")
+    assert client.responses.retrieve(second.id) == second
+
+
+def test_a_single_response_is_deleted_with_its_words(desk: Desk, client: OpenAI) -> None:
+    desk.say("One.")
+    made = client.responses.with_raw_response.create(model="gpt", input="Hi")
+    client.responses.delete(made.parse().id)
+    assert desk.server.http.get(f"/threads/{made.headers['x-thread-id']}").status_code == 404
+
+
+def test_what_is_not_to_be_stored_is_kept_and_not_retrievable(desk: Desk, client: OpenAI) -> None:
+    desk.say("One.")
+    made = client.responses.with_raw_response.create(model="gpt", input="Not to be stored", store=False)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(made.parse().id)
+    assert desk.kept(made.headers["x-thread-id"]) == ["Not to be stored"]
+
+
+REASONS = pytest.mark.parametrize("model", ["gpt", "sonnet"])
+
+
+@REASONS
+@pytest.mark.parametrize("stream", [False, True])
+def test_reasoning_goes_out_sealed_and_comes_back_to_the_model(
+    desk: Desk, client: OpenAI, model: str, stream: bool
+) -> None:
+    call = Call(name="weather", arguments={"city": "Bonn"})
+    desk.say(Answer(text="Let me look.", reasoning="Bonn is a town.", tool_calls=(call,)), "It rains in Bonn.")
+    said: list[Any] = [{"role": "user", "content": "How is it in Bonn?"}]
+    asked: Any = {"model": model, "tools": [WEATHER], "store": False, "include": ["reasoning.encrypted_content"]}
+    made: Any = client.responses.create(input=said, stream=stream, **asked)
+    if stream:
+        events = list(made)
+        made = events[-1].response
+        done = [event.item for event in events if event.type == "response.output_item.done"]
+        assert done == made.output
+    assert [item.type for item in made.output] == ["reasoning", "message", "function_call"]
+    assert made.output[0].encrypted_content
+    assert "Bonn is a town." not in made.output[0].to_json()
+    said += [item.to_dict() for item in made.output]
+    said.append({"type": "function_call_output", "call_id": made.output[-1].call_id, "output": "rain"})
+    done = client.responses.create(input=said, **asked)
+    assert done.output_text == "It rains in Bonn."
+    assert "reasoning" in desk.shown if model == "gpt" else "Bonn is a town." in desk.shown
+
+
+@REASONS
+def test_a_tool_loop_by_id_gives_the_model_its_reasoning_back(desk: Desk, client: OpenAI, model: str) -> None:
+    call = Call(name="weather", arguments={"city": "Bonn"})
+    desk.say(Answer(reasoning="Bonn is a town.", tool_calls=(call,)), "It rains in Bonn.")
+    asked: Any = {"model": model, "tools": [WEATHER]}
+    made = client.responses.create(input="How is it in Bonn?", **asked)
+    assert [item.type for item in made.output] == ["reasoning", "function_call"]
+    result: Any = {"type": "function_call_output", "call_id": made.output[-1].call_id, "output": "rain"}  # type: ignore[union-attr]
+    done = client.responses.create(input=[result], previous_response_id=made.id, **asked)
+    assert done.output_text == "It rains in Bonn."
+    assert "reasoning" in desk.shown if model == "gpt" else "Bonn is a town." in desk.shown
