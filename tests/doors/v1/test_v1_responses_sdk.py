@@ -12,7 +12,7 @@ from openai import OpenAI
 from openai.types.responses import FunctionToolParam
 from pydantic import BaseModel
 
-from contextinfinity.testing.vendors import Answer, Call
+from contextinfinity_testing.vendors import Answer, Call
 from tests.doors.v1.upstream import WIRES, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1")]
@@ -203,7 +203,7 @@ def test_a_tool_loop_by_id_gives_the_model_its_reasoning_back(desk: Desk, client
     asked: Any = {"model": model, "tools": [WEATHER]}
     made = client.responses.create(input="How is it in Bonn?", **asked)
     assert [item.type for item in made.output] == ["reasoning", "function_call"]
-    result: Any = {"type": "function_call_output", "call_id": made.output[-1].call_id, "output": "rain"}  # type: ignore[union-attr]
+    result: Any = {"type": "function_call_output", "call_id": made.output[-1].call_id, "output": "rain"}
     done = client.responses.create(input=[result], previous_response_id=made.id, **asked)
     assert done.output_text == "It rains in Bonn."
     assert "reasoning" in desk.shown if model == "gpt" else "Bonn is a town." in desk.shown
