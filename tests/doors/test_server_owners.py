@@ -33,6 +33,9 @@ THINGS: dict[str, Callable[[dict[str, str]], Any]] = {
     "active": lambda things: things["branch"],
     "compare": lambda things: things["turn"],
     "retry_of": lambda things: things["turn"],
+    "response_id": lambda things: f"resp_{things['response'].replace('-', '')}",
+    "conversation_id": lambda things: f"conv_{things['thread'].replace('-', '')}",
+    "item_id": lambda things: f"msg_{things['turn'].replace('-', '')}0000",
     "attach": lambda things: [things["chunk"]],
     "tag": lambda things: f"thread:{things['thread']}",
     "tags": lambda things: [f"thread:{things['thread']}"],
@@ -42,7 +45,7 @@ PLAIN: dict[str, Any] = dict.fromkeys(
     (
         *("user_id", "limit", "after", "before", "type", "role", "since", "budget", "preview", "external_id"),
         *("ttl_hours", "system", "model", "use_memory", "use_query_rewriter", "may_ask_back", "at", "state", "step"),
-        *("Idempotency-Key", "Last-Event-ID"),
+        *("Idempotency-Key", "Last-Event-ID", "order", "include[]", "stream", "starting_after"),
     )
 ) | {
     "content": "Where is it?",
@@ -57,6 +60,7 @@ PLAIN: dict[str, Any] = dict.fromkeys(
 """Inputs that name nothing of anybody's, with a value for those that a route requires."""
 DROP_IN: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/chat/completions"): {"model": "echo", "messages": [{"role": "user", "content": "Hello"}]},
+    ("POST", "/v1/responses"): {"model": "echo", "input": "Hello"},
     ("POST", "/v1/messages"): {
         "model": "echo",
         "max_tokens": 50,
@@ -64,8 +68,13 @@ DROP_IN: dict[tuple[str, str], dict[str, Any]] = {
     },
 }
 """Routes of other vendors that find a thread: a body for each. Their inputs are not in the document."""
+BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("POST", "/v1/conversations/{conversation_id}"): {"metadata": {}},
+    ("POST", "/v1/conversations/{conversation_id}/items"): {"items": [{"role": "user", "content": "Hello"}]},
+}
+"""Bodies of routes of other vendors that find a thing by its id."""
 STATELESS = {
-    *(("POST", "/v1/messages/count_tokens"), ("POST", "/v1/embeddings")),
+    *(("POST", "/v1/messages/count_tokens"), ("POST", "/v1/embeddings"), ("POST", "/v1/conversations")),
     *(("GET", "/v1/models"), ("GET", "/v1/models/{name}")),
 }
 """Routes of other vendors that find nothing of anybody's."""
@@ -106,10 +115,14 @@ def inputs(operation: Any) -> dict[str, tuple[str, bool]]:
     return found
 
 
+BY_ID = {key for key in operations() if key[1].startswith(("/v1/responses/", "/v1/conversations/"))}
+"""Routes of other vendors that find a thing by its id: requests to them are generated as to our own."""
+
+
 def calls() -> Iterator[Call]:
     """Give each route with each of its things, alone and all in the path together."""
     for (method, route), operation in operations().items():
-        if route.startswith("/v1/"):
+        if route.startswith("/v1/") and (method, route) not in BY_ID:
             continue
         taken = inputs(operation)
         in_path = tuple(name for name in taken if taken[name][0] == "path" and name in THINGS)
@@ -192,7 +205,13 @@ class House:
             "memory": made["id"],
             "chat": chat["session_id"],
             "chunk": hit.get("chunk_id") or "",
+            "response": self.response_of(who, word),
         }
+
+    def response_of(self, who: Who, word: str) -> str:
+        """Make a response in a thread of its own, and name its turn."""
+        made = self.told(who, "POST", "/v1/responses", {"model": "echo", "input": f"The {word} is secret."})
+        return str(made["id"]).removeprefix("resp_")
 
     def own(self, who: Who) -> dict[str, str]:
         """Give things that are the caller's."""
@@ -215,7 +234,8 @@ class House:
             elif required or name == "to":
                 places[place][name] = THINGS[name](own) if name in THINGS else PLAIN[name]
         path = call.route.format(**places["path"])
-        return self.send(who, call.method, path, places["body"], places["query"], places["header"])
+        body = BODIES.get((call.method, call.route), {}) | places["body"]
+        return self.send(who, call.method, path, body, places["query"], places["header"])
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +264,7 @@ def test_every_input_of_every_route_is_known_to_name_a_thing_or_nothing() -> Non
         if name not in THINGS and name not in PLAIN
     }
     assert unknown == set(), "say in THINGS what it names, or add it to PLAIN"
-    assert {key for key in operations() if key[1].startswith("/v1/")} == set(DROP_IN) | STATELESS
+    assert {key for key in operations() if key[1].startswith("/v1/")} == set(DROP_IN) | STATELESS | BY_ID
 
 
 @pytest.mark.req("API-14")
@@ -342,6 +362,21 @@ def test_no_client_of_another_vendor_opens_anothers_thread(houses: tuple[House, 
     guarded = houses[1]
     for who, refused in ((Who("nobody", {}, {}, {}), 401), (guarded.strangers()[0], 403)):
         assert guarded.send(who._replace(query={"user_id": "ann"}), *key, DROP_IN[key])[0] == refused
+
+
+@pytest.mark.req("API-14", "API-7")
+def test_nobody_goes_on_from_anothers_response_or_conversation(houses: tuple[House, House]) -> None:
+    for house in houses:
+        named = {"previous_response_id": THINGS["response_id"](house.things)}
+        places = (named, {"conversation": THINGS["conversation_id"](house.things)})
+        items = [{"type": "item_reference", "id": THINGS["item_id"](house.things)}, {"role": "user", "content": "Hi"}]
+        for who in house.strangers():
+            plain, named_user = who._replace(body={}), {"metadata": {"user_id": "bob"}} if who.body else {}
+            for body in (*places, {"input": items}):
+                sent = {**DROP_IN["POST", "/v1/responses"], **named_user, **body}
+                status, text = house.send(plain, "POST", "/v1/responses", sent)
+                assert (status, SECRET in text) == (404, False), (who, text)
+        assert house.seen() == house.before
 
 
 @pytest.mark.req("API-14", "API-2")

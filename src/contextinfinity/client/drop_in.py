@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -36,6 +37,8 @@ class Answered(Struct, frozen=True, kw_only=True):
     reason: str = ""
     blocks: tuple[ContentBlock, ...] = ()
     """What was answered; with what the model thought, where that is asked for."""
+    ended_at: datetime | None = None
+    """When the model had answered; known where its reasoning is asked for."""
 
 
 class DropIn:
@@ -73,6 +76,7 @@ class DropIn:
         return Answered(
             turn=turn,
             reason=outcome.reason if isinstance(outcome, Incomplete) else "",
+            ended_at=steps[-1].ended_at if steps else None,
             blocks=with_reasoning(steps[-1].items, blocks) if steps and reasoning else blocks,
         )
 

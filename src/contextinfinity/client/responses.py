@@ -7,17 +7,15 @@ deleted does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 from contextinfinity.client.noun import Noun
 from contextinfinity.dialects.openai_responses import ids
 from contextinfinity.dialects.openai_responses.reading import RESPONSE
-from contextinfinity.domain.ids import BranchId, TurnId
-from contextinfinity.domain.message import Json
+from contextinfinity.domain.ids import TurnId
+from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.domain.turn import UNFINISHED, Exchange, Step, Turn
+from contextinfinity.domain.turn import UNFINISHED, Turn
 from contextinfinity.errors import BranchBusy, NotFound
 
 CONVERSATION = "conversation"
@@ -65,20 +63,18 @@ class Responses(Noun):
         else:
             await self._store.sessions.note(turn.session_id, _deleted(turn.id), True)
 
-    async def steps(self, turn_id: TurnId) -> tuple[Step, ...]:
-        """Read the provider calls of a turn."""
-        return await self._store.turns.steps(turn_id)
+    async def turn(self, turn_id: TurnId) -> Turn:
+        """Read the turn that an item belongs to; ``NotFound`` if there is none."""
+        return await self._turn(turn_id)
 
 
 class KeptConversations(Noun):
     """Conversations as clients of OpenAI's Responses know them."""
 
-    async def create(self, metadata: dict[str, str], exchanges: Sequence[Exchange]) -> Session:
-        """Make a conversation with what was said before."""
+    async def create(self, metadata: dict[str, str]) -> Session:
+        """Make an empty conversation."""
         kept: dict[str, Json] = {CONVERSATION: metadata} if metadata else {}
-        session = await self._store.sessions.create(NewSession(owner=self._whose(Owner()), metadata=kept))
-        await self.append(session, exchanges)
-        return session
+        return await self._store.sessions.create(NewSession(owner=self._whose(Owner()), metadata=kept))
 
     async def get(self, conversation_id: str) -> Session:
         """Read a conversation; ``NotFound`` if there is none."""
@@ -108,16 +104,24 @@ class KeptConversations(Noun):
         """Read the newest turns of the active branch, or those in front of one; the oldest first."""
         return await self._store.turns.history(session.active_branch, limit=limit, before=before)
 
-    async def append(self, session: Session, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
-        """Add what was said elsewhere at the end of the active branch."""
-        return await self._store.turns.record(session.active_branch, exchanges) if exchanges else ()
+    async def holds(self, session: Session, turn: Turn) -> bool:
+        """Return whether the active branch has a turn."""
+        if turn.session_id != session.id:
+            return False
+        lineage = await self._store.branches.lineage(session.active_branch)
+        return lineage.owner_of(turn.turn_seq) == turn.branch_id
 
-    async def replace(self, session: Session, turn: Turn, exchanges: Sequence[Exchange]) -> BranchId:
-        """Go on without a turn and all that followed it: on a branch from before it, with ``exchanges`` instead."""
-        branch = await self._store.branches.rollback(session.active_branch, to=turn.turn_seq - 1)
-        if exchanges:
-            await self._store.turns.record(branch.id, exchanges)
-        return branch.id
+    async def log(self, session: Session, message: Message, metadata: dict[str, Json]) -> Turn:
+        """Record what was said elsewhere at the end of the active branch.
+
+        An assistant's message answers the last turn if that has no answer. ``OutOfOrder`` while a turn is answered.
+        """
+        return await self._store.turns.log(session.active_branch, message, metadata=metadata)
+
+    async def go_back(self, session: Session, turn: Turn) -> Session:
+        """Go on without a turn and all that followed it, on a branch from before it."""
+        await self._store.branches.rollback(session.active_branch, to=turn.turn_seq - 1)
+        return await self._session(session.id)
 
 
 def echo_of(turn: Turn) -> dict[str, Json] | None:

@@ -22,6 +22,7 @@ from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import Guard
 from contextinfinity.server.limits import Counts, Share
 from contextinfinity.server.metrics import Figures
+from contextinfinity.server.v1 import conversations as v1_conversations
 from contextinfinity.server.v1 import responses as v1_responses
 from contextinfinity.server.v1 import routes as v1
 from contextinfinity.settings import Settings
@@ -79,7 +80,8 @@ def make_app(
         redoc_url=None,
     )
     routers = [
-        module.routes for module in (threads, talking, lines, finding, memories, chat, v1, v1_responses, operations)
+        module.routes
+        for module in (threads, talking, lines, finding, memories, chat, v1, v1_responses, v1_conversations, operations)
     ]
     for router in routers:
         app.include_router(router)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
 from typing import TypeAlias
 
 import msgspec
@@ -51,9 +52,11 @@ _ROLES = ("user", "assistant", "system", "developer")
 
 
 class InputItems:
-    """Items as they are read, one after the other."""
+    """Items as they are read, one after the other; ``in_place``: texts of the system are messages among the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_place: bool = False) -> None:
+        self._in_place = in_place
+        self._layouts: list[list[Json]] = []
         self.system: list[str] = []
         self.messages: list[Message] = []
         self.layout: list[Json] = []
@@ -86,19 +89,33 @@ class InputItems:
             self._answer(_with_phase(blocks, wanted(item, "phase", a_text)))
         else:
             text = "".join(block.text for block in blocks if isinstance(block, TextBlock))
-            if text:
+            if text and self._in_place:
+                self.messages.append(Message(role="system", blocks=(TextBlock(text=text),)))
+                self._layouts.append([role, text])
+            elif text:
                 self.system.append(text)
                 self.layout.append([role, text])
 
     def _said(self, kind: str, blocks: Blocks) -> None:
         self.messages.append(Message(role="user", blocks=blocks))
         self.layout.append([kind, len(blocks)])
+        self._layouts.append([kind, len(blocks)])
 
     def _answer(self, blocks: Blocks) -> None:
         self.layout.clear()
         if self.messages and self.messages[-1].role == "assistant":
             blocks = self.messages.pop().blocks + blocks
+            self._layouts.pop()
         self.messages.append(Message(role="assistant", blocks=blocks))
+        self._layouts.append([])
+
+    def rows(self) -> Iterator[tuple[Message, list[Json]]]:
+        """Join messages of one role in a row; each with the layout of its items."""
+        both = zip(self.messages, self._layouts, strict=True)
+        for role, group in groupby(both, key=lambda one: one[0].role):
+            row = list(group)
+            blocks = tuple(block for message, _ in row for block in message.blocks)
+            yield Message(role=role, blocks=blocks), [layout for _, layout in row if layout]
 
 
 def sealed(block: ReasoningBlock) -> str | None:

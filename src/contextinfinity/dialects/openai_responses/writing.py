@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from contextinfinity.dialects.contract import Spoken, Stop
@@ -124,15 +125,15 @@ def output_items(spoken: Spoken, shown: Shown, status: str = "completed") -> lis
     """Write what the model said: its reasoning, its words as one message, its calls."""
     return [
         {"id": ids.item_id(item["type"], spoken.id, ids.OUTPUT + place), **item}
-        for place, item in enumerate(_output(spoken, shown, status))
+        for place, item in enumerate(_output(spoken.blocks, shown, status))
     ]
 
 
-def _output(spoken: Spoken, shown: Shown, status: str) -> Iterator[Item]:
+def _output(said: Sequence[ContentBlock], shown: Shown, status: str) -> Iterator[Item]:
     """Write reasoning and text in order, and the calls behind them: that is how they are known in a stream."""
-    calls = [block for block in spoken.blocks if isinstance(block, ToolUseBlock)]
+    calls = [block for block in said if isinstance(block, ToolUseBlock)]
     words, is_empty = list[TextBlock](), not calls
-    for block in spoken.blocks:
+    for block in said:
         if isinstance(block, TextBlock):
             words.append(block)
         elif isinstance(block, ReasoningBlock):
@@ -197,18 +198,29 @@ def _is_citation(mark: Json) -> bool:
 
 
 def input_items(turn_id: TurnId, message: Message, layout: Json) -> list[Item]:
-    """Write the message of a turn as the items that brought it."""
-    items, left = list[Item](), list(message.blocks)
-    known: Json = layout if isinstance(layout, list) else [["message", len(left)]]
-    for kind, told in known:
-        if kind in ("system", "developer"):
+    """Write the message of a turn as the items that brought it; ``layout`` says how it was divided into them."""
+    items, left = list[Item](), list(message.blocks) if message.role in ("user", "tool") else []
+    for kind, told in _known(layout):
+        if isinstance(told, str):
             items.append(_said(kind, [{"type": "input_text", "text": told}]))
-            continue
-        blocks, left = left[:told], left[told:]
-        items.extend(_brought(kind, blocks))
+        else:
+            blocks, left = left[:told], left[told:]
+            items.extend(_brought(kind, blocks))
     if left:
         items.extend(_brought("message", left))
+    if message.role == "assistant":
+        items.extend(_output(message.blocks, Shown(echo={}, tools=ToolNames()), "completed"))
+    elif message.role == "system" and not items:
+        items.append(_said("system", [{"type": "input_text", "text": message.rendered_text}]))
     return [{"id": ids.item_id(item["type"], turn_id, place), **item} for place, item in enumerate(items)]
+
+
+def _known(layout: Json) -> list[tuple[str, str | int]]:
+    """Read a layout; one that is none of ours says nothing."""
+    try:
+        return msgspec.convert(layout, list[tuple[str, str | int]])
+    except msgspec.ValidationError:
+        return []
 
 
 def _brought(kind: str, blocks: Sequence[ContentBlock]) -> Iterator[Item]:

@@ -23,6 +23,7 @@ from contextinfinity.server.callers import Acting, ActingUser, Asking, Caller, F
 from contextinfinity.server.door import door_of
 from contextinfinity.server.streams import EventStream
 from contextinfinity.server.v1.asking import Question, whose
+from contextinfinity.server.v1.item_references import with_items
 from contextinfinity.server.v1.routes import LARGE, TAKES, as_json, body_of, checked_question, gives, noted
 from contextinfinity.server.v1.shapes import Shaped
 from contextinfinity.server.v1.telling import Unanswered, answer, begun, headers_of, partly, pieces, spoken_of
@@ -31,7 +32,7 @@ from contextinfinity.server.v1.vendors import PREFIX
 routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=Shaped)
 
 ResponseId = Annotated[str, Path(description="The id of a response, `resp_…`.")]
-Include = Annotated[list[str], Query(alias="include[]", description="`reasoning.encrypted_content`.")]
+Include = Annotated[list[str] | None, Query(alias="include[]", description="`reasoning.encrypted_content`.")]
 Order = Annotated[Literal["asc", "desc"], Query(description="The oldest first, or the newest.")]
 After = Annotated[str | None, Query(description="The id of the item that a page begins after.")]
 Limit = Annotated[int, Query(ge=1, le=100, description="How many items a page has.")]
@@ -58,13 +59,13 @@ async def get_response(
     request: Request,
     act: ActingUser,
     response_id: ResponseId,
-    include: Include = [],  # noqa: B006 - FastAPI copies it
+    include: Include = None,
     stream: Annotated[bool, Query(description="As a stream of events.")] = False,
     starting_after: Annotated[int, Query(description="The number of the last event that is known.")] = -1,
 ) -> Response:
     """Read a response, as it is now; or its events, from the beginning or after the one that was seen last."""
     found = await act.client.responses.get(response_id)
-    shown = _shown(found.echo, include)
+    shown = _shown(found.echo, include or ())
     if not stream:
         return as_json(await _written(act, found, shown))
     door, incoming = door_of(request), Incoming(model=_model(found), messages=())
@@ -122,6 +123,7 @@ async def _asked(request: Request, caller: Caller, body: bytes, user_id: str | N
     """Read a request, with what it refers to."""
     given = body_object(body)
     act, _ = whose(request, caller, reading.end_user(given), user_id)
+    given["input"] = await with_items(act.client, given.get("input"))
     if len(body) < LARGE:
         asked = reading.read_object(given)
     else:

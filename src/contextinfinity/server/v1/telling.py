@@ -67,7 +67,7 @@ def spoken_of(answered: Answered, named: str) -> Spoken:
     stop: Stop = "tools" if turn.outcome == "paused" else "end"
     return replace(
         partly(answered, named),
-        ended_at=turn.updated_at,
+        ended_at=answered.ended_at,
         stop=STOPS.get(answered.reason, "length") if turn.outcome == "incomplete" else stop,
         usage=turn.usage,
     )

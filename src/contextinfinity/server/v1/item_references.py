@@ -1,0 +1,63 @@
+"""Items that a request names instead of sending them: they are read from the turns that hold them."""
+
+from __future__ import annotations
+
+from contextinfinity.client.local import LocalClient
+from contextinfinity.client.responses import echo_of
+from contextinfinity.dialects.openai_responses import ids, writing
+from contextinfinity.dialects.openai_responses.items import Item
+from contextinfinity.dialects.openai_responses.reading import LAYOUT
+from contextinfinity.dialects.openai_responses.tools import ToolNames
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.turn import UNFINISHED, Turn
+from contextinfinity.errors import NotFound
+from contextinfinity.server.v1.telling import partly
+
+ITEMS = "items"
+"""The metadata field of a turn that was recorded from items: how its message was divided into them."""
+
+
+async def with_items(client: LocalClient, given: Json) -> Json:
+    """Replace references in the input of a request by the items; ``NotFound`` for those that are not the owner's.
+
+    Reasoning that is sent without its content is a reference too; if it is not kept here it stays as it is.
+    """
+    if not isinstance(given, list):
+        return given
+    known: dict[str, dict[str, Item]] = {}
+    return [await _resolved(client, item, known) if _refers(item) else item for item in given]
+
+
+def _refers(item: Json) -> bool:
+    if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+        return False
+    return item.get("type") == "item_reference" or (
+        item.get("type") == "reasoning" and item.get("encrypted_content") is None
+    )
+
+
+async def _resolved(client: LocalClient, item: Item, known: dict[str, dict[str, Item]]) -> Item:
+    place = ids.place_of(item["id"])
+    try:
+        if place is None:
+            raise NotFound("It is no id of ours.")
+        if place[0] not in known:
+            items = await items_of(client, await client.responses.turn(place[0]), encrypted=True)
+            known[place[0]] = {each["id"]: each for each in items}
+        return known[place[0]][item["id"]]
+    except (NotFound, KeyError):
+        if item["type"] == "reasoning":
+            return item
+        raise NotFound(f"input: Item with id {item['id'][:80]!r} not found.", hint="Send the item itself.") from None
+
+
+async def items_of(client: LocalClient, turn: Turn, *, encrypted: bool = False) -> list[Item]:
+    """Write all items of a turn: what it was asked, and what was answered."""
+    echo = echo_of(turn) or {}
+    noted = turn.metadata.get(ITEMS) if isinstance(turn.metadata, dict) else None
+    asked = writing.input_items(turn.id, turn.user_message, echo.get(LAYOUT, noted))
+    if turn.answer is None or turn.phase in UNFINISHED:
+        return asked
+    shown = writing.Shown(echo=echo, tools=ToolNames(echo.get("tools", ())), encrypted=encrypted)
+    answered = await client.drop_in.answered(turn.id, reasoning=bool(turn.provider))
+    return asked + writing.output_items(partly(answered, turn.model), shown)
