@@ -209,3 +209,12 @@ class ContentSuite:
         assert await store.turns.steps(turn.id) == steps
         assert await store.chunks.of_turn(turn.id) == chunks
         assert await store.states.get(state.id) == state
+
+    async def test_metadata_are_kept_and_changed_key_by_key(self, store: Store) -> None:
+        session = await store.sessions.create(NewSession(metadata={"one": {"a": [1]}}))
+        assert session.metadata == {"one": {"a": [1]}}
+        noted = await store.sessions.note(session.id, "two-2", "x")
+        assert noted == replace(session, metadata={"one": {"a": [1]}, "two-2": "x"})
+        assert (await store.sessions.note(session.id, "one", {"b": None})).metadata["one"] == {"b": None}
+        with pytest.raises(InvalidInput):
+            await store.sessions.note(session.id, 'x" || "', 1)

@@ -252,15 +252,6 @@ class SessionSuite:
         assert renamed.updated_at > session.updated_at
         assert (await store.sessions.rename(session.id, None)).title is None
 
-    async def test_metadata_are_kept_and_changed_key_by_key(self, store: Store) -> None:
-        session = await store.sessions.create(replace(WITHOUT_ID, metadata={"one": {"a": [1]}}))
-        assert session.metadata == {"one": {"a": [1]}}
-        noted = await store.sessions.note(session.id, "two-2", "x")
-        assert noted == replace(session, metadata={"one": {"a": [1]}, "two-2": "x"})
-        assert (await store.sessions.note(session.id, "one", {"b": None})).metadata["one"] == {"b": None}
-        with pytest.raises(InvalidInput):
-            await store.sessions.note(session.id, 'x" || "', 1)
-
     @pytest.mark.req("LEDGER-8")
     async def test_switching_the_branch_changes_nothing_else(self, store: Store) -> None:
         session = await store.sessions.create(WITHOUT_ID)

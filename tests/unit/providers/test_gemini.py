@@ -26,7 +26,7 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest, ToolSpec, Wishes
+from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest, TextDelta, ToolSpec, Wishes
 from contextinfinity.domain.turn import Completed, Incomplete, Paused
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.catalogue import abilities_of
@@ -67,7 +67,8 @@ def result(call_id: str, *content: Any, is_error: bool = False) -> Message:
 def streamed(*events: Json) -> tuple[str, Finished]:
     """Read a reply in pieces; return the text shown, and the whole."""
     reply = WIRE.accumulate()
-    shown = "".join(piece.text for event in events for piece in reply.take("", event))
+    pieces = [piece for event in events for piece in reply.take("", event)]
+    shown = "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
     return shown, WIRE.read(reply.whole(), Abilities())
 
 
