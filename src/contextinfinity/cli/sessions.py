@@ -22,10 +22,9 @@ ShowLimit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, he
 def sessions(means: Means, limit: ListLimit = 50) -> None:
     """List the conversations, the one spoken in last first."""
     from contextinfinity.cli.printing import print_json, remark
-    from contextinfinity.cli.working import working
+    from contextinfinity.cli.working import listed_threads
 
-    with working(means) as work:
-        found = work.do(work.client.threads.list(means.owner, limit=limit + 1))
+    found = listed_threads(means, limit + 1)
     if means.as_json:
         print_json({"sessions": found[:limit]})
     elif not found:

@@ -19,13 +19,18 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from contextinfinity.cli.options import Means, Terminated, settings_for
 from contextinfinity.cli.printing import remark
-from contextinfinity.client.contract import Client
+from contextinfinity.errors import LedgerError
 from contextinfinity.telemetry.repeats import RepeatLimit
-from contextinfinity.wiring import holds_ledger, open_client
+from contextinfinity.wiring import holds_ledger, open_client, open_standby
+
+if TYPE_CHECKING:
+    from contextinfinity.client.contract import Client
+    from contextinfinity.client.values import ShownThread
+    from contextinfinity.settings import Settings
 
 T = TypeVar("T")
 
@@ -69,8 +74,37 @@ def _maker(means: Means, *, creates: bool) -> Callable[[], Client]:
     settings = settings_for(means.config, means.data_dir, creates=creates).settings
     if creates or holds_ledger(settings):
         return partial(open_client, settings, ends_soon=not creates)
-    remark(f"There is no ledger in {settings.data_dir} yet. `cix ask` creates one; --data-dir names another folder.")
+    _say_no_ledger(settings)
     return partial(open_client, settings, in_memory=True)
+
+
+def _say_no_ledger(settings: Settings) -> None:
+    remark(f"There is no ledger in {settings.data_dir} yet. `cix ask` creates one; --data-dir names another folder.")
+
+
+def listed_threads(means: Means, limit: int) -> tuple[ShownThread, ...]:
+    """List conversations, the one spoken in last first; of a ledger in this machine without starting an engine."""
+    if means.server is not None:
+        with working(means) as work:
+            return work.do(work.client.threads.list(means.owner, limit=limit))
+    settings = settings_for(means.config, means.data_dir, creates=False).settings
+    if not holds_ledger(settings):
+        _say_no_ledger(settings)
+        return ()
+    with _warning_in_words(), _ending_raises():
+        return asyncio.run(_listed(settings, means, limit))
+
+
+async def _listed(settings: Settings, means: Means, limit: int) -> tuple[ShownThread, ...]:
+    from contextinfinity.client.thread_listing import list_threads
+
+    store = open_standby(settings, ends_soon=True)
+    try:
+        with suppress(LedgerError):
+            await store.land_left()  # what was said while the ledger was away is listed too
+        return await list_threads(store, means.owner, limit)
+    finally:
+        await store.close()
 
 
 class Loop:

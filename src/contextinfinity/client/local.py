@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from copy import copy
@@ -33,6 +32,7 @@ from contextinfinity.client.memories import LocalMemories
 from contextinfinity.client.noun import Noun
 from contextinfinity.client.references import LAST, fits, the_one
 from contextinfinity.client.responses import KeptConversations, Responses
+from contextinfinity.client.thread_listing import list_threads, read_branch, show_thread
 from contextinfinity.client.tokens import LocalTokens, health_of
 from contextinfinity.client.values import (
     Committed,
@@ -47,7 +47,6 @@ from contextinfinity.client.values import (
     shown_fold,
     shown_pins,
     shown_summary,
-    shown_thread,
     shown_turn,
     turn_account,
 )
@@ -203,14 +202,7 @@ class LocalThreads(Noun):
         self, owner: Owner = LOCAL, *, limit: int = 50, after: Position | None = None
     ) -> tuple[ShownThread, ...]:
         """Read an owner's threads, the one spoken in last first."""
-        owner, found = self._whose(owner), list[ShownThread]()
-        while (wanted := limit - len(found)) > 0:
-            sessions = await self._store.sessions.list(owner, limit=wanted, after=after)
-            found += [each for each in await asyncio.gather(*map(self._still_there, sessions)) if each is not None]
-            if len(sessions) < wanted:
-                break
-            after = sessions[-1].position
-        return tuple(found)
+        return await list_threads(self._store, self._whose(owner), limit, after)
 
     async def get(self, thread_id: str, owner: Owner = LOCAL) -> ShownThread:
         """Read one."""
@@ -287,23 +279,10 @@ class LocalThreads(Noun):
         )
 
     async def _shown(self, session: Session) -> ShownThread:
-        branch, turns = session.active_branch, self._store.turns
-        newest = await turns.history(branch, limit=1)
-        first = await turns.history(branch, limit=1, before=2) if newest and newest[0].turn_seq > 1 else newest
-        return shown_thread(session, await self._branch(branch), first, newest)
-
-    async def _still_there(self, session: Session) -> ShownThread | None:
-        """Show one of a list; None if it was deleted since."""
-        try:
-            return await self._shown(session)
-        except NotFound:
-            return None
+        return await show_thread(self._store, session)
 
     async def _branch(self, branch_id: BranchId) -> Branch:
-        branch = await self._store.branches.get(branch_id)
-        if branch is None:
-            raise NotFound(f"There is no branch {branch_id}.")
-        return branch
+        return await read_branch(self._store, branch_id)
 
     async def _last(self, owner: Owner) -> ShownThread:
         newest = await self.list(owner, limit=1)

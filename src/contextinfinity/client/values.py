@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -18,7 +18,9 @@ from contextinfinity.domain.state import FoldCase, State
 from contextinfinity.domain.token import TokenId, TokenScope
 from contextinfinity.domain.turn import Phase, Problem, Step, StepOutcome, Turn, TurnOutcome, Usage
 from contextinfinity.domain.work import Backlog
-from contextinfinity.engine.folding import Fold
+
+if TYPE_CHECKING:
+    from contextinfinity.engine.folding import Fold
 
 
 class ShownTurn(Struct, frozen=True, kw_only=True):

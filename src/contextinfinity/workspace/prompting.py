@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from contextinfinity.engine.parts import Model
+from contextinfinity.engine.configured_models import Model
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.workspace.assembly import ChatMessage, PromptParts, assemble_flat, assemble_tiered
 from contextinfinity.workspace.files import FileContext
