@@ -21,6 +21,7 @@ from contextinfinity.cli.deleting import cleanup, delete
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.fold import fold
 from contextinfinity.cli.importing import import_
+from contextinfinity.cli.mcp import mcp
 from contextinfinity.cli.memories import forget, memories, remember
 from contextinfinity.cli.model import model
 from contextinfinity.cli.options import Config, DataDir, Json, Server, give_to_all
@@ -40,7 +41,7 @@ LINES = (branches, switch, fork, rollback, fold, pin, pins, unpin)
 for command in (*TALKING, *LINES):
     app.command()(command)
 app.command("import")(import_)
-for command in (serve, delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
+for command in (serve, mcp, delete, cleanup, remember, forget, reindex, rebuild, config, doctor):
     app.command()(command)
 app.add_typer(model)
 app.add_typer(memories)

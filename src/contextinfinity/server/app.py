@@ -17,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.server import answers, chat, finding, lines, memories, operations, problems, talking, threads
+from contextinfinity.server import answers, chat, finding, lines, mcp, memories, operations, problems, talking, threads
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import Guard
 from contextinfinity.server.limits import Counts, Share
@@ -79,10 +79,8 @@ def make_app(
         docs_url=None,  # those pages load scripts from strangers
         redoc_url=None,
     )
-    routers = [
-        module.routes
-        for module in (threads, talking, lines, finding, memories, chat, v1, v1_responses, v1_conversations, operations)
-    ]
+    talks = (threads, talking, lines, finding, memories, chat)
+    routers = [module.routes for module in (*talks, v1, v1_responses, v1_conversations, mcp, operations)]
     for router in routers:
         app.include_router(router)
     app.state.flat_routes = [route for router in routers for route in router.routes]

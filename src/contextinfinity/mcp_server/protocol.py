@@ -1,0 +1,142 @@
+"""JSON-RPC 2.0 as the Model Context Protocol uses it: one message in, at most one message out.
+
+No state is kept between messages, so any number of processes can answer the requests of one client. Revisions of the
+protocol that begin with ``initialize`` are spoken; newer clients fall back to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import version
+from typing import TypeAlias
+
+import msgspec
+
+from contextinfinity.client.contract import Client
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.unicode import has_nul
+from contextinfinity.errors import ContextInfinityError, NotFound
+from contextinfinity.mcp_server import resources
+from contextinfinity.mcp_server.tools import TOOLS, Arguments
+
+log = logging.getLogger(__name__)
+
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+PARSE, INVALID, NO_METHOD, WRONG_PARAMS, INTERNAL, NO_RESOURCE = -32700, -32600, -32601, -32602, -32603, -32002
+INSTRUCTIONS = (
+    "Conversations that the user had with any assistant connected here. Search them before you ask the user for"
+    " something that was said before; remember lasting facts about the user; pin what must not be forgotten in one"
+    " conversation."
+)
+
+Handler: TypeAlias = Callable[[Client, dict[str, Json]], Awaitable[Json]]
+
+
+class WrongMessage(Exception):
+    """A message that cannot be answered with a result."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def answer(client: Client, written: bytes) -> Json:
+    """Answer a message; None where nothing is to be sent back, because it is a notification or a response."""
+    try:
+        message = msgspec.json.decode(written)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return _error(None, PARSE, "The message is not JSON.")
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return _error(None, INVALID, "Send one JSON-RPC 2.0 message at a time.")
+    request_id, method = message.get("id"), message.get("method")
+    if "id" not in message or method is None:
+        return None
+    if type(request_id) not in (str, int) or not isinstance(method, str):
+        return _error(None, INVALID, "id has to be a text or a whole number, method a text.")
+    try:
+        params = message.get("params") or {}
+        if not isinstance(params, dict) or has_nul(params):
+            raise WrongMessage(WRONG_PARAMS, "params has to be an object, without NUL characters.")
+        if method not in _METHODS:
+            raise WrongMessage(NO_METHOD, f"There is no method {method[:80]!r}.")
+        return {"jsonrpc": "2.0", "id": request_id, "result": await _METHODS[method](client, params)}
+    except WrongMessage as wrong:
+        return _error(request_id, wrong.code, str(wrong))
+    except NotFound as error:
+        return _error(request_id, NO_RESOURCE, str(error))
+    except ContextInfinityError as error:
+        return _error(request_id, WRONG_PARAMS, str(error))
+    except Exception:
+        log.exception("an MCP request for %s failed", method)
+        return _error(request_id, INTERNAL, "The request failed; the log says why.")
+
+
+def _error(request_id: Json, code: int, message: str) -> Json:
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}}
+
+
+async def _initialize(client: Client, params: dict[str, Json]) -> Json:
+    wanted = params.get("protocolVersion")
+    return {
+        "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[0],
+        "capabilities": {"tools": {"listChanged": False}, "resources": {"subscribe": False, "listChanged": False}},
+        "serverInfo": {"name": "contextinfinity", "title": "ContextInfinity", "version": version("contextinfinity")},
+        "instructions": INSTRUCTIONS,
+    }
+
+
+async def _ping(client: Client, params: dict[str, Json]) -> Json:
+    return {}
+
+
+async def _list_tools(client: Client, params: dict[str, Json]) -> Json:
+    return {"tools": [tool.listed() for tool in TOOLS.values()]}
+
+
+async def _call_tool(client: Client, params: dict[str, Json]) -> Json:
+    """Run a tool. What it cannot do is part of its result, so that the assistant reads it and tries otherwise."""
+    name, given = params.get("name"), params.get("arguments") or {}
+    tool = TOOLS.get(name) if isinstance(name, str) else None
+    if tool is None or not isinstance(given, dict):
+        raise WrongMessage(WRONG_PARAMS, f"There is no tool {str(name)[:80]!r}, or its arguments are no object.")
+    if unknown := given.keys() - tool.properties.keys():
+        return _told({"error": f"{tool.name} has no argument {min(unknown)[:80]!r}."}, is_error=True)
+    try:
+        return _told(await tool.run(client, Arguments(given)))
+    except ContextInfinityError as error:
+        return _told({"error": error.message, "hint": error.hint, "code": error.code}, is_error=True)
+
+
+def _told(result: Json, *, is_error: bool = False) -> Json:
+    text = msgspec.json.encode(result).decode()
+    return {"content": [{"type": "text", "text": text}], "structuredContent": result, "isError": is_error}
+
+
+async def _list_resources(client: Client, params: dict[str, Json]) -> Json:
+    cursor = params.get("cursor")
+    if cursor is not None and not isinstance(cursor, str):
+        raise WrongMessage(WRONG_PARAMS, "cursor has to be a text.")
+    return await resources.listed(client, cursor)
+
+
+async def _list_templates(client: Client, params: dict[str, Json]) -> Json:
+    return {"resourceTemplates": resources.TEMPLATES}
+
+
+async def _read_resource(client: Client, params: dict[str, Json]) -> Json:
+    uri = params.get("uri")
+    if not isinstance(uri, str):
+        raise WrongMessage(WRONG_PARAMS, "uri has to be a text.")
+    return await resources.read(client, uri)
+
+
+_METHODS: Mapping[str, Handler] = {
+    "initialize": _initialize,
+    "ping": _ping,
+    "tools/list": _list_tools,
+    "tools/call": _call_tool,
+    "resources/list": _list_resources,
+    "resources/templates/list": _list_templates,
+    "resources/read": _read_resource,
+}

@@ -1,0 +1,52 @@
+"""Conversations as resources: ``conversation://ID`` is the text of one, in Markdown."""
+
+from __future__ import annotations
+
+from contextinfinity.client.contract import Client
+from contextinfinity.client.cursors import cursor_of, position_of
+from contextinfinity.client.values import ShownTurn
+from contextinfinity.domain.message import Json
+from contextinfinity.errors import InvalidInput
+
+SCHEME = "conversation://"
+MARKDOWN = "text/markdown"
+PAGE = 50
+MOST_TURNS = 200
+"""Turns of a conversation that its resource shows: the newest."""
+TEMPLATES: list[Json] = [
+    {
+        "uriTemplate": SCHEME + "{thread_id}",
+        "name": "conversation",
+        "description": "The newest turns of a conversation, in Markdown.",
+        "mimeType": MARKDOWN,
+    }
+]
+
+
+async def listed(client: Client, cursor: str | None) -> Json:
+    """List conversations as resources, a page at a time."""
+    threads = await client.threads.list(limit=PAGE + 1, after=None if cursor is None else position_of(cursor))
+    page = threads[:PAGE]
+    resources = [
+        {
+            "uri": SCHEME + thread.thread_id,
+            "name": thread.about[:200] or thread.thread_id,
+            "description": f"{thread.turns} turns, last spoken in at {thread.updated_at.isoformat()}",
+            "mimeType": MARKDOWN,
+        }
+        for thread in page
+    ]
+    return {"resources": resources} | ({"nextCursor": cursor_of(page[-1].position)} if len(threads) > PAGE else {})
+
+
+async def read(client: Client, uri: str) -> Json:
+    """Read a conversation; ``NotFound`` if there is none, ``InvalidInput`` for an address of another kind."""
+    if not uri.startswith(SCHEME):
+        raise InvalidInput(f"{uri[:80]!r} is no address of a conversation.", hint=f"It begins with {SCHEME}.")
+    shown = await client.conversations.show(uri.removeprefix(SCHEME), limit=MOST_TURNS)
+    text = "\n\n".join(map(_written, shown.turns))
+    return {"contents": [{"uri": uri, "mimeType": MARKDOWN, "text": text}]}
+
+
+def _written(turn: ShownTurn) -> str:
+    return f"**user** ({turn.created_at.isoformat()}, turn {turn.turn_id}):\n{turn.user}\n\n**assistant**:\n{turn.text}"
