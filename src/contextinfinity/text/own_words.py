@@ -51,6 +51,13 @@ _INDEFINITE = re.compile(
     r"\b(?:an?|some|any|no|eine?[nmrs]?|kein\w{0,2}|un|une|una|uma?|uno|unos|unas|des|alg\w{1,5})\s+(?:[\w-]+\s+){0,2}$"
     r"|一[个封篇份段首]$"
 )
+_THAT = re.compile(r"(?<!\bso )\b(?:that|que|che|dat)\b|\bqu['’]|, ?da(?:ss|ß)\b")
+"""What begins a clause that depends on another one."""
+_NOUN_PHRASE = re.compile(
+    r"\b(?:the|an?|my|our|his|her|their|d(?:er|ie|as|em|en)|im|ein\w{0,2}|mein\w{0,2}|unser\w{0,2}|l[ea]s?|une?|m(?:on|a|es)"
+    r"|el|los|mis?|il|lo|nel|o|os|het|mijn)\b"
+)
+"""An article or a possessive: the subject is somebody or something else."""
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _WORD = re.compile(r"\w")
 _SIGN = re.compile(r"\S")
@@ -275,6 +282,19 @@ def _reported(text: str) -> int | None:
         if (tells or (follows and _is_text(before[-60:]))) and not mine and not text.startswith(" to ", says.end()):
             return says.end() if follows else 0
     return None
+
+
+def main_clause(sentence: str) -> str:
+    """Return a sentence without the clause that depends on what somebody else does: "the author confesses that …"."""
+    text = lower(sentence[:_LONG])
+    that = _THAT.search(text)
+    if that is None or len(text) != len(sentence[:_LONG]):
+        return sentence
+    main = text[: that.start()]
+    theirs = _NOUN_PHRASE.search(main) and len(main.split()) >= _LONG_HEAD and not has("subject", main)
+    if not theirs or has("is", main) or has("topic", main) or has("request", main) or _is_imperative("orders", main):
+        return sentence
+    return sentence[: that.start()]
 
 
 def _points_back(text: str, *, other_layout: bool) -> bool:

@@ -81,3 +81,32 @@ def test_openers_and_closing_requests_are_cut(sentence: str, short: str) -> None
 )
 def test_relative_days_get_their_date(sentence: str, dated: str) -> None:
     assert shortened(sentence, datetime(2026, 5, 3)) == dated
+
+
+@pytest.mark.req("SAFE-9")
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "On page 12 the author confesses that one must never write sober.",
+        "The chatbot told my brother that we decided to skip the vaccine.",
+        "Im Vertrag steht, dass wir uns für den Anbieter Helios entschieden haben.",
+        "Le panneau indique que nous avons décidé de fermer la plage.",
+    ],
+)
+def test_what_the_user_says_that_others_say_binds_to_nothing(sentence: str) -> None:
+    assert kind_of(sentence, frozenset(words_of(sentence))) == "fact"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind"),
+    [
+        ("Remember that the server must never be restarted.", "constraint"),
+        ("The rule is that all prices must be net.", "constraint"),
+        ("I think that the report must not exceed two pages.", "constraint"),
+        ("My team decided that we use Postgres.", "decision"),
+        ("Denk daran, dass der Bericht höchstens zwei Seiten haben darf.", "constraint"),
+        ("Hemos decidido que el proyecto termina en mayo.", "decision"),
+    ],
+)
+def test_what_the_user_says_in_a_dependent_clause_binds(sentence: str, kind: str) -> None:
+    assert kind_of(sentence, frozenset(words_of(sentence))) == kind
