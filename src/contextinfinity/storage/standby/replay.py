@@ -17,6 +17,7 @@ from heapq import merge
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
@@ -66,7 +67,7 @@ class Replay:
         self._read: dict[str, tuple[tuple[int, int], Spooled]] = {}
         """By file: its inode and size when it was read, and its content."""
         self._landed: dict[TurnId, tuple[Item, Turn | None]] = {}
-        self._content: set[str | NewSession] = set()
+        self._content: set[str | bytes] = set()
         """The sessions and texts that the ledger has, or will never accept."""
         self._branches: dict[BranchId, BranchId] = {}
         self._refused: dict[str, str] = {}
@@ -173,15 +174,15 @@ class Replay:
 
     async def _write_content(self, spools: Sequence[Spooled]) -> None:
         """Write sessions in the order in which they were made, which is that of their branches' ids, and texts."""
-        sessions = [new for spooled in spools for new in spooled.sessions.values() if new not in self._content]
+        sessions = [new for spooled in spools for new in spooled.sessions.values() if _key(new) not in self._content]
         for new in sorted(sessions, key=lambda new: new.branch_id or ""):
             await self._write_session(new)
-            self._content.add(new)
+            self._content.add(_key(new))
         for body in [body for spooled in spools for body in spooled.texts if body not in self._content]:
             await self._through(partial(self._ledger.contents.keep_text, body))
             self._content.add(body)
         for key, new in list(self._own.sessions.items()):
-            if new in self._content:
+            if _key(new) in self._content:
                 del self._own.sessions[key]
         for body in [body for body in self._own.texts if body in self._content]:
             del self._own.texts[body]
@@ -245,3 +246,8 @@ class Replay:
 
     async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._writes.through(ask)
+
+
+def _key(new: NewSession) -> bytes:
+    """Return what identifies a session that is to be made; it has metadata and cannot be hashed itself."""
+    return msgspec.json.encode(new)
