@@ -56,10 +56,10 @@ from contextinfinity.domain.ids import BranchId, Position, TurnId, is_id
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.search import Brought, Hits, HowFar
 from contextinfinity.domain.session import Branch, NewSession, Owner, Session
+from contextinfinity.engine.afterwards import commit_pending
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.explain import Explained
-from contextinfinity.engine.once import for_session, once_of
-from contextinfinity.engine.pending import commit_pending
+from contextinfinity.engine.repeated_requests import for_session, once_of
 from contextinfinity.engine.talks import Talks
 from contextinfinity.errors import LedgerError, NotFound
 from contextinfinity.exchange.values import Format, Imported, Progress

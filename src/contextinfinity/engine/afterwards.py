@@ -13,17 +13,18 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sized
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from msgspec import Struct
 
-from contextinfinity.domain.ids import WorkerId
+from contextinfinity.domain.ids import BranchId, WorkerId
+from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.domain.work import FOLDING, PROMPT, Job, JobResult, JobType, JobTypes
 from contextinfinity.errors import JobLost, LedgerClosed, LedgerError, WorkerLost
-from contextinfinity.storage.contract import Jobs
+from contextinfinity.storage.contract import Jobs, Store
 from contextinfinity.telemetry.stages import Stage, collect, timed
 
 log = logging.getLogger(__name__)
@@ -331,3 +332,48 @@ async def _within(seconds: float, awaited: Awaitable[object]) -> None:
     """Wait for something, but not longer than that."""
     with suppress(TimeoutError):
         await asyncio.wait_for(awaited, seconds)
+
+
+LOOK_SECONDS = 0.02
+MOST_PENDING = 64
+
+
+async def pending(store: Store, branch_id: BranchId) -> tuple[Turn, ...]:
+    """Read the answered turns of a branch that are not committed, the oldest first."""
+    newest = await store.turns.history(branch_id, limit=MOST_PENDING)
+    return tuple(turn for turn in newest if turn.phase is Phase.RESPONSE_FINALIZED and turn.branch_id == branch_id)
+
+
+async def commit_pending(store: Store, afterwards: Afterwards, branch_id: BranchId, *, seconds: float) -> int:
+    """Have them committed, and wait for that long; tell how many are left.
+
+    The jobs are asked for again, so that one that was given up is tried once more.
+    """
+    left = await pending(store, branch_id)
+    for turn in left:
+        await store.jobs.enqueue("summarize_turn", branch_id, turn.id)
+    deadline = asyncio.get_running_loop().time() + seconds
+    while left and asyncio.get_running_loop().time() < deadline:
+        afterwards.wake()
+        await asyncio.sleep(LOOK_SECONDS)
+        left = await pending(store, branch_id)
+    return len(left)
+
+
+MOMENT, RESTS, LONGEST_REST = 0.001, 9, 0.05
+"""After how many seconds of work it pauses, how many times as long, and for how long at most."""
+
+
+class Throttle:
+    """Makes background work pause while turns are being answered here (``running``)."""
+
+    def __init__(self, running: Sized) -> None:
+        self._running = running
+        self._began = time.perf_counter()
+
+    async def take(self) -> None:
+        """Sleep nine times the time worked since the last pause, at most 50 ms, while turns run."""
+        worked = time.perf_counter() - self._began
+        if worked >= MOMENT:
+            await asyncio.sleep(min(RESTS * worked, LONGEST_REST) if len(self._running) else 0)
+            self._began = time.perf_counter()

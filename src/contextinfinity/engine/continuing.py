@@ -26,9 +26,8 @@ from contextinfinity.domain.message import Json, Message, ToolResultBlock, ToolU
 from contextinfinity.domain.session import NewSession, Once, Owner, Session
 from contextinfinity.domain.trail import TrailEnd, Walked, after, alone, beginning
 from contextinfinity.domain.turn import Exchange, Phase, Trail, Turn
-from contextinfinity.engine.again import all_the_same, failed_just_now
-from contextinfinity.engine.once import for_session
 from contextinfinity.engine.pictures import Blobs, keep_pictures, named_by_hash
+from contextinfinity.engine.repeated_requests import all_the_same, failed_just_now, for_session
 from contextinfinity.engine.trimmed_history import TailMatch, match_tail, rows_of, side_of
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
 from contextinfinity.storage.contract import Store

@@ -28,14 +28,13 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.domain.unicode import NUL
 from contextinfinity.engine import folding, trial
-from contextinfinity.engine.again import failed_just_now
-from contextinfinity.engine.breath import Breath
+from contextinfinity.engine.afterwards import Throttle
 from contextinfinity.engine.configured_models import Models
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.lookup import Lookup, check_references
-from contextinfinity.engine.once import for_message, for_session
 from contextinfinity.engine.pictures import with_kept_pictures
+from contextinfinity.engine.repeated_requests import failed_just_now, for_message, for_session
 from contextinfinity.engine.running_turn import How, SendOptions, acting_owner
 from contextinfinity.engine.watch import Stamped, end_of, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, NotFound
@@ -176,7 +175,15 @@ class Engine(Lookup):
         place = (0, 0) if after is None else parse_event_id(after)
         if place is None:
             raise InvalidInput(f"{after!r} is no event id.")
-        return watch(self._parts, turn_id, self._running.get(turn_id), place, words=words, reasoning=reasoning)
+        return watch(
+            self.store.turns,
+            self._journals,
+            turn_id,
+            self._running.get(turn_id),
+            place,
+            words=words,
+            reasoning=reasoning,
+        )
 
     async def cancel(self, turn_id: TurnId) -> FinishedTurn:
         """Stop a turn, wherever it is answered, and wait for its end."""
@@ -195,7 +202,7 @@ class Engine(Lookup):
         self, turn_id: TurnId, *, step_index: int | None = None, compare: TurnId | None = None
     ) -> Explained:
         """Write what the model saw again, part by part, and hold it against the hash of what was sent."""
-        return await explain(self._parts, turn_id, step_index, compare)
+        return await explain(self.store, turn_id, step_index, compare)
 
     # --- branches and pins ---
 
@@ -280,7 +287,7 @@ class Engine(Lookup):
             return brought
         from contextinfinity.engine.remembering import remember_again  # its phrases take time to load
 
-        pause = Breath(self._parts).take
+        pause = Throttle(self._running).take
         return replace(brought, memories=await remember_again(self.store, self.setup.remembering, progress, pause))
 
     @property

@@ -22,7 +22,6 @@ from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.turn import Step, Turn, Usage
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import artifact_again
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.pictures import with_pictures
 from contextinfinity.engine.recall import NEAR, session_of
 from contextinfinity.engine.standing import written, written_out
@@ -35,6 +34,7 @@ from contextinfinity.prompt.render import render_rounds
 from contextinfinity.prompt.sections import Artifact, Sections, Shown, message_of
 from contextinfinity.prompt.tasks import shown_with_opening
 from contextinfinity.providers.rebuild_request import written_again
+from contextinfinity.storage.contract import Store
 
 
 class Quoted(Struct, frozen=True, kw_only=True):
@@ -76,35 +76,35 @@ class Explained(Struct, frozen=True, kw_only=True):
 
 
 async def explain(
-    parts: Parts, turn_id: TurnId, step_index: int | None = None, compare: TurnId | None = None
+    store: Store, turn_id: TurnId, step_index: int | None = None, compare: TurnId | None = None
 ) -> Explained:
     """Account for a turn's last request, or for that of one of its steps.
 
     What it repeats is told in view of the request before it, or of the last one of ``compare``.
     """
-    turn, steps = await _turn(parts, turn_id)
+    turn, steps = await _turn(store, turn_id)
     index = len(steps) - 1 if step_index is None else step_index
     if not 0 <= index < len(steps):
         raise NotFound(f"Turn {turn_id} has no request {index}; it has {len(steps)}.")
-    told = await rebuilt(parts, turn, steps, index)
+    told = await rebuilt(store, turn, steps, index)
     if compare is None:
-        before = await _body_before(parts, turn, steps, index)
+        before = await _body_before(store, turn, steps, index)
     else:
-        other, others = await _turn(parts, compare)
-        before = (await rebuilt(parts, other, others, len(others) - 1)).body
+        other, others = await _turn(store, compare)
+        before = (await rebuilt(store, other, others, len(others) - 1)).body
     common, total = shared(before, told.body)
     return replace(told, shared_bytes=common, total_bytes=total)
 
 
-async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -> Explained:
+async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -> Explained:
     """Write the request of a step again."""
     step, plan = steps[index], steps[index].plan
-    front, form = await _kept(parts, plan.front), await _kept(parts, plan.form)
+    front, form = await _kept(store, plan.front), await _kept(store, plan.form)
     if front is None or form is None:
         raise NotFound(f"What request {index} of turn {turn.id} was made from is no longer kept.")
-    owner = (await session_of(parts, turn)).owner
-    whole, removed = await written_out(parts.store.memories, owner, loads(Front, front))
-    there = await parts.store.memories.read(owner, [each.id for each in plan.remembered])
+    owner = (await session_of(store, turn)).owner
+    whole, removed = await written_out(store.memories, owner, loads(Front, front))
+    there = await store.memories.read(owner, [each.id for each in plan.remembered])
     remembered, gone = written(plan.remembered, there)
     removed += gone
     sections = Sections(
@@ -113,18 +113,18 @@ async def rebuilt(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -
         turn_seq=turn.turn_seq,
         message=message_of(turn),
         bridge=plan.bridge,
-        turns=await _shown(parts, turn, plan, removed),
-        artifacts=await _artifacts(parts, turn, plan, removed),
+        turns=await _shown(store, turn, plan, removed),
+        artifacts=await _artifacts(store, turn, plan, removed),
         contextualised=plan.contextualised,
         remembered=remembered,
         rounds=rounds_before(steps, index),
     )
     how = msgspec.json.decode(form)
-    sections = await _redacted(parts, sections, plan)
+    sections = await _redacted(store, sections, plan)
     with_tools = how["form"].get("abilities", {}).get("tools", True)
     sections = cut(sections, plan.shrunk) if plan.shrunk else sections
     prompt = lay_out(sections, with_tools=with_tools)
-    prompt = await with_pictures(parts.store.contents, prompt)
+    prompt = await with_pictures(store.contents, prompt)
     prompt = replace(prompt, markers=tuple(how.get("markers", plan.markers)))
     request = ProviderRequest(
         model_id=step.model_id,
@@ -172,46 +172,46 @@ def rounds_before(steps: Sequence[Step], index: int) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-async def _turn(parts: Parts, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
-    turn = await parts.store.turns.get(turn_id)
+async def _turn(store: Store, turn_id: TurnId) -> tuple[Turn, tuple[Step, ...]]:
+    turn = await store.turns.get(turn_id)
     if turn is None:
         raise NotFound(f"There is no turn {turn_id}.", hint="`cix show` prints the ids of turns.")
-    steps = await parts.store.turns.steps(turn_id)
+    steps = await store.turns.steps(turn_id)
     if not steps:
         why = "It was answered by asking back." if turn.outcome == "clarification" else "It ended before that."
         raise NotFound(f"No model was asked in turn {turn_id}.", hint=why)
     return turn, steps
 
 
-async def _kept(parts: Parts, sha256: str | None) -> str | None:
-    return None if sha256 is None else await parts.caches.texts.read(sha256)
+async def _kept(store: Store, sha256: str | None) -> str | None:
+    return None if sha256 is None else await store.contents.text(sha256)
 
 
-async def _shown(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Shown, ...]:
+async def _shown(store: Store, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Shown, ...]:
     """Render the earlier turns as that request showed them."""
-    turns = await _gathered(parts, turn, plan, removed)
+    turns = await _gathered(store, turn, plan, removed)
     opening = []
     for seq in () if plan.bridge is None else sorted({*plan.bridge}):
-        found = await parts.store.turns.history(turn.branch_id, limit=1, before=seq + 1)
+        found = await store.turns.history(turn.branch_id, limit=1, before=seq + 1)
         opening += [one for one in found if one.turn_seq == seq]
         removed.extend(() if opening and opening[-1].turn_seq == seq else [f"turn {seq}"])
     return shown_with_opening(opening, turns, turn, plan.layout)
 
 
-async def _gathered(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Turn, ...]:
+async def _gathered(store: Store, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Turn, ...]:
     if plan.gathered is None:
         return ()
     first, last = plan.gathered
-    turns = await parts.store.turns.history(turn.branch_id, limit=last - first + 1, before=last + 1)
+    turns = await store.turns.history(turn.branch_id, limit=last - first + 1, before=last + 1)
     missing = {*range(first, last + 1)} - {found.turn_seq for found in turns}
     removed.extend(f"turn {seq}" for seq in sorted(missing))
     return tuple(found for found in turns if found.turn_seq >= first)
 
 
-async def _artifacts(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Artifact, ...]:
+async def _artifacts(store: Store, turn: Turn, plan: Plan, removed: list[str]) -> tuple[Artifact, ...]:
     found = []
     for placed in plan.retrieved:
-        artifact = await artifact_again(parts.store, turn.session_id, placed)
+        artifact = await artifact_again(store, turn.session_id, placed)
         if artifact is None:
             removed.append(f"artifact {placed.chunk_id}")
         else:
@@ -219,25 +219,25 @@ async def _artifacts(parts: Parts, turn: Turn, plan: Plan, removed: list[str]) -
     return tuple(found)
 
 
-async def _redacted(parts: Parts, sections: Sections, plan: Plan) -> Sections:
+async def _redacted(store: Store, sections: Sections, plan: Plan) -> Sections:
     """Black out what was blacked out."""
-    spans = await _kept(parts, plan.redactions)
+    spans = await _kept(store, plan.redactions)
     return sections if spans is None else apply(sections, msgspec.json.decode(spans, type=tuple[Span, ...]))
 
 
-async def _body_before(parts: Parts, turn: Turn, steps: Sequence[Step], index: int) -> Json:
+async def _body_before(store: Store, turn: Turn, steps: Sequence[Step], index: int) -> Json:
     """Write the request before this one again: of the same turn, or of one before; None where there was none."""
     if index > 0:
-        return (await rebuilt(parts, turn, steps, index - 1)).body
-    for before in reversed(await parts.store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)):
-        if (body := await _last_body(parts, before.id)) is not None:
+        return (await rebuilt(store, turn, steps, index - 1)).body
+    for before in reversed(await store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)):
+        if (body := await _last_body(store, before.id)) is not None:
             return body
     return None
 
 
-async def _last_body(parts: Parts, turn_id: TurnId) -> Json:
+async def _last_body(store: Store, turn_id: TurnId) -> Json:
     try:
-        turn, steps = await _turn(parts, turn_id)
-        return (await rebuilt(parts, turn, steps, len(steps) - 1)).body
+        turn, steps = await _turn(store, turn_id)
+        return (await rebuilt(store, turn, steps, len(steps) - 1)).body
     except NotFound:
         return None

@@ -24,7 +24,7 @@ from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import Need, artifact_of
 from contextinfinity.engine.indexing import placing
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.sparing import spared
+from contextinfinity.engine.recall import run_optional
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.quoting import quote
 from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
@@ -110,7 +110,7 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     looked = await look(parts, question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))
     missing += looked.missing
     good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
-    newer = await spared("newer statements", missing, lambda: _newer(parts, looked, good, scope))
+    newer = await run_optional("newer statements", missing, lambda: _newer(parts, looked, good, scope))
     good += newer or ()
     vectors = looked.placed.by_chunk(good) if retrieval.mmr else None
     chosen = await asyncio.to_thread(pack, good, question.full, _quoted, room=room, vectors=vectors)
@@ -213,20 +213,22 @@ async def look(parts: Parts, question: Question, scope: Scope, *, turns: int, wi
     """
     missing: list[LeftOut] = []
     index, asked = parts.store.index, search_terms(question)
-    words = await spared("keywords", missing, lambda: index.find_words(asked, scope, most=2 * turns)) or WordHits()
+    words = (
+        await run_optional("keywords", missing, lambda: index.find_words(asked, scope, most=2 * turns)) or WordHits()
+    )
     exact = exact_terms(question)
     holding = _most_held(await index.find_words(exact, scope, most=turns)) if exact and words.hits else []
     heard: Sequence[Entry] = ()
     most = 2 * turns if with_vectors else NEAREST
     if may_name_a_speaker(question):
         heard = await index.read([hit.place for hit in words.hits[:SPEAKERS_FROM]])
-    near = await spared("vectors", missing, lambda: _near(parts, question, heard, scope, most)) or _NOTHING_NEAR
+    near = await run_optional("vectors", missing, lambda: _near(parts, question, heard, scope, most)) or _NOTHING_NEAR
     best = [*holding, *_best_turns(words, near)]
     entries = {entry.place: entry for entry in await index.around([*dict.fromkeys(best)][:turns])}
     admitted = await _admitted(parts, entries.values(), scope)
     cosines, placed = near.cosines(admitted), _Placed({})
     if with_vectors:
-        placed = await spared("vectors", missing, lambda: _placed(parts, near, admitted)) or placed
+        placed = await run_optional("vectors", missing, lambda: _placed(parts, near, admitted)) or placed
         cosines |= placed.cosines(near.vector)
     found = Found(words=words, entries=admitted, cosines=cosines)
     means = Means(

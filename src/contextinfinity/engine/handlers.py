@@ -90,7 +90,7 @@ async def _memories(parts: Parts, turn: AnsweredTurn, *, may_wait: bool = True) 
     await loaded(*FOR_A_TURN)
     from contextinfinity.engine.remembering import extract_turn
 
-    return await extract_turn(parts, remembering, turn)
+    return await extract_turn(parts.store, parts.caches.texts, remembering, turn)
 
 
 async def _or_later(stage: str, job: Job, work: Awaitable[T]) -> T | None:

@@ -23,7 +23,7 @@ from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.vectors import packed
 from contextinfinity.domain.work import AnsweredTurn
 from contextinfinity.embedders.contract import Embedder
-from contextinfinity.engine.breath import Breath
+from contextinfinity.engine.afterwards import Throttle
 from contextinfinity.engine.parts import Parts
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, ProviderError
 from contextinfinity.prompt.redact import hidden
@@ -61,7 +61,7 @@ async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool
 async def look_over(parts: Parts) -> None:
     """Hold the index against the ledger, a part at a time; what is missing is brought in step next."""
     after: int | None = 0
-    breath = Breath(parts)
+    breath = Throttle(parts.running)
     while after is not None:
         after = await parts.store.index.check(after=after)
         await breath.take()
@@ -100,7 +100,7 @@ async def cut_turns(
 ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
     """Cut turns and place their chunks."""
     origins = await parts.store.arrivals.origins([turn.id for turn in turns])
-    breath = Breath(parts)
+    breath = Throttle(parts.running)
     cuts: list[tuple[Turn, tuple[Cut, ...]]] = []
     for place, turn in enumerate(turns):
         earlier = await _earlier(parts, turns[:place], turn)
@@ -221,14 +221,14 @@ async def _place(parts: Parts, told: HowFar) -> tuple[int, bool]:
             done += await _fill_namespace(parts, namespace, embedder, told)
             await vectors.build()
             switched |= namespace.state == "filling" and await vectors.switch(namespace.name)
-    breath = Breath(parts)
+    breath = Throttle(parts.running)
     while await vectors.drop_old():
         await breath.take()
     return done, switched
 
 
 async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder, told: HowFar) -> int:
-    vectors, done, breath = parts.store.vectors, 0, Breath(parts)
+    vectors, done, breath = parts.store.vectors, 0, Throttle(parts.running)
     total = (await parts.store.index.state()).chunks - namespace.placed
     while chunks := await vectors.unplaced(namespace.name, limit=PAGE):
         texts = [hidden(chunk.rendered_text, parts.setup.redactor) for chunk in chunks]

@@ -18,9 +18,8 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.artifacts import Need
 from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.recall import Recalled
+from contextinfinity.engine.recall import Recalled, run_optional
 from contextinfinity.engine.remembering import MOST_KNOWN, is_off_record
-from contextinfinity.engine.sparing import spared
 from contextinfinity.prompt.sections import Artifact
 from contextinfinity.rewriting.message import asks
 from contextinfinity.text.cues import carries_content
@@ -48,7 +47,7 @@ async def said_elsewhere(parts: Parts, recalled: Recalled, need: Need, missing: 
     if recalled.known is None or not asks_about_user(text) or is_at_hand(text, recalled):
         return ()
     wider = replace(need, scope=Scope(owner=owner, sides=("user",)), room=min(need.room, TOKENS))
-    found = await spared("other conversations", missing, lambda: _found(parts, wider, missing))
+    found = await run_optional("other conversations", missing, lambda: _found(parts, wider, missing))
     return (found or ())[:MOST]
 
 

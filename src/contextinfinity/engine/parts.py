@@ -14,8 +14,7 @@ from contextinfinity.domain.work import Job
 from contextinfinity.engine.caches import Caches
 from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.engine.news import Broadcast, News
-from contextinfinity.engine.running_turn import Running, Terms
+from contextinfinity.engine.running_turn import Broadcast, News, Running, Terms
 from contextinfinity.prompt.budget import share_out, share_out_resent
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import JournalFolder

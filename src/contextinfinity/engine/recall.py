@@ -7,6 +7,7 @@ through seams; one that fails is left out, and the plan and the log say so: a re
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,13 +27,14 @@ from contextinfinity.engine.choosing import home_of
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.running_turn import Running, Terms
-from contextinfinity.engine.sparing import spared
 from contextinfinity.engine.standing import Known, corrected, known_to, written_out
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.fronts import Last
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.sections import Artifact, RenderCache, shown_turns
 from contextinfinity.prompt.tasks import goes_on, is_by_a_person
+from contextinfinity.storage.contract import Store
+from contextinfinity.telemetry.counters import count
 
 T = TypeVar("T")
 
@@ -115,11 +117,13 @@ def _fit(parts: Parts, recalled: Recalled, turn: Turn) -> bool:
 async def recall(parts: Parts, running: Running, session: Session | None = None) -> Recalled:
     """Read what was said before a message, and what is known of who says it; ``session`` if it was just read."""
     turn, missing = running.turn, list[LeftOut]()
-    session = session or await session_of(parts, turn)
+    session = session or await session_of(parts.store, turn)
     state, earlier, rendered = await stands_before(parts, running)
     last, home = await before_this(parts, session, earlier, turn)
     only_sent = running.asked.terms is not None and running.asked.terms.only_last is not None
-    known = await wanted(running.asked.use_memory, "memory", missing, lambda: known_to(parts, session, turn))
+    known = await wanted(
+        running.asked.use_memory, "memory", missing, lambda: known_to(parts.store.memories, parts.setup, session, turn)
+    )
     recalled = Recalled(
         session=session,
         state=state,
@@ -175,9 +179,9 @@ async def has_more(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) 
     return bool(await read_back(parts.store.turns, turn.branch_id, after=covers, before=first, room=1))
 
 
-async def session_of(parts: Parts, turn: Turn) -> Session:
+async def session_of(store: Store, turn: Turn) -> Session:
     """Read the session of a turn."""
-    session = await parts.store.sessions.get(turn.session_id)
+    session = await store.sessions.get(turn.session_id)
     if session is None:
         raise NotFound(f"There is no thread {turn.session_id} any more.")
     return session
@@ -222,7 +226,7 @@ async def before_this(
         if text is not None:
             silence, there = now() - newest.updated_at, newest.branch_id == turn.branch_id
             kept = await written_out(parts.store.memories, session.owner, loads(Front, text))
-            since = await corrected(parts, session, turn.branch_id, kept.front)
+            since = await corrected(parts.store.memories, parts.setup, session, turn.branch_id, kept.front)
             last = Last(
                 front=kept.front,
                 plan=plan,
@@ -257,7 +261,7 @@ async def retrieve(
         attached=running.asked.attach,
         terms=terms,
     )
-    found = await spared("retrieval", missing, lambda: brought_back(parts, need, missing)) or ()
+    found = await run_optional("retrieval", missing, lambda: brought_back(parts, need, missing)) or ()
     from contextinfinity.engine.other_conversations import said_elsewhere  # it needs this module
 
     return (*attached, *found, *await said_elsewhere(parts, recalled, need, missing))
@@ -277,6 +281,25 @@ async def brought_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tupl
 async def wanted(is_so: bool, stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
     """Do a stage unless the caller does without it; the plan says so."""
     if is_so:
-        return await spared(stage, missing, work)
+        return await run_optional(stage, missing, work)
     missing.append(LeftOut(what=stage, reason="it was not asked for"))
     return None
+
+
+log = logging.getLogger(__name__)
+
+
+def in_words(error: Exception) -> str:
+    """Say what went wrong, also where the error itself says nothing."""
+    return "it took too long" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+
+
+async def run_optional(stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
+    """Do without a stage that fails, and say so."""
+    try:
+        return await work()
+    except Exception as error:  # whatever it is, the question is answered without it
+        log.warning("%s failed, the request goes on without it: %s", stage, in_words(error), exc_info=True)
+        count("stages_left_out")
+        missing.append(LeftOut(what=stage, reason=f"it failed: {in_words(error)}"[:200]))
+        return None

@@ -22,8 +22,8 @@ from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn, TurnOutcome
 from contextinfinity.domain.wire import loads
 from contextinfinity.domain.work import AnsweredTurn
+from contextinfinity.engine.caches import TextCache
 from contextinfinity.engine.engine_setup import Remembering
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.standing import placed_texts
 from contextinfinity.memory.reconciling import meant, settled
 from contextinfinity.memory.values import Drawn, Told, Unwanted
@@ -42,11 +42,11 @@ MOST_ATTEMPTS = 3
 """Times that the memories of one turn are stored while other turns change what they are reconciled with."""
 
 
-async def extract_turn(parts: Parts, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
+async def extract_turn(store: Store, texts: TextCache, remembering: Remembering, answered: AnsweredTurn) -> Extraction:
     """Work out what a turn changes in the memories of its user."""
-    changes = await _changes(parts.store, remembering, answered)
-    await parts.store.memories.expire(answered.session.owner, now() - remembering.expiry)
-    return replace(changes, placed=await _placed(parts, answered.plan), placed_at=now())
+    changes = await _changes(store, remembering, answered)
+    await store.memories.expire(answered.session.owner, now() - remembering.expiry)
+    return replace(changes, placed=await _placed(texts, answered.plan), placed_at=now())
 
 
 async def remember_again(
@@ -187,10 +187,10 @@ async def _near(store: Store, session: Session, told: Sequence[Told]) -> list[Me
     return [each.memory for each in (await store.memories.recall(asked)).found]
 
 
-async def _placed(parts: Parts, plan: Plan | None) -> tuple[MemoryId, ...]:
+async def _placed(texts: TextCache, plan: Plan | None) -> tuple[MemoryId, ...]:
     """Name the memories that a prompt showed."""
     if plan is None:
         return ()
-    text = None if plan.front is None else await parts.caches.texts.read(plan.front)
+    text = None if plan.front is None else await texts.read(plan.front)
     front = () if text is None else loads(Front, text).standing
     return tuple(each.id for each in (*front, *plan.remembered))

@@ -42,9 +42,8 @@ from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.preparing import Material, Prepared, prepare
 from contextinfinity.engine.recall import Recalled
-from contextinfinity.engine.rounds import run_tools
 from contextinfinity.engine.running_turn import Running, Terms
-from contextinfinity.engine.step import INTERRUPTED, Heard, ask, problem_of, take
+from contextinfinity.engine.step import INTERRUPTED, Heard, ask, problem_of, run_tools, take
 from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled, assemble
 from contextinfinity.prompt.render import render_rounds
@@ -163,7 +162,7 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
             await announce(parts, running, heard, 1, other.reason)
             closes, inputs = await going_on(running, heard), ()
             attempt = await begin(parts, running, material, other)
-        elif await run_tools(parts, running, heard):
+        elif await run_tools(parts.setup.tools, running, heard):
             running.has_spoken = running.has_spoken or bool(heard.pieces)
             running.tools_ran = bool(heard.outputs) or (running.tools_ran and not heard.pieces)
             attempt.refit(parts)

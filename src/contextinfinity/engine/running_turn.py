@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
 from typing import Any, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.ids import BranchId, ChunkId, StepId, TurnId
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import ToolSpec, Wishes
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import NewStep, Turn, TurnEnd
-from contextinfinity.engine.news import News
 from contextinfinity.storage.journal import Journal
 from contextinfinity.telemetry.turns import note_turn
+
+MOST_UNHEARD = 100
+"""How many events are kept for one who follows and is slow."""
 
 
 class How(TypedDict, total=False):
@@ -79,6 +84,52 @@ class SendOptions(Struct, frozen=True, kw_only=True):
 def acting_owner(user_id: str | None, org_id: str | None) -> Owner | None:
     """Return the owner that a caller names; None if they name neither user nor organisation."""
     return None if user_id is None and org_id is None else Owner(user_id=user_id or "local", org_id=org_id or "")
+
+
+class News:
+    """An event that others wait for, again and again.
+
+    A task takes the present event first, looks, and then waits for it, so that it misses nothing in between.
+    """
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def listen(self) -> asyncio.Event:
+        """Take the event that the next ``tell`` will set."""
+        return self._next
+
+    def tell(self) -> None:
+        """Wake everybody who listens."""
+        self._next.set()
+        self._next = asyncio.Event()
+
+
+class Broadcast:
+    """Sends the events of folds to every follower; a slow follower loses the oldest ones."""
+
+    def __init__(self) -> None:
+        self._followers: list[deque[CompactionEvent]] = []
+        self._news = News()
+
+    def tell(self, event: CompactionEvent) -> None:
+        """Tell all who follow."""
+        for follower in self._followers:
+            follower.append(event)
+        self._news.tell()
+
+    async def follow(self) -> AsyncIterator[CompactionEvent]:
+        """Give what happens from now on."""
+        heard = deque[CompactionEvent](maxlen=MOST_UNHEARD)
+        self._followers.append(heard)
+        try:
+            while True:
+                news = self._news.listen()
+                while heard:
+                    yield heard.popleft()
+                await news.wait()
+        finally:
+            self._followers.remove(heard)
 
 
 class Cancellation(asyncio.Event):

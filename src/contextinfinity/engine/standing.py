@@ -21,8 +21,7 @@ from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.vectors import packed
 from contextinfinity.domain.wire import text_hash
-from contextinfinity.engine.engine_setup import Remembering
-from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.engine_setup import Remembering, Setup
 from contextinfinity.memory.ranking import MOST, ranked
 from contextinfinity.memory.snippet import LONGEST, Line, besides, fitting, lines, within
 from contextinfinity.storage.memories import Memories
@@ -47,14 +46,14 @@ class Known:
         return lines(fitting(dict.fromkeys((*self.asked, *self.standing))))
 
 
-async def known_to(parts: Parts, session: Session, turn: Turn) -> Known | None:
+async def known_to(memories: Memories, setup: Setup, session: Session, turn: Turn) -> Known | None:
     """Find what is known of who says something."""
-    remembering = parts.setup.remembering
+    remembering = setup.remembering
     if remembering is None:
-        given = await parts.setup.helpers.memories(turn)
+        given = await setup.helpers.memories(turn)
         return None if given is None else Known(standing=tuple(map(Line, given.splitlines())))
     words = turn.user_message.rendered_text[:QUESTION]
-    recalled = await recall(parts.store.memories, remembering, session, turn.branch_id, words)
+    recalled = await recall(memories, remembering, session, turn.branch_id, words)
     return await known_from(recalled, words, remembering.most)
 
 
@@ -162,13 +161,13 @@ class Corrected(NamedTuple):
     is_unfounded: bool = False
 
 
-async def corrected(parts: Parts, session: Session, branch_id: str, front: Front) -> Corrected:
+async def corrected(memories: Memories, setup: Setup, session: Session, branch_id: str, front: Front) -> Corrected:
     """Hold the memories of a front against what was said since, as a turn of a branch sees it."""
-    remembering = parts.setup.remembering
+    remembering = setup.remembering
     if remembering is None or not front.standing:
         return Corrected()
     ids = [each.id for each in front.standing]
-    current = await parts.store.memories.current(_asked(remembering, session, branch_id), ids)
+    current = await memories.current(_asked(remembering, session, branch_id), ids)
     instead = {memory.id: memory for memory_id, memory in current.items() if memory.id != memory_id}
     return Corrected(tuple(instead.values()), len(current) < len(ids))
 

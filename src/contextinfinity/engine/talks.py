@@ -27,8 +27,8 @@ from contextinfinity.engine.continuing import (
     with_call_names,
 )
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.once import once_of
 from contextinfinity.engine.pictures import keep_pictures
+from contextinfinity.engine.repeated_requests import once_of
 from contextinfinity.engine.running_turn import SendOptions
 from contextinfinity.engine.sent_messages import SentMessages
 from contextinfinity.errors import BranchBusy, LedgerError, NotFound, OutOfOrder

@@ -22,11 +22,10 @@ from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
 from contextinfinity.engine.meaning import Asking, ask_back, understand
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.preparing import Material
-from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve, session_of
+from contextinfinity.engine.recall import Recalled, needs_fold, recall, retrieve, run_optional, session_of
 from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import finalise, insist, respond
 from contextinfinity.engine.running_turn import Running
-from contextinfinity.engine.sparing import spared
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
 from contextinfinity.telemetry.stages import collect, timed
@@ -73,7 +72,7 @@ async def reply(parts: Parts, running: Running) -> None:
 async def gather(parts: Parts, running: Running) -> Material | Asking:
     """Recall what stands before a message, and put together what belongs to it."""
     await loaded(*FOR_A_TURN)
-    session: Session | None = await session_of(parts, running.turn)
+    session: Session | None = await session_of(parts.store, running.turn)
     if session is not None and session.ttl_hours is not None:
         await expire_before_use(Cleaner(parts.store, parts.setup.copies), session.id)
         session = None
@@ -82,7 +81,7 @@ async def gather(parts: Parts, running: Running) -> Material | Asking:
         missing: list[LeftOut] = []
         terms = running.asked.terms
         budget = None if terms is None else parts.budget_of(recalled.home, terms)
-        await spared("fold", missing, lambda: fold_to_fit(parts, running.turn.branch_id, budget))
+        await run_optional("fold", missing, lambda: fold_to_fit(parts, running.turn.branch_id, budget))
         recalled = await recall(parts, running)
         recalled.missing.extend(missing)
     return await gather_from(parts, running, recalled)

@@ -31,10 +31,13 @@ from contextinfinity.domain.events import (
 from contextinfinity.domain.ids import StepId, TurnId
 from contextinfinity.domain.message import ReasoningItem
 from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.running_turn import Running
 from contextinfinity.errors import NotFound
-from contextinfinity.storage.journal import END, REASONING, Entry, event_id
+from contextinfinity.storage.contract import Turns
+from contextinfinity.storage.journal import END, REASONING, Entry, JournalFolder, event_id
+
+LOOK_SECONDS = 0.05
+"""How often the ledger is asked about a turn that another process answers."""
 
 
 class Stamped(Struct, frozen=True, kw_only=True):
@@ -96,7 +99,8 @@ class _Call:
 
 
 async def watch(
-    parts: Parts,
+    turns: Turns,
+    journals: JournalFolder,
     turn_id: TurnId,
     running: Running | None,
     after: tuple[int, int] = (0, 0),
@@ -111,12 +115,12 @@ async def watch(
     place, announced = _Place(*after), after[0] if after[1] else -1
     while True:
         news = running.news.listen() if running else None
-        turn, step = _seen_here(running, place.index) or await _look(parts, turn_id, place.index)
+        turn, step = _seen_here(running, place.index) or await _look(turns, turn_id, place.index)
         if words and step is not None:
             if announced < place.index:
                 announced = place.index
                 yield Stamped(event=_started(step))
-            async for stamped in _follow(parts, turn_id, running, step, place):
+            async for stamped in _follow(turns, journals, turn_id, running, step, place):
                 if reasoning or not isinstance(stamped.event, Reasoned):
                     yield stamped
             if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
@@ -126,9 +130,9 @@ async def watch(
             break
         if running is not None and running.journal is not None:
             running.journal.check()  # a disk that takes no words takes no end either: whoever waits is told so
-        await _wait(parts, news)
+        await _wait(news)
     if turn.outcome == "clarification":
-        plan = await parts.store.turns.plan(turn.id)
+        plan = await turns.plan(turn.id)
         yield Stamped(event=Clarification.of(turn.text, plan.candidates if plan else ()))
     if turn.error is not None:
         yield Stamped(event=TurnFailed(code=turn.error.code, message=turn.error.message, hint=turn.error.hint))
@@ -155,26 +159,26 @@ def _seen_here(running: Running | None, index: int) -> tuple[Turn, _Call | None]
     return running.turn, call
 
 
-async def _look(parts: Parts, turn_id: TurnId, index: int) -> tuple[Turn, _Call | None]:
+async def _look(turns: Turns, turn_id: TurnId, index: int) -> tuple[Turn, _Call | None]:
     """Read the turn and one of its calls as they are now."""
-    turn = await parts.store.turns.get(turn_id)
+    turn = await turns.get(turn_id)
     if turn is None:
         raise NotFound(f"There is no turn {turn_id}.")
-    steps = await parts.store.turns.steps(turn_id, first=index)
+    steps = await turns.steps(turn_id, first=index)
     return turn, next((_Call.of(step, is_over=step.outcome is not None) for step in steps), None)
 
 
 async def _follow(
-    parts: Parts, turn_id: TurnId, running: Running | None, step: _Call, place: _Place
+    turns: Turns, journals: JournalFolder, turn_id: TurnId, running: Running | None, step: _Call, place: _Place
 ) -> AsyncIterator[Stamped]:
     """Give the events of one step from a place on, and how durable they are where this process writes them."""
     told = -1
 
     async def is_over() -> bool:
-        turn, call = await _look(parts, turn_id, step.step_index)
+        turn, call = await _look(turns, turn_id, step.step_index)
         return call is None or call.is_over or turn.phase not in OPEN_PHASES
 
-    async for entry in parts.journals.tail(step.id, place.seq, is_over):
+    async for entry in journals.tail(step.id, place.seq, is_over):
         place.seq, place.at_end = entry.seq, entry.event_type == END
         if (event := _event(entry)) is not None:
             yield Stamped(event=event, id=event_id(step.step_index, entry.seq))
@@ -206,10 +210,10 @@ def _started(step: _Call) -> StepStarted:
     return StepStarted(step_id=step.id, step_index=step.step_index, provider=step.provider, model=step.model_id)
 
 
-async def _wait(parts: Parts, news: asyncio.Event | None) -> None:
+async def _wait(news: asyncio.Event | None) -> None:
     """Wait for news, or for the next look where none can come."""
     if news is None:
-        await asyncio.sleep(parts.look_seconds)
+        await asyncio.sleep(LOOK_SECONDS)
     else:
         with suppress(TimeoutError):
             await asyncio.wait_for(news.wait(), 1.0)

@@ -18,7 +18,7 @@ from contextinfinity.domain.message import Message, Role, TextBlock, ToolResultB
 from contextinfinity.domain.plan import Budget
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNFINISHED, Turn
-from contextinfinity.engine.breath import Breath
+from contextinfinity.engine.afterwards import Throttle
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.parts import Parts
 from contextinfinity.librarian.contract import Pause, Said
@@ -71,7 +71,9 @@ async def look(parts: Parts, branch_id: BranchId, budget: Budget | None = None) 
         return None
     model, before = await model_of(parts, newest[-1]), newest[-1].turn_seq + 1
     measure, budget = Measure(model.counter), budget or await budget_of(parts, model, newest[-1])
-    here = Here(parts=parts, branch_id=branch_id, head=head, measure=measure, budget=budget, pause=Breath(parts).take)
+    here = Here(
+        parts=parts, branch_id=branch_id, head=head, measure=measure, budget=budget, pause=Throttle(parts.running).take
+    )
     while before - 1 > head.covers_turn_seq and not is_due(here.pieces, here.limits):
         count = min(PAGE, before - 1 - head.covers_turn_seq)
         page = await parts.store.turns.history(branch_id, limit=count, before=before)

@@ -31,7 +31,7 @@ from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, Te
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.thread import ROLES, Turn, check_turn
 from contextinfinity.engine.folding import Fold
-from contextinfinity.engine.news import Broadcast
+from contextinfinity.engine.running_turn import Broadcast
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError, Refused
 from contextinfinity.prompt.budget import report
 from contextinfinity.settings import Settings, load_settings

@@ -24,8 +24,8 @@ from contextinfinity.domain.thread import ROLES, logged
 from contextinfinity.domain.turn import Exchange, Turn
 from contextinfinity.engine import folding
 from contextinfinity.engine.caches import read_back
-from contextinfinity.engine.news import Broadcast
 from contextinfinity.engine.pictures import with_kept_pictures, with_pictures
+from contextinfinity.engine.running_turn import Broadcast
 from contextinfinity.engine.weighing import said
 from contextinfinity.errors import AlreadyExists, OutOfOrder
 from contextinfinity.librarian.contract import Task
