@@ -12,7 +12,7 @@ import msgspec
 
 from contextinfinity.domain.message import Json
 
-_ORDER = ("tools", "system", "messages", "input")
+_ORDER = ("tools", "system", "systemInstruction", "messages", "input", "contents")
 
 
 def shared(before: Json, after: Json) -> tuple[int, int]:
