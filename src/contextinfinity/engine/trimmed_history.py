@@ -2,8 +2,8 @@
 
 Consecutive messages of one side are compared as one (a *side*), after the normalisation of ``domain.trail``. The sent
 messages match if they equal the last sides of the branch, one by one. Only the very first sent message may be unknown,
-and only where messages of the branch were dropped: it is the client's own summary of them. Everything else is a
-contradiction.
+only where messages of the branch were dropped, and only in front of a whole exchange: it is the client's own summary of
+them. Everything else is a contradiction.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch 
         return None
     elif len(first) > 1 and says_the_same(side_of(first[1:]), before):
         known, summary = [before, *known], first[0]
-    elif len(first) == 1:
+    elif len(first) == 1 and first[0].role == "assistant":
         summary = first[0]
-    else:
+    else:  # it replaces a stored question whose answer follows: an edited question, not a summary
         return None
     asked = [side for side in known if side.role != "assistant"]
     return TailMatch(
