@@ -57,7 +57,7 @@ async def test_a_client_that_trims_or_summarises_goes_on_where_it_was(tmp_path: 
         pytest.param(lambda sent: [say("user", "S"), say("assistant", "T"), *sent[-6:]], id="two unknown messages"),
         pytest.param(lambda sent: [*sent[-6:-3], say("assistant", "Other"), *sent[-2:]], id="another answer"),
         pytest.param(lambda sent: [say("user", "Another beginning"), *sent[1:]], id="another first message"),
-        pytest.param(lambda sent: [say("user", "I am Dave"), *sent[-5:]], id="another question to a stored answer"),
+        pytest.param(lambda sent: [say("user", "I am Dave"), *sent[-7:]], id="another question to a stored answer"),
         pytest.param(lambda sent: [*sent[-6:-4], *sent[-2:]], id="a gap"),
         pytest.param(lambda sent: [*sent[-4:-2], *sent[-6:-4], *sent[-2:]], id="another order"),
     ],
