@@ -10,13 +10,14 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import ContentBlock, Message, with_reasoning
-from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.prompt import ToolSpec
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import Incomplete, Turn
 from contextinfinity.engine.continuing import Talk
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.running_turn import SendOptions, Terms
+from contextinfinity.engine.step import longest
 from contextinfinity.engine.talks import Talks
 from contextinfinity.engine.watch import Stamped
 from contextinfinity.errors import NotFound, Refused
@@ -102,17 +103,32 @@ class DropIn:
         """Name the models that can be asked for."""
         return (AUTO, *self._engine.models.names)
 
-    async def left_out(self, turn_id: TurnId, asked: SendOptions) -> tuple[str, ...]:
-        """Name what was asked for and cannot be said to the model that answers a turn, as far as that is known."""
+    def passes_through(self, model: str | None, form: str) -> bool:
+        """Tell whether a model (None: the default one) is sent what clients of a wire form send, as it is."""
+        return self._engine.models.named(model).form == form
+
+    async def left_out(self, turn_id: TurnId, asked: SendOptions, ignored: tuple[str, ...]) -> tuple[str, ...]:
+        """Name what was asked for and cannot be said to the model that answers a turn, as far as that is known.
+
+        ``ignored``: the parameters that mean nothing to a model of another wire than the caller's.
+        """
         terms = asked.terms
-        if terms is None or (terms.wishes == Wishes() and not terms.tools):
-            return ()
+        if terms is None:
+            return ignored
         steps = await self._engine.store.turns.steps(turn_id)
         models = self._engine.models.by_name.values()
         answers = (model for model in models if steps and model.answers_in(steps[-1]))
         model = next(answers, self._engine.models.named(asked.model))
+        wished, name = terms.wishes.max_output_tokens, "max_tokens"
+        params = terms.params["params"] if terms.params else {}
+        name = "max_completion_tokens" if params.get("max_completion_tokens") is not None else name
+        size = await self.size_of(turn_id)
+        clamped = (name,) if wished is not None and longest(model, size, terms) < wished else ()
+        if terms.form and terms.form == model.form:
+            return clamped
         can_call = not terms.tools or model.provider.abilities(model.model_id).tools
-        return (*(() if can_call else ("tools",)), *model.provider.options_for(terms.wishes, model.model_id).left_out)
+        unmet = model.provider.options_for(terms.wishes, model.model_id).left_out
+        return (*ignored, *clamped, *(() if can_call else ("tools",)), *unmet)
 
     def count(self, messages: tuple[Message, ...], system: str, tools: tuple[ToolSpec, ...], model: str | None) -> int:
         """Count the tokens of a request, as far as that can be told."""

@@ -25,9 +25,9 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     model: str
     messages: tuple[Message, ...]
-    """As they were sent, in their order, without system texts. What a tool gave back is said by the user."""
+    """As they were sent, in their order, behind the first system texts. Results of tools are said by the user."""
     system: str = ""
-    """Its system texts, one paragraph each."""
+    """The system texts in front of the first message, one paragraph each."""
     tools: tuple[ToolSpec, ...] = ()
     wishes: Wishes = Wishes()
     response_format: Json = None
@@ -45,7 +45,17 @@ class Incoming(Struct, frozen=True, kw_only=True):
     keeps: dict[str, Json] = {}
     """What is kept with the turn, as its metadata."""
     ignored: tuple[str, ...] = ()
-    """Parameters that were asked for and mean nothing here."""
+    """Parameters that were asked for and mean nothing to a model of another vendor."""
+    unsupported: tuple[tuple[str, str], ...] = ()
+    """Parameters without which the answer would be another one, and why another vendor's model cannot follow them."""
+    form: str = ""
+    """The wire form that its client speaks (``domain.sent_form``)."""
+    sent: Json = None
+    """Its system text and its tools, as they were sent."""
+    params: Json = None
+    """All other parameters, as they were sent."""
+    choices: int = 1
+    """How many answers are asked for."""
 
 
 class Spoken(Struct, frozen=True, kw_only=True):

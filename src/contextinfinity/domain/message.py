@@ -77,11 +77,13 @@ class UnknownBlock(Struct, frozen=True, kw_only=True, tag="unknown"):
 ContentBlock: TypeAlias = TextBlock | ToolUseBlock | ToolResultBlock | ImageBlock | ReasoningBlock | UnknownBlock
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing said by one role."""
 
     role: Role
     blocks: tuple[ContentBlock, ...]
+    wire: Json = None
+    """How its client wrote it, where the blocks alone do not say it (``domain.sent_form``)."""
 
     @property
     def rendered_text(self) -> str:

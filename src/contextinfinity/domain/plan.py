@@ -131,6 +131,8 @@ class Front(Struct, frozen=True, kw_only=True, omit_defaults=True):
     summary: str = ""
     tools: Json = None
     response_format: Json = None
+    sent: Json = None
+    """What a client sent besides messages (``Prompt.sent``)."""
     is_bare: bool = False
     """The system text stands alone: nothing is shown beside what the caller sent."""
 

@@ -34,6 +34,13 @@ class Prompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: tuple[ToolSpec, ...] = ()
     response_format: Json = None
     markers: tuple[int, ...] = ()
+    sent: Json = None
+    """What a client sent besides messages, for the wire ``form`` that it speaks: its ``system`` text and its ``tools``.
+    A provider of that wire writes these instead of ``system[0]`` and ``tools``, and every message as it was sent."""
+
+
+SENT = "as_sent"
+"""The option that holds a client's own parameters and headers, for a provider of the wire that the client speaks."""
 
 
 class Wishes(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,9 +20,11 @@ from contextinfinity.domain.message import (
     ImageBlock,
     Json,
     Message,
+    Role,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
+    UnknownBlock,
 )
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Phase
@@ -108,13 +110,13 @@ def _said(message: Message) -> bytes:
     role, blocks = b"answer" if message.role == "assistant" else b"question", message.blocks
     text, others = plain_text(message), tuple[bytes, ...]()
     if len(blocks) != 1 or not isinstance(blocks[0], TextBlock):  # most have one; thousands may be resent at once
-        others = tuple(part for block in blocks for part in _parts(block))
+        others = tuple(part for block in blocks for part in _parts(block, message.role))
     if not text and not others:  # a message of nothing but reminders has to differ from others of the kind
         text = message.rendered_text.strip()
     return b"\0".join((role, text.encode(errors="replace"), *others))
 
 
-def _parts(block: ContentBlock) -> Iterator[bytes]:
+def _parts(block: ContentBlock, role: Role) -> Iterator[bytes]:
     match block:
         case ToolUseBlock():
             yield b"call:" + block.name.encode(errors="replace") + b"\0" + _written(block.input)
@@ -122,6 +124,8 @@ def _parts(block: ContentBlock) -> Iterator[bytes]:
             yield b"result:" + _said(Message(role="tool", blocks=block.content))
         case ImageBlock():
             yield b"image:" + _picture(block.source)
+        case UnknownBlock() if role != "assistant":  # a file; answers are stored without what only vendors know
+            yield b"other:" + _written(block.raw)
 
 
 def _picture(source: Json) -> bytes:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, Plan
-from contextinfinity.domain.prompt import Finished, Wishes
+from contextinfinity.domain.prompt import SENT, Finished, Wishes
 from contextinfinity.domain.turn import Step, Turn
+from contextinfinity.engine.running_turn import Terms
 from contextinfinity.errors import InvalidInput
 from contextinfinity.prompt.budget import SMALLEST_WINDOW
 from contextinfinity.providers.contract import Provider
@@ -121,6 +122,17 @@ class Model:
         abilities = self.abilities
         wanted = max(self.reserve, THINKING_TOKENS if abilities.reasoning else 1)
         return min(wanted, abilities.context_limit // 4, abilities.max_output_tokens)
+
+    @property
+    def form(self) -> str:
+        """The wire form whose clients are passed through as they are; empty for a provider without one."""
+        return str(getattr(self.provider, "form", ""))
+
+    def options_for(self, terms: Terms) -> Json:
+        """Put what a caller sent or wishes for over what is configured."""
+        if terms.form and terms.form == self.form:
+            return {**(self.options or {}), SENT: terms.params}
+        return self.options_with(terms.wishes)
 
     def options_with(self, wishes: Wishes) -> Json:
         """Put what a caller wishes for over what is configured."""

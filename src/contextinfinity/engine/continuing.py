@@ -46,6 +46,10 @@ class Talk(Struct, frozen=True, kw_only=True):
     """A conversation as a client sends it: the messages so far, and at the end the one to answer."""
 
     messages: tuple[Message, ...]
+    form: str = ""
+    """The wire form that the client speaks (``domain.sent_form``); empty: messages are compared as blocks."""
+    beside: TurnId | None = None
+    """The turn that answers the same message already: this one stands on a branch beside it."""
     end_user: str = ""
     """Who speaks, where the owner speaks for several: their conversations are kept apart."""
     thread_id: str | None = None
@@ -83,6 +87,10 @@ class Said(Struct, frozen=True, kw_only=True):
     last: tuple[int, ...]
     """Hashes of the last exchange alone: with all that was asked in a row, and with the last message of that row."""
     message: Message
+    sent: tuple[Message, ...]
+    """The message to answer as it was sent: with system messages around it, and an answer that its client began."""
+    form: str
+    """The wire form that the client speaks."""
     before: int
     """The prefix hash of everything in front of the message."""
     asked: int
@@ -132,6 +140,8 @@ class Coming(Struct, frozen=True, kw_only=True):
     """What the client calls it."""
     once: Once | None = None
     body: int = 0
+    beside: Turn | None = None
+    """The turn that answers the same message; this one goes on a branch beside it."""
     exact: bool = False
     """Whether only what was sent may be in front of the message."""
     appends: bool = False
@@ -182,6 +192,8 @@ class Continuing:
         said, session = coming.said, coming.session
         if coming.appends:
             return await self._appended(coming)
+        if coming.beside is not None:
+            return Spot(branch_id=coming.beside.branch_id, follows=coming.beside.turn_seq - 1, is_fork=True)
         if said.is_new:
             return _anew(said, None)
         if (spot := await self._by_prefix(coming) or await self._by_tail(coming)) is not None:
@@ -356,10 +368,11 @@ def walk(talk: Talk, owner: Owner) -> Said:
     """Hash a conversation message by message; consecutive messages of one side count as one."""
     messages, blobs = named_by_hash(talk.messages)
     rows = rows_of(messages)
-    if not rows or rows[-1][0].role == "assistant":
-        raise InvalidInput(
-            "The last message is not the user's.", hint="End with a message of the user, or with results of tools."
-        )
+    begun_answer: list[Message] = []
+    if len(rows) > 1 and side_of(rows[-1]).role == "assistant":
+        begun_answer = rows.pop()
+    if not rows or side_of(rows[-1]).role == "assistant":
+        raise InvalidInput("There is no message of the user.", hint="Send a message of the user, or results of tools.")
     sides = [side_of(row) for row in rows]
     last = _last(rows, owner, talk.end_user)
     greeting = sides.pop(0) if sides[0].role == "assistant" else None
@@ -376,6 +389,8 @@ def walk(talk: Talk, owner: Owner) -> Said:
         trails=tuple(zip(trails[1::2], trails[2::2], strict=True)),
         last=last,
         message=sides[-1],
+        sent=(*rows[-1], *begun_answer),
+        form=talk.form,
         before=trails[-1],
         asked=asked,
         alone=alone(sides[-1], owner, talk.end_user),

@@ -107,11 +107,14 @@ async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -
     there = await store.memories.read(owner, [each.id for each in plan.remembered])
     remembered, gone = written(plan.remembered, there)
     removed += gone
+    lead, message, begun = message_of(turn)
     sections = Sections(
         layout=plan.layout,
         front=whole,
         turn_seq=turn.turn_seq,
-        message=message_of(turn),
+        message=message,
+        lead=lead,
+        begun=begun,
         bridge=plan.bridge,
         turns=await _shown(store, turn, plan, removed),
         artifacts=await _artifacts(store, turn, plan, removed),

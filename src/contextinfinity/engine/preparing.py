@@ -68,11 +68,18 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
     candidate = new_front(parts, recalled, turn, standing)
     front, reason = choose_front(candidate, recalled.last, with_memories=running.asked.use_memory)
     corrections = () if recalled.last is None or reason is not None else recalled.last.corrections
-    riding = () if recalled.known is None else for_now(recalled.known, front, recalled.earlier, corrections)
+    riding = (
+        ()
+        if recalled.known is None or recalled.is_as_sent
+        else for_now(recalled.known, front, recalled.earlier, corrections)
+    )
+    lead, message, begun = message_of(turn)
     sections = Sections(
         front=front,
         turn_seq=turn.turn_seq,
-        message=message_of(turn),
+        message=message,
+        lead=lead,
+        begun=begun,
         covers=recalled.state.covers_turn_seq,
         turns=shown_with_opening(recalled.opening, recalled.earlier, turn, cache=recalled.rendered),
         bridge=(recalled.opening[0].turn_seq, recalled.opening[-1].turn_seq) if recalled.opening else None,
@@ -119,15 +126,17 @@ def shown_form(explicit: str | None, asked: SendOptions) -> str | None:
 def new_front(parts: Parts, recalled: Recalled, turn: Turn, standing: tuple[Line, ...]) -> Front:
     """Put together the front as it would be if it were new."""
     state, terms = recalled.state, recalled.terms
+    standing = () if recalled.is_as_sent else standing
     return Front(
         system=recalled.system,
-        pinned_facts=state.pinned_facts,
+        pinned_facts=() if recalled.is_as_sent else state.pinned_facts,
         memories=lines(standing),
         standing=tuple(placed(line) for line in standing if line.id),
+        sent=None if terms is None else terms.sent,
         summary=f"{state.summary}\n{UNREAD}".strip() if recalled.unread(turn) else state.summary,
         tools=tools_json(parts.setup.tools.specs if terms is None else terms.tools),
         response_format=None if terms is None else terms.response_format,
-        is_bare=terms is not None and terms.only_last is not None,
+        is_bare=recalled.is_as_sent,
     )
 
 

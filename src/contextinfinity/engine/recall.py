@@ -77,6 +77,11 @@ class Recalled:
         """The system text: the caller's, or that of the conversation."""
         return (self.session.system or SYSTEM) if self.terms is None else self.terms.system
 
+    @property
+    def is_as_sent(self) -> bool:
+        """Whether the model gets what the client sent and nothing else: nothing of it was folded yet."""
+        return self.terms is not None and (self.terms.only_last is not None or not self.state.covers_turn_seq)
+
     def first_shown(self, turn: Turn) -> int:
         """Name the first turn that stands there word for word."""
         return self.earlier[0].turn_seq if self.earlier else turn.turn_seq
@@ -248,7 +253,7 @@ async def retrieve(
     It is packed for the branch's model; one that answers instead may have room for less of it.
     """
     turn, missing = running.turn, recalled.missing
-    if recalled.terms is not None and recalled.terms.only_last is not None:
+    if recalled.is_as_sent or (recalled.terms is not None and goes_on(turn.user_message)):
         return ()
     attached = await attachments(parts.store, turn.session_id, running.asked.attach)
     budget = parts.budget_of(recalled.home)

@@ -93,7 +93,7 @@ class Attempt:
 
         The last retry after rejections is the floor: everything that may leave the prompt leaves it.
         """
-        if self.sections.front.is_bare:
+        if self.terms is not None and self.terms.only_last is not None:
             return
         budget = parts.budget_of(self.model, self.terms)
         frame = replace(self.prepared.frame, budget=budget, rejected=rejected)
@@ -189,7 +189,7 @@ async def begin(parts: Parts, running: Running, material: Material, route: Route
         limit=prepared.frame.budget.input_limit,
         terms=running.asked.terms,
     )
-    if prepared.sections.front.is_bare:  # it goes out as it came, or not at all
+    if attempt.terms is not None and attempt.terms.only_last is not None:  # it goes out as it came, or not at all
         attempt.limit, attempt.rejections = ANY_SIZE, SIZE_RETRIES
     return attempt
 

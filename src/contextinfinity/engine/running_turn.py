@@ -46,6 +46,12 @@ class Terms(Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     response_format: Json = None
     wishes: Wishes = Wishes()
+    form: str = ""
+    """The wire form that the caller speaks (``domain.sent_form``)."""
+    sent: Json = None
+    """The system text and the tools as they were sent (``Prompt.sent``)."""
+    params: Json = None
+    """The other parameters as they were sent, and headers, for a provider of the same wire: {params, headers}."""
     only_last: int | None = None
     """Show so many earlier turns and nothing else: the caller wants just what they sent."""
 

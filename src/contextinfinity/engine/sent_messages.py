@@ -16,11 +16,13 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, TurnId
-from contextinfinity.domain.message import Message
+from contextinfinity.domain.message import Json, Message
+from contextinfinity.domain.sent_form import all_in_form
 from contextinfinity.domain.trail import says_the_same
 from contextinfinity.domain.turn import Phase, Turn
+from contextinfinity.engine.continuing import Said
 from contextinfinity.engine.trimmed_history import rows_of, side_of
-from contextinfinity.prompt.sections import THIS, shown_turns
+from contextinfinity.prompt.sections import THIS, as_sent_field, shown_turns
 from contextinfinity.storage.contract import Store
 
 PAGE = 100
@@ -36,18 +38,18 @@ class SentMessages:
         self._known: OrderedDict[TurnId, bytes] = OrderedDict()
         """By a turn that this process accepted: the exact hash of all messages of its request."""
 
-    async def differing(
-        self, branch_id: BranchId, follows: int | None, history: Sequence[Message], message: Message, kept: Message
-    ) -> dict[str, tuple[Message, ...]]:
+    async def differing(self, branch_id: BranchId, follows: int | None, said: Said, kept: Message) -> dict[str, Json]:
         """Compare what was sent with the branch up to the turn that it follows; ``kept``: the message as it is stored.
+
+        Return the metadata field that keeps what differs.
 
         Turns are read backwards, only as far as needed: what an earlier request sent and this one repeats is shown as
         it was sent.
         """
-        rows = rows_of(history)
-        before = _hash([side_of(row) for row in rows[:-1]])
+        rows = rows_of(said.history)
+        before = _hash([message for row in rows[:-1] for message in row])
         turns, place = list[Turn](), None if follows is None else follows + 1
-        while len(_stored_rows(turns)) <= len(rows):
+        while rows and len(_stored_rows(turns)) <= len(rows):
             limit = PAGE if turns else 1
             page = await self._store.turns.history(branch_id, limit=limit, before=place)
             if not page:
@@ -57,18 +59,21 @@ class SentMessages:
             if len(turns) == 1 and self._known.get(turns[0].id) == before:
                 rows = rows[-2:]
                 break
-        found = differing_turns(turns, rows, kept)
-        return found if message == kept else {**found, THIS: (message,)}
+        found = differing_turns(turns, rows, kept, said.form)
+        if not _alike((kept,), said.sent, said.form):
+            found[THIS] = said.sent
+        stored = {turn.id: (turn.user_message, *(() if turn.answer is None else (turn.answer,))) for turn in turns}
+        return as_sent_field(found, {**stored, THIS: (kept,)})
 
-    def note(self, turn_id: TurnId, history: Sequence[Message], message: Message) -> None:
+    def note(self, turn_id: TurnId, said: Said) -> None:
         """Remember what the request of a turn sent."""
-        self._known[turn_id] = _hash([side_of(row) for row in rows_of([*history, message])])
+        self._known[turn_id] = _hash([message for row in rows_of([*said.history, *said.sent]) for message in row])
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
 
 
 def differing_turns(
-    turns: Sequence[Turn], rows: Sequence[list[Message]], message: Message
+    turns: Sequence[Turn], rows: Sequence[list[Message]], message: Message, form: str = ""
 ) -> dict[str, tuple[Message, ...]]:
     """Return the turns that the prompt would show differently from the rows that were sent, with what was sent.
 
@@ -88,7 +93,7 @@ def differing_turns(
         for turn, _ in group:
             wanted.setdefault(turn.id, [])
         owner = group[0][0] if stored.role == "assistant" else group[-1][0]
-        wanted[owner.id].append(side_of(sent))
+        wanted[owner.id].extend(sent)
     if not wanted:
         return {}
     first_sent = next(number for number, turn in enumerate(turns) if turn.id in wanted)
@@ -97,8 +102,15 @@ def differing_turns(
     return {
         turn.id: tuple(wanted.get(turn.id, ()))
         for turn, now in zip(turns[first_sent:], shown[first_sent:], strict=True)
-        if now.messages != tuple(wanted.get(turn.id, ()))
+        if not _alike(now.messages, wanted.get(turn.id, ()), form)
     }
+
+
+def _alike(stored: Sequence[Message], sent: Sequence[Message], form: str) -> bool:
+    """Tell whether a model is shown the same for what is stored as for what was sent."""
+    if tuple(stored) == tuple(sent):
+        return True
+    return bool(form) and all_in_form(form, stored) == all_in_form(form, sent)
 
 
 def _stored_rows(turns: Sequence[Turn]) -> list[list[tuple[Turn, Message]]]:

@@ -27,13 +27,12 @@ from contextinfinity.domain.prompt import (
     ReasoningDone,
     Retry,
     TextDelta,
-    Wishes,
 )
 from contextinfinity.domain.turn import NewStep, Paused, Problem, StepEnd, Turn
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.pictures import with_pictures
-from contextinfinity.engine.running_turn import Running
+from contextinfinity.engine.running_turn import Running, Terms
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled
 from contextinfinity.providers.contract import Written
@@ -124,23 +123,26 @@ async def ask(
 
 async def _request(parts: Parts, running: Running, model: Model, assembled: Assembled) -> ProviderRequest:
     """Put together what the provider is asked."""
-    wishes = None if running.asked.terms is None else running.asked.terms.wishes
+    terms = running.asked.terms
     return ProviderRequest(
         model_id=model.model_id,
         prompt=await with_pictures(parts.store.contents, assembled.prompt),
-        max_output_tokens=model.max_output_tokens if wishes is None else _longest(model, assembled, wishes),
+        max_output_tokens=model.max_output_tokens if terms is None else longest(model, assembled.tokens, terms),
         cache_key=running.turn.session_id,
-        options=model.options if wishes is None else model.options_with(wishes),
+        options=model.options if terms is None else model.options_for(terms),
     )
 
 
-def _longest(model: Model, assembled: Assembled, wishes: Wishes) -> int:
-    """Say how long an answer may be: as long as is wished, as far as the vendor and the window allow."""
-    if wishes.max_output_tokens is None:
+def longest(model: Model, tokens: int, terms: Terms) -> int:
+    """Return how long an answer may be: as long as its caller says where that fits behind so many tokens.
+
+    A model of another wire is not asked for more than its vendor allows.
+    """
+    wished, limit = terms.wishes.max_output_tokens, model.abilities.context_limit
+    if wished is None:
         return model.max_output_tokens
-    abilities = model.abilities
-    room = max(model.max_output_tokens, abilities.context_limit - assembled.tokens * 11 // 10)
-    return max(1, min(wishes.max_output_tokens, abilities.max_output_tokens, room))
+    fits = wished if tokens + wished <= limit else min(wished, max(limit // 4, limit - tokens * 11 // 10))
+    return fits if terms.form and terms.form == model.form else min(fits, model.abilities.max_output_tokens)
 
 
 async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:

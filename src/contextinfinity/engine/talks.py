@@ -71,6 +71,7 @@ class Talks:
             session=session,
             name=talk.thread_id,
             body=request,
+            beside=None if talk.beside is None else await self.read(talk.beside),
             exact=asked.terms is not None and asked.terms.only_last is not None,
             appends=talk.appends,
             follows=None if talk.follows is None else await self._engine.turn(talk.follows, owner),
@@ -157,9 +158,8 @@ class Talks:
             metadata[SUMMARY] = place.summary.rendered_text
         if coming.appends:
             metadata |= await self._reasoning_before(place, words)
-        elif said.history and not place.missing:
-            place_of = (place.branch_id, place.follows)
-            metadata |= as_sent_field(await self._sent.differing(*place_of, said.history, said.message, words))
+        else:
+            metadata |= await self._sent.differing(place.branch_id, place.follows, said, words)
         new = replace(
             message,
             branch_id=place.branch_id,
@@ -170,9 +170,10 @@ class Talks:
         )
         turn = await self._engine.accept_turn(new, asked, found=spot.branch_id is not None)
         self._continuing.hold(turn, trail)
-        if not place.missing and not coming.appends:
-            self._sent.note(turn.id, said.history, said.message)
-        await self._go_on_there(turn)
+        if not coming.appends:
+            self._sent.note(turn.id, said)
+        if coming.beside is None:
+            await self._go_on_there(turn)
         return turn
 
     async def _reasoning_before(self, place: Spot, message: Message) -> dict[str, Json]:
@@ -188,7 +189,9 @@ class Talks:
         blocks = with_reasoning(steps[-1].items, turn.answer.blocks) if steps else turn.answer.blocks
         if blocks == turn.answer.blocks:
             return {}
-        return as_sent_field({turn.id: (message_of(turn), Message(role="assistant", blocks=blocks))})
+        lead, said, _ = message_of(turn)
+        shown = (*lead, said, Message(role="assistant", blocks=blocks))
+        return as_sent_field({turn.id: shown}, {turn.id: (turn.user_message, turn.answer)})
 
     async def _go_on_there(self, turn: Turn) -> None:
         """Make the branch that was spoken on last the active one: it is what people who open the thread expect."""

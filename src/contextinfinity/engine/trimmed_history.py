@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, Role
 from contextinfinity.domain.trail import plain_text, says_the_same
@@ -37,24 +38,39 @@ class TailMatch(Struct, frozen=True, kw_only=True):
 
 
 def rows_of(messages: Sequence[Message]) -> list[list[Message]]:
-    """Group consecutive messages of one side; messages without content are left out."""
+    """Group consecutive messages of one side; messages without content are left out.
+
+    System messages say nothing of their own: they stand in the row that they precede, or at the end of the last one.
+    """
     rows: list[list[Message]] = []
+    waiting: list[Message] = []
     for message in messages:
-        if not message.blocks:
+        if message.role == "system":
+            waiting.append(message)
+        elif not message.blocks:
             continue
-        if rows and (rows[-1][0].role == "assistant") is (message.role == "assistant"):
-            rows[-1].append(message)
+        elif rows and _is_answer(rows[-1]) is (message.role == "assistant"):
+            rows[-1] += [*waiting, message]
+            waiting = []
         else:
-            rows.append([message])
+            rows.append([*waiting, message])
+            waiting = []
+    if waiting and rows:
+        rows[-1] += waiting
     return rows
 
 
+def _is_answer(row: Sequence[Message]) -> bool:
+    return any(message.role == "assistant" for message in row)
+
+
 def side_of(row: Sequence[Message]) -> Message:
-    """Join the messages of a row."""
-    role: Role = "assistant" if row[0].role == "assistant" else "user"
+    """Join the messages of a row, without system messages and as blocks only."""
+    role: Role = "assistant" if _is_answer(row) else "user"
     if len(row) == 1 and row[0].role == role:
-        return row[0]
-    return Message(role=role, blocks=tuple(block for message in row for block in message.blocks))
+        return row[0] if row[0].wire is None else replace(row[0], wire=None)
+    said = (message for message in row if message.role != "system")
+    return Message(role=role, blocks=tuple(block for message in said for block in message.blocks))
 
 
 def match_tail(sent: Sequence[Message], stored: Sequence[Message]) -> TailMatch | None:

@@ -117,7 +117,7 @@ def _repeats(shrunk: Shrunk, frame: Frame) -> bool:
 def check_pins(prompt: Prompt, sections: Sections) -> None:
     """Make sure that every pinned fact stands in the prompt, word for word."""
     facts = sections.front.pinned_facts
-    if facts and not any(text.startswith(pins_text(facts)) for text in prompt.system):
+    if facts and not any(pins_text(facts) in text for text in prompt.system):
         missing = [fact for fact in facts if not any(f"- {fact}" in text for text in prompt.system)] or facts
         raise ContextInfinityError(
             f"A pinned fact is missing from the prompt: {missing[0]!r}.", hint="Nothing was sent."

@@ -21,6 +21,7 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
 )
 from contextinfinity.domain.plan import Shrunk
+from contextinfinity.domain.sent_form import with_blocks
 from contextinfinity.domain.trail import plain_text
 from contextinfinity.prompt.sections import Artifact, Sections, Shown
 from contextinfinity.prompt.tasks import bridge, is_by_a_person, opens_task
@@ -137,7 +138,7 @@ def shorter(message: Message, share: int, floor: int, *, with_texts: bool) -> Me
     if share >= WHOLE:
         return message
     blocks = tuple(_shorter_block(block, share, floor, with_texts) for block in message.blocks)
-    return message if blocks == message.blocks else replace(message, blocks=blocks)
+    return message if blocks == message.blocks else with_blocks(message, blocks)
 
 
 def _shorter_block(block: ContentBlock, share: int, floor: int, with_texts: bool) -> ContentBlock:

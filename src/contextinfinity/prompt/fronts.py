@@ -11,6 +11,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from contextinfinity.domain.memory import Memory
+from contextinfinity.domain.message import Json
 from contextinfinity.domain.plan import Front, Plan
 
 SILENCE = timedelta(hours=1)
@@ -49,8 +50,9 @@ def _reason(candidate: Front, last: Last, with_memories: bool) -> str | None:
     changed = {
         "fold": candidate.summary != before.summary,
         "pin": candidate.pinned_facts != before.pinned_facts,
-        "system": (candidate.system, candidate.is_bare) != (before.system, before.is_bare),
-        "tools": candidate.tools != before.tools,
+        "system": (candidate.system, candidate.is_bare, _sent(candidate, "system"))
+        != (before.system, before.is_bare, _sent(before, "system")),
+        "tools": (candidate.tools, _sent(candidate, "tools")) != (before.tools, _sent(before, "tools")),
         "format": candidate.response_format != before.response_format,
         "memory": last.removed
         or (bool(candidate.memories) and were_left_out if with_memories else bool(before.memories)),
@@ -58,3 +60,7 @@ def _reason(candidate: Front, last: Last, with_memories: bool) -> str | None:
         "silence": last.silence > SILENCE,
     }
     return next((reason for reason, is_so in changed.items() if is_so), None)
+
+
+def _sent(front: Front, name: str) -> Json:
+    return front.sent.get(name) if isinstance(front.sent, dict) else None

@@ -48,11 +48,14 @@ def lay_out(sections: Sections, *, with_tools: bool = True) -> Prompt:
         messages=(
             *summary_pair(front.summary),
             *(message for shown in sections.turns for message in shown.messages),
+            *sections.lead,
             current_message(sections),
+            *sections.begun,
             *sections.rounds,
         ),
         tools=tools_of(front) if with_tools else (),
         response_format=front.response_format,
+        sent=front.sent,
     )
 
 
@@ -60,13 +63,17 @@ def system_texts(front: Front) -> tuple[str, ...]:
     """Write sections 1 to 3."""
     if front.is_bare:
         return (front.system,) if front.system else ()
+    if front.sent is not None:
+        return (front.system, "\n\n".join([RULE, *_facts(front)]))
     instructions = f"{front.system}\n\n{RULE}" if front.system else RULE
-    parts = []
-    if front.pinned_facts:
-        parts.append(pins_text(front.pinned_facts))
-    if front.memories:
-        parts.append(f"{MEMORIES}\n{front.memories}")
+    parts = _facts(front)
     return (instructions, "\n\n".join(parts)) if parts else (instructions,)
+
+
+def _facts(front: Front) -> list[str]:
+    """Write sections 2 and 3, as far as there are any."""
+    pins = [pins_text(front.pinned_facts)] if front.pinned_facts else []
+    return [*pins, f"{MEMORIES}\n{front.memories}"] if front.memories else pins
 
 
 def pins_text(facts: Sequence[str]) -> str:

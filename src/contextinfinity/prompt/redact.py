@@ -124,7 +124,7 @@ def _each_text(sections: Sections, change: Change) -> Sections:
     """Change every text of a prompt's material, numbered in the order in which they stand."""
     texts = _Texts(change)
     front = sections.front
-    return replace(
+    changed = replace(
         sections,
         front=replace(
             front,
@@ -140,7 +140,12 @@ def _each_text(sections: Sections, change: Change) -> Sections:
         contextualised=None if sections.contextualised is None else texts.text(sections.contextualised),
         rounds=tuple(map(texts.message, sections.rounds)),
         remembered=texts.text(sections.remembered),  # last: texts of older requests keep their numbers
+        lead=tuple(map(texts.message, sections.lead)),
+        begun=tuple(map(texts.message, sections.begun)),
     )
+    if front.sent is None:
+        return changed
+    return replace(changed, front=replace(changed.front, sent=texts.values(front.sent)))
 
 
 class _Texts:
@@ -155,7 +160,10 @@ class _Texts:
 
     def message(self, message: Message) -> Message:
         blocks = (self._block(block) for block in message.blocks)
-        return replace(message, blocks=tuple(block for block in blocks if block is not None))
+        changed = replace(message, blocks=tuple(block for block in blocks if block is not None))
+        if message.wire is None:
+            return changed
+        return replace(changed, wire={**message.wire, "template": self.values(message.wire["template"])})
 
     def descriptions(self, value: Json) -> Json:
         """Change what tools are said to do; their names and schemas are code."""
@@ -179,6 +187,14 @@ class _Texts:
                 raw = msgspec.json.encode(block).decode()
                 return block if self.text(raw) == raw else None
         return block
+
+    def values(self, value: Json) -> Json:
+        """Change every text in a JSON value; its keys stay."""
+        if isinstance(value, dict):
+            return {key: self.values(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.values(inner) for inner in value]
+        return self.text(value) if isinstance(value, str) else value
 
     def _json(self, value: Json) -> Json:
         if isinstance(value, str):

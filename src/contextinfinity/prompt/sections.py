@@ -67,6 +67,10 @@ class Sections(Struct, frozen=True, kw_only=True):
     remembered: str = ""
     """What is remembered and matters for this question, a line a fact."""
     rounds: tuple[Message, ...] = ()
+    lead: tuple[Message, ...] = ()
+    """What was sent with the message, in front of it: other messages of the same row."""
+    begun: tuple[Message, ...] = ()
+    """What was sent behind the message: an answer that the client began."""
     bridge: tuple[int, int] | None = None
     """The two turns that the first of ``turns`` stands for, where that is a bridge (``prompt.tasks``)."""
     layout: int = LAYOUT_VERSION
@@ -148,23 +152,58 @@ def _shown(turn: Turn, messages: tuple[Message, ...]) -> Shown:
     return Shown(turn_seq=turn.turn_seq, messages=messages, at=turn.created_at)
 
 
-def message_of(turn: Turn) -> Message:
-    """Return the message of a turn that is being answered, as it was sent."""
-    return next(iter(_as_sent([turn]).get(THIS, ())), turn.user_message)
+def message_of(turn: Turn) -> tuple[tuple[Message, ...], Message, tuple[Message, ...]]:
+    """Return the message of a turn that is being answered as it was sent, with what was sent before and behind it."""
+    sent = _as_sent([turn]).get(THIS, ())
+    places = [place for place, message in enumerate(sent) if message.role in ("user", "tool")]
+    if not places:
+        return (), turn.user_message, ()
+    return sent[: places[-1]], sent[places[-1]], sent[places[-1] + 1 :]
 
 
-def as_sent_field(sent: Mapping[str, Sequence[Message]]) -> dict[str, Json]:
-    """Write the metadata that ``shown_turns`` and ``message_of`` read."""
-    return {AS_SENT: msgspec.json.decode(msgspec.json.encode(sent))} if sent else {}
+def as_sent_field(sent: Mapping[str, Sequence[Message]], stored: Mapping[str, Sequence[Message]]) -> dict[str, Json]:
+    """Write the metadata that ``shown_turns`` and ``message_of`` read.
+
+    Of a message whose blocks are ``stored`` with its turn only the place there is written.
+    """
+    written = {key: [_reference(one, stored.get(key, ())) for one in messages] for key, messages in sent.items()}
+    return {AS_SENT: written} if written else {}
+
+
+def _reference(message: Message, stored: Sequence[Message]) -> Json:
+    length = len(message.blocks)
+    for side, there in enumerate(stored):
+        for first in range(len(there.blocks) - length + 1 if length else 0):
+            if there.blocks[first : first + length] == message.blocks:
+                place = {"role": message.role, "side": side, "first": first, "length": length}
+                return place | ({} if message.wire is None else {"wire": message.wire})
+    found: Json = msgspec.json.decode(msgspec.json.encode(message))
+    return found
+
+
+def _message(value: Json, turn: Turn | None) -> Message:
+    """Read a message back, or what was written of its place."""
+    if isinstance(value, dict) and "side" in value and turn is not None:
+        sides = (turn.user_message, turn.answer)
+        there = sides[value["side"]]
+        blocks = () if there is None else there.blocks[value["first"] : value["first"] + value["length"]]
+        return Message(role=value["role"], blocks=blocks, wire=value.get("wire"))
+    return msgspec.convert(value, Message)
 
 
 def _as_sent(turns: Iterable[Turn]) -> dict[str, tuple[Message, ...]]:
     """Collect the messages that were sent in other bytes; the newest request decides."""
     found: dict[str, Json] = {}
+    known: dict[str, Turn] = {}
     for turn in turns:
+        known[turn.id] = known[THIS] = turn
         if isinstance(turn.metadata, dict) and isinstance(sent := turn.metadata.get(AS_SENT), dict):
             found.update(sent)
     try:
-        return msgspec.convert(found, dict[str, tuple[Message, ...]]) if found else {}
-    except msgspec.ValidationError:  # an import may bring any metadata
+        return {
+            key: tuple(_message(value, known.get(key)) for value in messages)
+            for key, messages in found.items()
+            if key in known
+        }
+    except (msgspec.ValidationError, LookupError, TypeError):  # an import may bring any metadata
         return {}

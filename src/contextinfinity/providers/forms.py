@@ -25,7 +25,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 from contextinfinity.domain.model import Abilities, cost
-from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.domain.prompt import SENT, ProviderRequest
 from contextinfinity.domain.turn import Usage
 from contextinfinity.providers.failures import garbled
 
@@ -175,6 +175,17 @@ def _closed(schema: Json) -> bool:
 def bounded_output(request: ProviderRequest, abilities: Abilities, least: int = 1) -> int:
     """Give how many tokens the answer may have."""
     return max(least, min(request.max_output_tokens, abilities.max_output_tokens))
+
+
+def sent_to(request: ProviderRequest, form: str) -> dict[str, Json] | None:
+    """Return a client's own parameters, where the client speaks the wire form that the request is written in."""
+    sent, own = dict_of(request.prompt.sent), dict_of(request.options).get(SENT)
+    return dict_of(own) if own is not None and sent.get("form") == form else None
+
+
+def configured(request: ProviderRequest) -> dict[str, Json]:
+    """Return the options that the settings name."""
+    return {name: value for name, value in dict_of(request.options).items() if name != SENT}
 
 
 def cache_key(key: str) -> str:

@@ -19,6 +19,7 @@ from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, Stream
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Accumulator, Wire, Written
 from contextinfinity.providers.failures import cut_off, garbled, scrub
+from contextinfinity.providers.forms import sent_to
 from contextinfinity.providers.rebuild_request import write
 from contextinfinity.providers.retrying import RetryPolicy, retrying
 from contextinfinity.providers.sse import events
@@ -47,6 +48,8 @@ class RemoteProvider:
         self._connection = connection
         self._overrides = dict(overrides or {})
         self._policy = policy or RetryPolicy()
+        self.form = str(getattr(wire, "form", ""))
+        """The wire form whose clients are passed through as they are (``domain.sent_form``)."""
 
     @property
     def missing(self) -> str:
@@ -93,7 +96,9 @@ class RemoteProvider:
         """Ask once."""
         model_id = written.request.model_id
         reply, held = self._wire.accumulate(), list[StreamedPiece]()
-        async with self._connection.post(self._wire.path(model_id), written.body, model_id) as arrived:
+        sent = sent_to(written.request, self.form) if self.form else None
+        headers = {} if sent is None else sent.get("headers") or {}
+        async with self._connection.post(self._wire.path(model_id), written.body, model_id, headers) as arrived:
             if arrived.streams:
                 stream, done = events(arrived.chunks, vendor=self.name), False
                 async for name, data in stream:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -85,7 +86,13 @@ class Connection:
 
     @asynccontextmanager
     async def post(
-        self, path: str, body: bytes, model_id: str, *, accept: str = "text/event-stream"
+        self,
+        path: str,
+        body: bytes,
+        model_id: str,
+        more_headers: Mapping[str, str] = MappingProxyType({}),
+        *,
+        accept: str = "text/event-stream",
     ) -> AsyncGenerator[Arrived, None]:
         """Send a request; raise ``ProviderError`` where it gets no reply, or one with an error status."""
         response = None
@@ -96,7 +103,7 @@ class Connection:
         try:
             if self._client is None:
                 self._client = self._open()
-            headers = {**self._headers(), "Content-Type": "application/json", "Accept": accept}
+            headers = {**more_headers, **self._headers(), "Content-Type": "application/json", "Accept": accept}
             request = self._client.build_request("POST", path.lstrip("/"), content=body, headers=headers)
             response = await self._client.send(request, stream=True)
             if not response.is_success:

@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.dialects.anthropic import AnthropicMessages
 from contextinfinity.dialects.contract import Dialect, Incoming
 from contextinfinity.domain.message import (
     ImageBlock,
-    Message,
     ReasoningBlock,
     TextBlock,
     ToolResultBlock,
@@ -21,6 +21,7 @@ from contextinfinity.domain.message import (
     say,
 )
 from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.sent_form import MESSAGES, in_form
 from contextinfinity.errors import InvalidInput
 
 pytestmark = pytest.mark.req("API-7")
@@ -66,10 +67,11 @@ def test_it_is_a_dialect() -> None:
 
 
 def test_the_least_request_is_read() -> None:
-    assert read() == Incoming(model="claude-x", messages=(say("user", "Hello"),), wishes=Wishes(max_output_tokens=100))
+    least = Incoming(model="claude-x", messages=(say("user", "Hello"),), wishes=Wishes(max_output_tokens=100))
+    assert read() == replace(least, form="messages", sent={"form": "messages"}, params={})
 
 
-def test_system_texts_become_paragraphs_wherever_they_stand() -> None:
+def test_system_texts_in_front_become_paragraphs_and_later_ones_keep_their_place() -> None:
     blocks = [
         {"type": "text", "text": "Be brief.", **MARK},
         {"type": "text", "text": " "},
@@ -81,8 +83,10 @@ def test_system_texts_become_paragraphs_wherever_they_stand() -> None:
         {"role": "system", "content": [{"type": "text", "text": "Very."}]},
     ]
     incoming = read(system=blocks, messages=messages)
-    assert incoming.system == "Be brief.\n\nBe kind.\n\nIt is late.\n\nVery."
-    assert incoming.messages == (say("user", "Hello"),)
+    assert incoming.system == "Be brief.\n\nBe kind."
+    assert [message.role for message in incoming.messages] == ["user", "system", "system"]
+    assert [written for one in incoming.messages for written in in_form(MESSAGES, one)] == messages
+    assert incoming.sent == {"form": "messages", "system": blocks}
     assert read(system="Be brief.").system == "Be brief."
     assert read(system=None).system == ""
 
@@ -95,20 +99,22 @@ def test_messages_stay_as_they_were_sent() -> None:
 
 def test_nothing_said_is_no_block() -> None:
     sent = [{"role": "user", "content": ""}, {"role": "user", "content": []}, {"role": "user", "content": [text("")]}]
-    assert read(messages=sent).messages == (Message(role="user", blocks=()),) * 3
+    assert [message.blocks for message in read(messages=sent).messages] == [(), (), ()]
 
 
 def text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
-def test_a_marker_for_caches_changes_nothing() -> None:
+def test_a_marker_for_caches_changes_no_block_and_is_passed_on() -> None:
     unknown = {"type": "search_result", "title": "t", "source": "s", "content": [text("x")]}
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
     result = {"type": "tool_result", "tool_use_id": "1", "content": [text("x")]}
     plain = [text("a"), unknown, image, result]
     assert read_user(*plain) == read_user(*({**block, **MARK} for block in plain))
-    assert read(tools=[{**LOOK, **MARK}], **MARK) == read(tools=[LOOK])
+    marked = read(tools=[{**LOOK, **MARK}], **MARK)
+    assert marked.tools == read(tools=[LOOK]).tools
+    assert (marked.sent["tools"], marked.params) == ([{**LOOK, **MARK}], MARK)
 
 
 def test_citations_stay_with_their_text() -> None:
@@ -160,11 +166,13 @@ def test_documents_of_text_become_text() -> None:
     )
 
 
-def test_other_documents_are_refused_with_a_way_out() -> None:
+def test_files_are_kept_as_they_came() -> None:
     pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PNG}}
-    said = refused(messages=[{"role": "user", "content": [pdf]}])
+    asked = read(messages=[{"role": "user", "content": [pdf]}])
+    assert asked.messages[0].blocks == (UnknownBlock(provider="anthropic", raw=pdf),)
+    assert asked.ignored == ("messages.content.document",)
+    said = refused(messages=[{"role": "user", "content": [{"type": "document", "source": {"type": "scan"}}]}])
     assert said.startswith("messages.0.content.0.source.type: only documents")
-    assert "as text" in said
 
 
 def test_calls_and_results_are_read() -> None:

@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from contextinfinity.dialects.contract import Incoming
 from contextinfinity.dialects.openai_chat import OpenAIChat
@@ -53,10 +54,11 @@ def blocks(message: Any) -> tuple[ContentBlock, ...]:
 
 
 def test_a_plain_request_is_a_model_and_what_was_said() -> None:
-    assert read() == Incoming(model="m", messages=(say("user", "hi"),))
+    least = Incoming(model="m", messages=(say("user", "hi"),))
+    assert read() == replace(least, form="chat", sent={"form": "chat", "system": []}, params={})
 
 
-def test_system_texts_are_taken_out_wherever_they_stand() -> None:
+def test_system_texts_in_front_are_taken_out_and_later_ones_keep_their_place() -> None:
     asked = read(
         messages=[
             {"role": "system", "content": "Be short."},
@@ -68,8 +70,9 @@ def test_system_texts_are_taken_out_wherever_they_stand() -> None:
             {"role": "assistant", "content": "hello"},
         ]
     )
-    assert asked.system == "Be short.\n\nBe kind.\n\nRhyme."
-    assert asked.messages == (say("user", "hi"), say("assistant", "hello"))
+    assert asked.system == "Be short."
+    assert [message.role for message in asked.messages] == ["user", "system", "assistant"]
+    assert asked.messages[1].rendered_text == "Be kind.Rhyme."
 
 
 def test_parts_of_text_are_blocks_and_empty_ones_are_none() -> None:
@@ -105,7 +108,7 @@ def test_a_common_other_name_of_jpeg_is_understood() -> None:
 
 def test_calls_and_their_results_are_kept_with_their_ids() -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
-    assert said(
+    assert without_form(
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
         {"role": "tool", "tool_call_id": "call_2", "content": [{"type": "text", "text": "warm"}]},
@@ -114,6 +117,10 @@ def test_calls_and_their_results_are_kept_with_their_ids() -> None:
         Message(role="user", blocks=(ToolResultBlock(tool_use_id="call_1", content=(TextBlock(text="sunny"),)),)),
         Message(role="user", blocks=(ToolResultBlock(tool_use_id="call_2", content=(TextBlock(text="warm"),)),)),
     )
+
+
+def without_form(*messages: dict[str, Any]) -> tuple[Message, ...]:
+    return tuple(replace(message, wire=None) for message in said(*messages))
 
 
 def test_words_stand_before_the_calls_that_follow_them() -> None:
@@ -287,7 +294,7 @@ def test_what_means_nothing_here_is_named_and_does_not_fail() -> None:
         reasoning={"effort": "high"},
         some_new_thing=[1, 2],
     )
-    assert asked.messages == (say("user", "hi"),)
+    assert asked.messages[0].blocks == say("user", "hi").blocks
     assert asked.ignored == (
         *("store", "service_tier", "prompt_cache_key", "prediction", "verbosity", "logit_bias", "reasoning"),
         *("some_new_thing", "messages.name"),
@@ -314,7 +321,7 @@ def test_parameters_at_their_defaults_are_not_worth_a_word() -> None:
         stop=None,
         unheard_of=None,
     )
-    assert asked == read()
+    assert replace(asked, params={}) == read()
 
 
 def test_what_is_named_as_ignored_can_be_shown_anywhere() -> None:
@@ -349,8 +356,6 @@ for _ in range(150):
         (user(7), "messages[0].content", "a text or a list of parts, got 7"),
         (user(["x"]), "messages[0].content[0]", "an object"),
         (user([{"type": "text", "text": "a"}, {"type": "video"}]), "messages[0].content[1].type", "text, image_url"),
-        (user([{"type": "input_audio", "input_audio": {}}]), "messages[0].content[0].type", "text, image_url"),
-        (user([{"type": "file", "file": {}}]), "messages[0].content[0].type", "text, image_url"),
         (user([{"type": "text", "text": 1}]), "messages[0].content[0].text", "a text"),
         (user([{"type": ["text"]}]), "messages[0].content[0].type", "got a list"),
         (user([{"type": "image_url"}]), "messages[0].content[0].image_url", "an object"),
@@ -411,12 +416,7 @@ for _ in range(150):
             "response_format.json_schema.schema",
             "object",
         ),
-        ({"n": 2}, "n", "one answer"),
-        ({"logprobs": True}, "logprobs", "Leave logprobs out"),
-        ({"top_logprobs": 3}, "top_logprobs", "Leave top_logprobs out"),
-        ({"modalities": ["text", "audio"]}, "modalities[1]", "text"),
-        ({"audio": {"voice": "x"}}, "audio", "words"),
-        ({"web_search_options": {}}, "web_search_options", "search"),
+        ({"n": 2, "stream": True}, "n", "one answer"),
         ({"temperature": 3}, "temperature", "0 to 2"),
         ({"temperature": True}, "temperature", "0 to 2"),
         ({"max_tokens": 0}, "max_tokens", "whole number"),

@@ -38,6 +38,8 @@ from contextinfinity.domain.message import (
 
 PROVIDER = "anthropic"
 """Blocks that are kept as they came go back as they are to a provider of this name."""
+FILES = ("base64", "url", "file")
+"""The sources of documents that are files."""
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 _OF_ASSISTANT = frozenset({"thinking", "redacted_thinking", "tool_use"})
@@ -137,7 +139,10 @@ def _is_base64(data: str) -> bool:
 
 
 def _document(block: dict[str, Json]) -> Blocks:
-    """Read a document: its title, what is said about it, and its text."""
+    """Read a document: its title, what is said about it, and its text; a file is kept as it came."""
+    source = block.get("source")
+    if isinstance(source, dict) and source.get("type") in FILES:
+        return (_as_it_came(block),)
     inside = under("source", _source, block.get("source"))
     head = "\n\n".join(filter(None, [optional_text(block, "title"), optional_text(block, "context")]))
     return (TextBlock(text=f"{head}\n\n"), *inside) if head else inside

@@ -16,6 +16,7 @@ from contextinfinity.dialects.anthropic.fields import (
     count_in,
     each,
     flag_in,
+    kept,
     kept_object,
     list_in,
     object_in,
@@ -28,8 +29,9 @@ from contextinfinity.dialects.anthropic.fields import (
 )
 from contextinfinity.dialects.anthropic.tools import Offered, choice_of, offered_in
 from contextinfinity.dialects.contract import Incoming
-from contextinfinity.domain.message import Json, Message, TextBlock
+from contextinfinity.domain.message import Json, Message, TextBlock, UnknownBlock
 from contextinfinity.domain.prompt import Wishes
+from contextinfinity.domain.sent_form import MESSAGES, with_form
 from contextinfinity.domain.unicode import has_nul, unreadable
 from contextinfinity.errors import InvalidInput
 
@@ -45,6 +47,8 @@ _MEANT = frozenset(
         *("temperature", "top_p", "top_k", "thinking", "output_config", "output_format", "cache_control"),
     }
 )
+WRITTEN = frozenset({"model", "messages", "system", "tools", "stream", "max_tokens", "metadata"})
+"""What the engine writes itself, also to a model of the same wire."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -87,10 +91,9 @@ def _incoming(asked: dict[str, Json], to_count: bool) -> Incoming:
     stream = flag_in(asked, "stream") is True
     given = asked.get("system")
     system = [] if given is None else under("system", texts_of, given)
-    system += [message.rendered_text for message in said if message.role == "system"]
     return Incoming(
         model=text_in(asked, "model", least=1),
-        messages=tuple([message for message in said if message.role != "system"]),
+        messages=tuple(said),
         system="\n\n".join(system),
         tools=tools.specs,
         wishes=_wishes(asked, tools, to_count),
@@ -99,8 +102,30 @@ def _incoming(asked: dict[str, Json], to_count: bool) -> Incoming:
         with_usage=stream,
         end_user=under("metadata", lambda told: optional_text(told, "user_id"), metadata),
         thread_id=under("metadata", lambda told: optional_text(told, "thread_id"), metadata) or None,
-        ignored=_ignored(asked, tools),
+        ignored=(*_files(said), *_ignored(asked, tools)),
+        form=MESSAGES,
+        sent={"form": MESSAGES} | {name: kept_value(asked, name) for name in ("system", "tools") if asked.get(name)},
+        params=_params(asked, metadata),
     )
+
+
+def _files(said: list[Message]) -> tuple[str, ...]:
+    """Name the files that a model of another wire is not shown."""
+    raws = (block.raw for message in said for block in message.blocks if isinstance(block, UnknownBlock))
+    return ("messages.content.document",) if any(raw.get("type") == "document" for raw in raws) else ()
+
+
+def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json]:
+    """Return the parameters that go to a model of the same wire as they were sent."""
+    params = {name: kept_value(asked, name) for name in asked if name not in WRITTEN and asked[name] is not None}
+    noted = {name: value for name, value in metadata.items() if name != "thread_id"}
+    return params | ({"metadata": noted} if noted else {})
+
+
+def kept_value(asked: dict[str, Json], name: str) -> Json:
+    """Return a parameter that goes to a model of the same wire as it was sent."""
+    value = asked[name]
+    return under(name, kept, value) if isinstance(value, dict | list) else value
 
 
 def _messages(asked: dict[str, Json]) -> list[Message]:
@@ -114,10 +139,12 @@ def _message(given: Json) -> Message:
     message = object_of(given)
     role, content = word_in(message, "role", ("user", "assistant", "system")), message.get("content")
     if role == "user":
-        return Message(role="user", blocks=under("content", user_content, content))
-    if role == "assistant":
-        return Message(role="assistant", blocks=under("content", assistant_content, content))
-    return Message(role="system", blocks=(TextBlock(text="\n\n".join(under("content", texts_of, content))),))
+        said = Message(role="user", blocks=under("content", user_content, content))
+    elif role == "assistant":
+        said = Message(role="assistant", blocks=under("content", assistant_content, content))
+    else:
+        said = Message(role="system", blocks=(TextBlock(text="\n\n".join(under("content", texts_of, content))),))
+    return with_form(said, MESSAGES, kept(message))
 
 
 def _wishes(asked: dict[str, Json], tools: Offered, to_count: bool) -> Wishes:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextinfinity.dialects.contract import Incoming, Spoken, Writer
 from contextinfinity.dialects.openai_chat import reading, writing
 from contextinfinity.dialects.openai_chat.embeddings import EmbeddingsAsked, read_embeddings, write_embeddings
+from contextinfinity.dialects.openai_chat.writing import several
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
 
@@ -42,4 +43,4 @@ class OpenAIChat:
         return writing.model(name)
 
 
-__all__ = ["EmbeddingsAsked", "OpenAIChat", "read_embeddings", "write_embeddings"]
+__all__ = ["EmbeddingsAsked", "OpenAIChat", "read_embeddings", "several", "write_embeddings"]

@@ -1,7 +1,7 @@
 """What was said: OpenAI's messages as ours.
 
-System texts are taken out of the list, whichever role they have there. What a tool gave back is said by the user, as
-the result of its call. Empty words are no block, so that a message is the same whether its content is null, empty or
+System texts in front are taken out of the list; later ones keep their place. What a tool gave back is said by the user,
+as the result of its call. Empty words are no block, so that a message is the same whether its content is null, empty or
 left out.
 """
 
@@ -33,12 +33,16 @@ from contextinfinity.domain.message import (
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
+    UnknownBlock,
     arguments_of,
 )
+from contextinfinity.domain.sent_form import CHAT, with_form
 
 Blocks: TypeAlias = tuple[ContentBlock, ...]
 PartKinds: TypeAlias = Mapping[str, Callable[[dict[str, Json]], ContentBlock]]
 
+PROVIDER = "openai_chat"
+"""Parts that are kept as they came go back as they are to a provider of this name."""
 SHORT_ARGUMENTS = 1200
 """Characters; no number within can be too large to be kept."""
 FEW_BRACKETS = 90
@@ -53,6 +57,8 @@ class Conversation:
 
     def __init__(self) -> None:
         self.system: list[str] = []
+        self.system_sent: list[Json] = []
+        """The messages with the first system texts, as they were sent."""
         self.messages: list[Message] = []
         self.named = False
         """Whether a message says by name who speaks."""
@@ -70,16 +76,21 @@ class Conversation:
         role = field(said, "role", _ROLES)
         if "name" in said and role not in ("tool", "function"):
             self.named |= wanted(said, "name", a_text) is not None
-        if role in ("system", "developer"):
+        if role in ("system", "developer") and not self.messages:
             self.system += [block.text for block in _content(said, _SYSTEM) if isinstance(block, TextBlock)]
+            self.system_sent.append(said)
+            return
+        if role in ("system", "developer"):
+            message = Message(role="system", blocks=_content(said, _SYSTEM))
         elif role == "user":
-            self.messages.append(Message(role="user", blocks=_content(said, _USER)))
+            message = Message(role="user", blocks=_content(said, _USER))
         elif role == "assistant":
-            self.messages.append(Message(role="assistant", blocks=_answer(said)))
+            message = Message(role="assistant", blocks=_answer(said))
         else:
             call_id = field(said, "tool_call_id" if role == "tool" else "name", a_text)
             result = ToolResultBlock(tool_use_id=call_id, content=_content(said, _TOOL, may_be_null=True))
-            self.messages.append(Message(role="user", blocks=(result,)))
+            message = Message(role="user", blocks=(result,))
+        self.messages.append(with_form(message, CHAT, said))
 
 
 def _answer(said: dict[str, Json]) -> Blocks:
@@ -163,8 +174,14 @@ def image_at(value: Json) -> ImageBlock:
     return ImageBlock(media_type=media_type, source={"type": "base64", "data": data})
 
 
+def _file(part: dict[str, Json]) -> ContentBlock:
+    if not can_be_kept(part):
+        raise Wrong("it is nested too deep to be kept")
+    return UnknownBlock(provider=PROVIDER, raw=part)
+
+
 _SYSTEM: PartKinds = {"text": _text}
-_USER: PartKinds = {"text": _text, "image_url": _picture}
+_USER: PartKinds = {"text": _text, "image_url": _picture, "file": _file, "input_audio": _file, "video_url": _file}
 _ASSISTANT: PartKinds = {"text": _text, "refusal": _refusal}
 _TOOL: PartKinds = {"text": _text, "image_url": _picture}
 

@@ -18,19 +18,21 @@ from contextinfinity.dialects.openai_chat.checks import (
     a_text,
     an_object,
     body_object,
+    can_be_kept,
     each,
     expected,
     field,
     number,
-    shown,
     wanted,
     whole_number,
     word_of,
 )
 from contextinfinity.dialects.openai_chat.conversation import Conversation
-from contextinfinity.domain.message import Json
+from contextinfinity.domain.message import Json, UnknownBlock
 from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.sent_form import CHAT
 
+MOST_CHOICES = 16
 MOST_STOPS = 16
 MOST_IGNORED = 32
 BETWEEN = "\n\n"
@@ -71,6 +73,8 @@ READ = frozenset(
         "moderation",
     }
 )
+WRITTEN = frozenset({"model", "messages", "tools", "stream", "stream_options", "metadata", "n"})
+"""What the engine writes itself, also to a model of the same wire."""
 REFUSED = {
     "audio": "answers are words here, never sound",
     "web_search_options": "no search of the web is run here",
@@ -104,7 +108,6 @@ def read(body: bytes) -> Incoming:
 
 
 def _incoming(asked: dict[str, Json]) -> Incoming:
-    _check_possible(asked)
     said = Conversation()
     model = field(asked, "model", a_name)
     if not field(asked, "messages", lambda messages: each(messages, said.take)):
@@ -112,6 +115,9 @@ def _incoming(asked: dict[str, Json]) -> Incoming:
     tools = [*(wanted(asked, "tools", _tools) or ()), *(wanted(asked, "functions", _functions) or ())]
     metadata = wanted(asked, "metadata", an_object) or {}
     stream = wanted(asked, "stream", a_flag) or False
+    choices = wanted(asked, "n", whole_number(1, MOST_CHOICES)) or 1
+    if stream and choices > 1:
+        raise Wrong("one answer at a time is streamed", "Leave stream or n out.").inside("n")
     ignored = [*_ignored(asked, metadata), *_passed_over(asked, said)]
     return Incoming(
         model=model,
@@ -125,18 +131,31 @@ def _incoming(asked: dict[str, Json]) -> Incoming:
         end_user=_end_user(asked, metadata),
         thread_id=_noted(metadata, "thread_id") or None,
         ignored=tuple(ignored[:MOST_IGNORED]),
+        unsupported=tuple(_unsupported(asked)),
+        form=CHAT,
+        sent={"form": CHAT, "system": said.system_sent} | ({"tools": asked["tools"]} if asked.get("tools") else {}),
+        params=_params(asked, metadata),
+        choices=choices,
     )
 
 
-def _check_possible(asked: dict[str, Json]) -> None:
-    """Refuse what nobody here can do."""
+def _params(asked: dict[str, Json], metadata: dict[str, Json]) -> dict[str, Json]:
+    """Return the parameters that go to a model of the same wire as they were sent."""
+    params = {name: value for name, value in asked.items() if name not in WRITTEN}
+    noted = {name: value for name, value in metadata.items() if name not in ("thread_id", "user_id")}
+    if not can_be_kept(params):
+        raise Wrong("a parameter is nested too deep, or holds a number that is too large")
+    return params | ({"metadata": noted} if noted else {})
+
+
+def _unsupported(asked: dict[str, Json]) -> Iterator[tuple[str, str]]:
+    """Name what only a model of this wire may be able to do."""
     for name, said in REFUSED.items():
         value = asked.get(name)
         if value is not None and value is not False and value != 0:
-            raise Wrong(said, f"Leave {name} out.").inside(name)
-    if asked.get("n") not in (None, 1):
-        raise Wrong(f"one answer at a time is given, got {shown(asked['n'])}", "Ask again for each.").inside("n")
-    wanted(asked, "modalities", lambda kinds: each(kinds, word_of("text")))
+            yield name, said
+    if asked.get("modalities") not in (None, [], ["text"]):
+        yield "modalities[0]", "answers are words here"
 
 
 def _wishes(asked: dict[str, Json], tools: list[ToolSpec]) -> Wishes:
@@ -258,5 +277,7 @@ def _passed_over(asked: dict[str, Json], said: Conversation) -> Iterator[str]:
     """Name what stands inside other parameters and means nothing here."""
     if said.named:
         yield "messages.name"
+    if any(isinstance(block, UnknownBlock) for message in said.messages for block in message.blocks):
+        yield "messages.content.file"
     if any(tool["function"].get("strict") for tool in asked.get("tools") or ()):
         yield "tools.function.strict"

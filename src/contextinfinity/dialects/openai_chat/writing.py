@@ -66,6 +66,16 @@ def whole(spoken: Spoken) -> Json:
     return {**_shell(spoken, "chat.completion"), "choices": [choice], "usage": _usage(spoken.usage)}
 
 
+def several(answers: Sequence[Spoken]) -> Json:
+    """Write several answers to one request as its choices."""
+    told = [whole(spoken) for spoken in answers]
+    choices = [{**one["choices"][0], "index": index} for index, one in enumerate(told)]
+    used = Usage()
+    for spoken in answers:
+        used = used + spoken.usage
+    return {**told[0], "choices": choices, "usage": _usage(used)}
+
+
 class ChatWriter:
     """``Writer`` of a chat completion in chunks. All but a piece of text is written once, when it begins."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
+from contextinfinity.domain.sent_form import MESSAGES
 from contextinfinity.providers.anthropic.reply import finished
 from contextinfinity.providers.anthropic.request import Choices, body
 from contextinfinity.providers.anthropic.stream import MessageAccumulator
@@ -24,6 +25,8 @@ class AnthropicWire:
 
     parallel_tools: bool = False
     provider_tools: tuple[Json, ...] = ()
+
+    form = MESSAGES
 
     def path(self, model_id: str) -> str:
         """Return where requests go, below the base URL."""

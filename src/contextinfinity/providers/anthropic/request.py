@@ -15,6 +15,7 @@ from msgspec import Struct
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.sent_form import MESSAGES, all_in_form
 from contextinfinity.providers import forms, options
 from contextinfinity.providers.anthropic.blocks import CARRIERS, PROVIDER, THINKING, Piece, pieces_of, text_piece
 from contextinfinity.providers.call_ids import with_safe_ids
@@ -54,6 +55,8 @@ class Said(NamedTuple):
 
 def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> dict[str, Json]:
     """Write the whole request."""
+    if (sent := forms.sent_to(request, MESSAGES)) is not None:
+        return _as_sent(request, sent)
     prompt = request.prompt
     asked = options.table_of(request.options, PROVIDER)
     system = [text_piece(place, text) for place, text in enumerate(prompt.system) if text.strip()]
@@ -75,6 +78,25 @@ def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> di
     if not _may_think(asked.get("thinking"), conversation):
         passed_over.append("thinking")
     return _fitted(options.with_options(written, asked, RULES, passed_over), abilities)
+
+
+def _as_sent(request: ProviderRequest, sent: dict[str, Json]) -> dict[str, Json]:
+    """Write what a client of this wire sent: its messages, tools and parameters, and what was added behind a cut."""
+    prompt = request.prompt
+    system, tools = prompt.sent.get("system"), prompt.sent.get("tools")
+    if added := [{"type": "text", "text": text} for text in prompt.system[1:]]:
+        told = [{"type": "text", "text": system}] if isinstance(system, str) and system.strip() else system
+        system = [*(told or ()), *added]
+    return {
+        **forms.configured(request),
+        **forms.dict_of(sent.get("params")),
+        "model": request.model_id,
+        "max_tokens": request.max_output_tokens,
+        **({"system": system} if system else {}),
+        **({"tools": tools} if tools else {}),
+        "messages": all_in_form(MESSAGES, prompt.messages),
+        "stream": True,
+    }
 
 
 def _pieces(prompt: Prompt, abilities: Abilities) -> list[Piece]:

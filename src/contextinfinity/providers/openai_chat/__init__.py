@@ -9,6 +9,7 @@ from typing import Literal
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
+from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_chat import reply, request, stream
 from contextinfinity.providers.wishes import Wished, for_chat
@@ -32,6 +33,11 @@ class ChatWire:
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     stream_usage: bool = True
     text_separator: str = request.BETWEEN
+
+    @property
+    def form(self) -> str:
+        """The form in which its clients may be passed through: a server that takes all of chat completions."""
+        return CHAT if self.vendor == "openai_chat" else ""
 
     def path(self, model_id: str) -> str:
         """Return where requests go, below the base URL."""

@@ -25,6 +25,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.sent_form import CHAT, all_in_form
 from contextinfinity.providers import forms, options
 from contextinfinity.providers.call_ids import with_safe_ids
 from contextinfinity.providers.results import paired
@@ -72,6 +73,8 @@ class How(Struct, frozen=True, kw_only=True):
 
 def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, Json]:
     """Write the body of a request."""
+    if (sent := forms.sent_to(request, CHAT)) is not None:
+        return _as_sent(request, how, sent)
     prompt = request.prompt
     writer = _Writer(request.model_id, abilities, how)
     tools = ([_tool(tool) for tool in prompt.tools] if writer.tools else []) + list(how.provider_tools)
@@ -90,6 +93,24 @@ def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, 
     owned = OWNED if how.vendor == PERPLEXITY else OWNED | SEARCH
     rules = options.Rules(vendor=how.vendor, limits=LIMITS, owned=owned, may_forbid=("parallel_tool_calls",))
     return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
+
+
+def _as_sent(request: ProviderRequest, how: How, sent: dict[str, Json]) -> dict[str, Json]:
+    """Write what a client of this wire sent: its messages, tools and parameters, and what was added behind a cut."""
+    prompt, params = request.prompt, forms.dict_of(sent.get("params"))
+    limit = next((name for name in reversed(LIMITS) if params.get(name) is not None), None)
+    added = [_say("system", text) for text in prompt.system[1:]]
+    tools = prompt.sent.get("tools")
+    return {
+        **forms.configured(request),
+        **params,
+        **({} if limit is None else {limit: request.max_output_tokens}),
+        **({"tools": tools} if tools else {}),
+        "model": request.model_id,
+        "messages": [*prompt.sent.get("system", ()), *added, *all_in_form(CHAT, prompt.messages)],
+        "stream": True,
+        **({"stream_options": {"include_usage": True}} if how.stream_usage else {}),
+    }
 
 
 def _tool(tool: ToolSpec) -> Json:

@@ -19,6 +19,7 @@ THREAD = "x-thread-id"
 ENDLESS = "x-endless-context"
 """``off``: the model sees what was sent and nothing else; it is kept all the same."""
 KEY = "idempotency-key"
+BETA = ("anthropic-beta", "openai-beta")
 RETRIED = "x-stainless-retry-count"
 """Where SDKs say how often they have sent a request before."""
 
@@ -47,9 +48,12 @@ async def question_of(
     if thread_id is not None:
         thread_id = _named(thread_id, stranger)
     model = act.client.drop_in.model_named(incoming.model)
+    for name, why in () if act.client.drop_in.passes_through(model, incoming.form) else incoming.unsupported:
+        raise InvalidInput(f"{name}: {why}.", hint=f"Leave {name} out.")
     key = request.headers.get(KEY)
     talk = Talk(
         messages=incoming.messages,
+        form=incoming.form,
         end_user=stranger,
         thread_id=None if thread_id == NEW else thread_id,
         is_new=thread_id == NEW,
@@ -65,6 +69,9 @@ async def question_of(
         tools=incoming.tools,
         response_format=incoming.response_format,
         wishes=incoming.wishes,
+        form=incoming.form,
+        sent=incoming.sent,
+        params={"params": incoming.params, "headers": _beta(request)},
         only_last=0 if _is_off(request) else None,
     )
     asked = SendOptions(
@@ -75,6 +82,12 @@ async def question_of(
         terms=terms,
     )
     return Question(talk=talk, acting=act, asked=asked)
+
+
+def _beta(request: Request) -> dict[str, str]:
+    """Return the headers by which a client asks its vendor for what is not released yet."""
+    found = {name: request.headers.getlist(name) for name in BETA}
+    return {name: ",".join(values) for name, values in found.items() if values}
 
 
 def _named(thread_id: str, stranger: str) -> str:

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from contextinfinity.client.contract import Stamped
 from contextinfinity.client.drop_in import Answered
 from contextinfinity.dialects.contract import Dialect, Incoming, Spoken, Stop, Writer
+from contextinfinity.dialects.openai_chat import several
 from contextinfinity.domain.events import Delta, FinishedTurn, Reasoned, TurnDone
 from contextinfinity.domain.message import ReasoningBlock, TextBlock, ToolUseBlock
 from contextinfinity.domain.turn import Problem, Turn, Usage
@@ -95,12 +96,17 @@ async def answer(request: Request, dialect: Dialect, incoming: Incoming, questio
             close()
             raise
     turn, _ = await question.drop_in.begin(question.talk, question.asked)
-    events = question.drop_in.watch(turn.id, words=False)
-    await _while_connected(request, question, turn, last(door, events, question.acting.check))
-    answered = await question.drop_in.answered(turn.id, reasoning=dialect.shows_reasoning)
-    spoken = spoken_of(answered, incoming.model)
+    beside = replace(question.talk, beside=turn.id, key=None)
+    others = [(await question.drop_in.begin(beside, question.asked))[0] for _ in range(incoming.choices - 1)]
+    answers = []
+    for one in (turn, *others):
+        events = question.drop_in.watch(one.id, words=False)
+        await _while_connected(request, question, one, last(door, events, question.acting.check))
+        answered = await question.drop_in.answered(one.id, reasoning=dialect.shows_reasoning)
+        answers.append(spoken_of(answered, incoming.model))
     headers = await headers_of(incoming, question, turn)
-    written, noted = msgspec.json.encode(dialect.whole(spoken)), BackgroundTask(_note_sent, question, turn)
+    written = msgspec.json.encode(several(answers) if others else dialect.whole(answers[0]))
+    noted = BackgroundTask(_note_sent, question, turn)
     return Response(written, headers=headers, media_type="application/json", background=noted)
 
 
@@ -155,7 +161,7 @@ async def _note_sent(question: Question, turn: Turn, is_sent: asyncio.Event | No
 async def headers_of(incoming: Incoming, question: Question, turn: Turn) -> dict[str, str]:
     """Say where an answer is kept, and what of its request is not followed by the model that gives it."""
     headers = {"x-thread-id": turn.session_id, "x-turn-id": turn.id}
-    ignored = (*incoming.ignored, *await question.drop_in.left_out(turn.id, question.asked))
+    ignored = await question.drop_in.left_out(turn.id, question.asked, incoming.ignored)
     return headers | ({"x-ignored-parameters": ", ".join(ignored)} if ignored else {})
 
 

@@ -1,0 +1,203 @@
+"""A client's own JSON of a message, kept so that the model gets the very same message.
+
+A message is stored as blocks. What its client wrote may differ from what we would write for those blocks: markers for
+caches, names, parts in lists, the spacing of arguments. Then the message also keeps a *template* of the client's JSON,
+in which every text that the blocks hold is replaced by its number: it stays small, and a text that is redacted or
+shortened later is so in the JSON as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from contextinfinity.domain.message import (
+    REFUSAL,
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+)
+
+CHAT, MESSAGES = "chat", "messages"
+"""The two wire forms: OpenAI's chat completions and Anthropic's messages."""
+REF = "$cix"
+TEXT_KEYS = frozenset({"text", "content", "thinking", "data", "arguments", "input", "url", "refusal", "image_url"})
+"""Where a client's JSON holds what the blocks hold; other values stand in the template themselves."""
+
+
+def with_form(message: Message, form: str, sent: Json) -> Message:
+    """Add the template of what a client sent, unless the blocks say it all."""
+    if _written(form, message) == [sent]:
+        return message
+    values = list(_values(message.blocks))
+    template = _template(sent, values, is_text=False)
+    if _filled(template, values) != sent:
+        template = {"whole": sent}
+    return replace(message, wire={"form": form, "count": len(values), "template": template})
+
+
+def in_form(form: str, message: Message) -> list[Json]:
+    """Write a message for a wire form: as its client did, or as the blocks say it."""
+    wire = message.wire
+    if wire is not None and wire["form"] == form:
+        values, template = list(_values(message.blocks)), wire["template"]
+        if isinstance(template, dict) and template.keys() == {"whole"}:
+            return [template["whole"]]
+        if len(values) == wire["count"]:
+            return [_filled(template, values)]
+    return _written(form, message)
+
+
+def with_blocks(message: Message, blocks: tuple[ContentBlock, ...]) -> Message:
+    """Replace the blocks of a message; what its client wrote is kept as far as it refers to them."""
+    wire = message.wire
+    is_whole = wire is not None and isinstance(wire["template"], dict) and wire["template"].keys() == {"whole"}
+    return replace(message, blocks=blocks, wire=None if is_whole else wire)
+
+
+def all_in_form(form: str, messages: Sequence[Message]) -> list[Json]:
+    """Write messages one after the other."""
+    return [written for message in messages for written in in_form(form, message)]
+
+
+def _values(blocks: Sequence[ContentBlock]) -> Iterator[Json]:
+    """List what blocks hold, in order."""
+    for block in blocks:
+        match block:
+            case TextBlock():
+                yield block.text
+            case ToolResultBlock():
+                yield from _values(block.content)
+            case ToolUseBlock():
+                yield block.input
+            case ImageBlock():
+                yield from _picture(block)
+            case ReasoningBlock() | UnknownBlock():
+                yield block.raw
+
+
+def _picture(block: ImageBlock) -> Iterator[Json]:
+    source = block.source if isinstance(block.source, dict) else {}
+    data = source.get("data")
+    yield data if isinstance(data, str) else source.get("url")
+    yield _url(block)
+
+
+def _url(block: ImageBlock) -> str:
+    source = block.source if isinstance(block.source, dict) else {}
+    if source.get("type") == "base64":
+        return f"data:{block.media_type};base64,{source.get('data')}"
+    return str(source.get("url", ""))
+
+
+def _template(sent: Json, values: Sequence[Json], *, is_text: bool) -> Json:
+    if isinstance(sent, dict | str) and (is_text or isinstance(sent, dict)):
+        same = (place for place, value in enumerate(values) if type(value) is type(sent) and value == sent)
+        if (place := next(same, None)) is not None:
+            return {REF: place}
+    if isinstance(sent, dict):
+        return {key: _template(inner, values, is_text=key in TEXT_KEYS) for key, inner in sent.items()}
+    return [_template(inner, values, is_text=False) for inner in sent] if isinstance(sent, list) else sent
+
+
+def _filled(template: Json, values: Sequence[Json]) -> Json:
+    if isinstance(template, dict):
+        if template.keys() == {REF}:
+            return values[template[REF]]
+        return {key: _filled(inner, values) for key, inner in template.items()}
+    return [_filled(inner, values) for inner in template] if isinstance(template, list) else template
+
+
+def _written(form: str, message: Message) -> list[Json]:
+    return _chat(message) if form == CHAT else _messages(message)
+
+
+# --- chat completions ---
+
+
+def _chat(message: Message) -> list[Json]:
+    if message.role == "system":
+        return [{"role": "system", "content": message.rendered_text}]
+    if message.role == "assistant":
+        return [_chat_answer(message)]
+    results = [_chat_result(block) for block in message.blocks if isinstance(block, ToolResultBlock)]
+    others = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
+    if not others:
+        return results
+    plain = len(others) == 1 and isinstance(others[0], TextBlock)
+    content = message.rendered_text if plain else [part for block in others for part in _chat_part(block)]
+    return [*results, {"role": "user", "content": content}]
+
+
+def _chat_answer(message: Message) -> dict[str, Json]:
+    words = [block for block in message.blocks if isinstance(block, TextBlock)]
+    said = "".join(block.text for block in words if REFUSAL not in block.annotations)
+    refusal = "".join(block.text for block in words if REFUSAL in block.annotations)
+    calls = [_chat_call(block) for block in message.blocks if isinstance(block, ToolUseBlock)]
+    answer: dict[str, Json] = {"role": "assistant", "content": said or (None if calls or refusal else "")}
+    return answer | ({"refusal": refusal} if refusal else {}) | ({"tool_calls": calls} if calls else {})
+
+
+def _chat_call(block: ToolUseBlock) -> Json:
+    arguments = block.input if isinstance(block.input, str) else msgspec.json.encode(block.input).decode()
+    return {"id": block.tool_use_id, "type": "function", "function": {"name": block.name, "arguments": arguments}}
+
+
+def _chat_result(block: ToolResultBlock) -> Json:
+    text = "".join(part.text for part in block.content if isinstance(part, TextBlock))
+    pictures = any(isinstance(part, ImageBlock) for part in block.content)
+    content = [part for inner in block.content for part in _chat_part(inner)] if pictures else text
+    return {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
+
+
+def _chat_part(block: ContentBlock) -> Iterator[Json]:
+    if isinstance(block, TextBlock):
+        yield {"type": "text", "text": block.text}
+    elif isinstance(block, ImageBlock):
+        yield {"type": "image_url", "image_url": {"url": _url(block)}}
+    elif isinstance(block, UnknownBlock):
+        yield block.raw
+
+
+# --- Anthropic's messages ---
+
+
+def _messages(message: Message) -> list[Json]:
+    if message.role == "system":
+        return [{"role": "system", "content": message.rendered_text}]
+    blocks = message.blocks
+    if message.role == "assistant":
+        return [{"role": "assistant", "content": [part for block in blocks for part in _messages_block(block)]}]
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
+        return [{"role": "user", "content": blocks[0].text}]
+    return [{"role": "user", "content": [part for block in blocks for part in _messages_block(block)]}]
+
+
+def _messages_block(block: ContentBlock) -> Iterator[Json]:
+    match block:
+        case TextBlock():
+            yield {"type": "text", "text": block.text}
+        case ToolUseBlock():
+            given = block.input if isinstance(block.input, dict) else {"arguments": block.input}
+            yield {"type": "tool_use", "id": block.tool_use_id, "name": block.name, "input": given}
+        case ToolResultBlock():
+            plain = len(block.content) == 1 and isinstance(block.content[0], TextBlock)
+            inside = [part for inner in block.content for part in _messages_block(inner)]
+            content = inside[0]["text"] if plain else inside
+            result = {"type": "tool_result", "tool_use_id": block.tool_use_id, "content": content}
+            yield result | ({"is_error": True} if block.is_error else {})
+        case ImageBlock():
+            source = block.source if isinstance(block.source, dict) else {}
+            url = {"type": "url", "url": source.get("url", "")}
+            data = {"type": "base64", "media_type": block.media_type, "data": source.get("data", "")}
+            yield {"type": "image", "source": data if source.get("type") == "base64" else url}
+        case ReasoningBlock() | UnknownBlock() if isinstance(block.raw, dict) and "type" in block.raw:
+            yield block.raw

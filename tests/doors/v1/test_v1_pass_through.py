@@ -1,0 +1,214 @@
+"""What a client sends reaches a model of the same wire as it was sent, as long as it fits; nothing is added."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from contextinfinity_testing.vendors.wire import sign
+from tests.doors.v1.upstream import Desk
+
+PNG = base64.b64encode(
+    bytes.fromhex(
+        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001"
+        "05fe02fea70000000049454e44ae426082"
+    )
+).decode()
+PDF = base64.b64encode(b"%PDF-1.4 not much of a file").decode()
+MARK = {"cache_control": {"type": "ephemeral"}}
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+CHAT: dict[str, dict[str, Any]] = {
+    "system and developer messages in their places": {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "developer", "content": [{"type": "text", "text": "Use metres."}]},
+            {"role": "user", "content": "How long is it?"},
+            {"role": "assistant", "content": "Two metres."},
+            {"role": "system", "content": "The user is in a hurry."},
+            {"role": "user", "content": "And the other one?", "name": "Ann"},
+        ]
+    },
+    "several messages in a row": {
+        "messages": [{"role": "user", "content": "One."}, {"role": "user", "content": " Two. "}],
+    },
+    "tools, their strictness, and several calls at once": {
+        "messages": [
+            {"role": "user", "content": "How is the weather in Rome and in Oslo?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": f"call_{city}", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+                    for city, arguments in (("a", '{"city": "Rome"}'), ("b", '{"city":  "Oslo"}'))
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_a", "content": "Sunny."},
+            {"role": "tool", "tool_call_id": "call_b", "content": [{"type": "text", "text": "Rain."}]},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "weather", "description": "Tells.", "parameters": WEATHER, "strict": False},
+            }
+        ],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+    },
+    "parameters": {
+        "messages": [{"role": "user", "content": "Say something in JSON."}],
+        "response_format": {"type": "json_object"},
+        "temperature": 0.3,
+        "top_p": 0.9,
+        "seed": 7,
+        "presence_penalty": 0.5,
+        "logit_bias": {"50256": -100},
+        "max_tokens": 77,
+        "stop": ["END", "\n\n\n"],
+        "logprobs": True,
+        "top_logprobs": 2,
+        "user": "ann",
+    },
+    "pictures and files": {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What is in these?"},
+                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"}},
+                    {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}},
+                ],
+            }
+        ],
+    },
+    "an answer that the client began": {
+        "messages": [
+            {"role": "user", "content": "Write a haiku."},
+            {"role": "assistant", "content": "An old silent pond"},
+        ],
+    },
+}
+ANTHROPIC: dict[str, dict[str, Any]] = {
+    "markers for caches, system in blocks": {
+        "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Use metres.", **MARK}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "How long is it?", **MARK}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "Two metres."}]},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "And the other?"}, {"type": "text", "text": "?", **MARK}],
+            },
+        ],
+    },
+    "thinking and redacted thinking": {
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "max_tokens": 3000,
+        "messages": [
+            {"role": "user", "content": "How is the weather in Rome?"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "I should look.", "signature": sign("I should look.")},
+                    {"type": "redacted_thinking", "data": sign("Hidden.")},
+                    {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "Sunny.", **MARK}],
+            },
+        ],
+        "tools": [{"name": "weather", "description": "Tells.", "input_schema": WEATHER, **MARK}],
+    },
+    "files, and a choice of tools": {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "document",
+                        "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+                        "title": "A file",
+                    },
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+                    {"type": "text", "text": "What is in these?"},
+                ],
+            }
+        ],
+        "tools": [{"name": "weather", "description": "Tells.", "input_schema": WEATHER}],
+        "tool_choice": {"type": "auto", "disable_parallel_tool_use": False},
+        "stop_sequences": ["END"],
+        "metadata": {"user_id": "account-7"},
+    },
+}
+OURS = {"model", "stream", "stream_options"}
+
+
+def sent_on(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
+    """Return what the vendor was asked, without what the engine has to change."""
+    return {name: value for name, value in desk.asked.items() if name not in OURS}
+
+
+@pytest.mark.req("API-12")
+@pytest.mark.parametrize("case", CHAT)
+def test_a_chat_request_reaches_the_model_as_it_was_sent(desk: Desk, case: str) -> None:
+    body = CHAT[case]
+    params = {} if "user" in body else {"user_id": str(uuid4())}
+    for again in range(2):
+        desk.say("Fine.")
+        answer = desk.server.http.post("/v1/chat/completions", json={"model": "open", **body}, params=params)
+        assert answer.status_code == 200, answer.text
+        assert "x-ignored-parameters" not in answer.headers
+        assert sent_on(desk, body) == body, f"request {again}"
+    if body["messages"][-1]["role"] != "assistant":
+        said = answer.json()["choices"][0]["message"]
+        more = [
+            *body["messages"],
+            {"role": "assistant", "content": said["content"]},
+            {"role": "user", "content": "So?"},
+        ]
+        desk.say("Well.")
+        desk.server.http.post("/v1/chat/completions", json={"model": "open", **body, "messages": more}, params=params)
+        assert desk.asked["messages"] == more
+
+
+@pytest.mark.req("API-12")
+@pytest.mark.parametrize("case", ANTHROPIC)
+def test_a_request_for_a_message_reaches_the_model_as_it_was_sent(desk: Desk, case: str) -> None:
+    body = {"max_tokens": 500, **ANTHROPIC[case]}
+    params = {} if "metadata" in body else {"user_id": str(uuid4())}
+    headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "interleaved-thinking-2025-05-14"}
+    for again in range(2):
+        desk.say("Fine.")
+        answer = desk.server.http.post("/v1/messages", json={"model": "sonnet", **body}, params=params, headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert "x-ignored-parameters" not in answer.headers
+        assert sent_on(desk, body) == body, f"request {again}"
+        assert desk.vendors.requests[-1].headers["anthropic-beta"] == headers["anthropic-beta"]
+    more = [
+        *body["messages"],
+        {"role": "assistant", "content": answer.json()["content"]},
+        {"role": "user", "content": [{"type": "text", "text": "So?", **MARK}]},
+    ]
+    desk.say("Well.")
+    desk.server.http.post(
+        "/v1/messages", json={"model": "sonnet", **body, "messages": more}, params=params, headers=headers
+    )
+    assert desk.asked["messages"] == more
+
+
+@pytest.mark.req("API-12")
+def test_several_answers_are_choices_and_stand_on_branches_beside_each_other(desk: Desk) -> None:
+    whose = {"user_id": str(uuid4())}
+    desk.say("One.", "Two.", "Three.")
+    body = {"model": "open", "messages": [{"role": "user", "content": "Name a number."}], "n": 3}
+    answer = desk.server.http.post("/v1/chat/completions", json=body, params=whose)
+    choices = answer.json()["choices"]
+    assert sorted(choice["message"]["content"] for choice in choices) == ["One.", "Three.", "Two."]
+    assert [choice["index"] for choice in choices] == [0, 1, 2]
+    thread = answer.headers["x-thread-id"]
+    branches = desk.server.http.get(f"/threads/{thread}/branches", params=whose).json()["branches"]
+    assert len(branches) == 3
