@@ -402,3 +402,15 @@ async def test_results_find_their_calls_also_where_the_client_names_them_anew(tm
         await client.send("Go on", terms=terms)
         held = [block for message in desk.prompts[-1].messages for block in message.blocks]
         assert [block.tool_use_id for block in held if isinstance(block, ToolResultBlock)] == ["n1", "n0"], "as sent"
+
+
+@pytest.mark.req("API-12", "API-15")
+async def test_a_first_message_that_failed_twice_is_shown_once(tmp_path: Path) -> None:
+    """The second attempt broke off in the middle, so that the third stands on a branch of its own."""
+    broken = Problem(code="server", message="It broke.")
+    replies = (Reply(error=broken), Reply(pieces=("Half of",), error=broken), "Fine.")
+    async with Desk(tmp_path, *replies) as desk:
+        for _ in replies:
+            await Chatter(desk).post([say("user", "yes")])
+        assert desk.shown == [("user", "yes")]
+        assert await threads(desk) == 1

@@ -124,9 +124,9 @@ class DropIn:
         name = "max_completion_tokens" if params.get("max_completion_tokens") is not None else name
         size = await self.size_of(turn_id)
         clamped = (name,) if wished is not None and longest(model, size, terms) < wished else ()
-        if terms.form and terms.form == model.form:
-            return clamped
         can_call = not terms.tools or model.provider.abilities(model.model_id).tools
+        if terms.form and terms.form == model.form:
+            return clamped if can_call else (*clamped, "tools")
         unmet = model.provider.options_for(terms.wishes, model.model_id).left_out
         return (*ignored, *clamped, *(() if can_call else ("tools",)), *unmet)
 

@@ -300,7 +300,10 @@ class Continuing:
         turn = None if made is None or made.phase is not Phase.FAILED else await self._store.turns.get(made.turn_id)
         if turn is None or turn.phase is not Phase.FAILED:
             return None
-        spot = Spot(branch_id=turn.branch_id, follows=turn.turn_seq - 1)
+        first = turn
+        while first.retry_of is not None and (before := await self._store.turns.get(first.retry_of)) is not None:
+            first = before
+        spot = Spot(branch_id=turn.branch_id, follows=first.turn_seq - 1)
         if await failed_just_now(self._store, turn.branch_id, said.message) == turn.id:
             return replace(spot, retry_of=turn.id)
         return replace(spot, is_fork=True, is_shared=True)

@@ -56,7 +56,8 @@ class Said(NamedTuple):
 def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> dict[str, Json]:
     """Write the whole request."""
     if (sent := forms.sent_to(request, MESSAGES)) is not None:
-        return _as_sent(request, sent)
+        written = _as_sent(request, sent)
+        return written if abilities.tools else {k: each for k, each in written.items() if k not in ("tools", "tool_choice")}
     prompt = request.prompt
     asked = options.table_of(request.options, PROVIDER)
     system = [text_piece(place, text) for place, text in enumerate(prompt.system) if text.strip()]

@@ -44,6 +44,8 @@ SEARCH = {"web_search_options": "it asks for a search of the provider's; use pro
 OF_TOOLS = ("tool_choice", "parallel_tool_calls")
 """Options that say nothing where no tools are offered, and are refused there."""
 
+TOOL_KEYS = frozenset({"tools", "functions", "function_call", *OF_TOOLS})
+"""What a model that knows no tools is not sent."""
 CALL_IDS = (
     (re.compile(r"mi[sx]tral|ministral|magistral|devstral|codestral|pixtral"), r"[A-Za-z0-9]{9}", 9),
     (re.compile(""), forms.CALL_ID_PATTERN, forms.LONGEST_CALL_ID),
@@ -74,7 +76,8 @@ class How(Struct, frozen=True, kw_only=True):
 def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, Json]:
     """Write the body of a request."""
     if (sent := forms.sent_to(request, CHAT)) is not None:
-        return _as_sent(request, how, sent)
+        written = _as_sent(request, how, sent)
+        return written if abilities.tools else {key: each for key, each in written.items() if key not in TOOL_KEYS}
     prompt = request.prompt
     writer = _Writer(request.model_id, abilities, how)
     tools = ([_tool(tool) for tool in prompt.tools] if writer.tools else []) + list(how.provider_tools)
