@@ -25,6 +25,8 @@ MOST_MARKERS = 4
 LEAST_BUDGET = 1024
 """Anthropic refuses a smaller one for thinking."""
 
+TOOL_KEYS = frozenset({"tools", "tool_choice"})
+"""What a model that knows no tools is not sent."""
 GO_ON = "[go on]"
 BEGINNING = "[the conversation begins here]"
 
@@ -56,8 +58,8 @@ class Said(NamedTuple):
 def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> dict[str, Json]:
     """Write the whole request."""
     if (sent := forms.sent_to(request, MESSAGES)) is not None:
-        written = _as_sent(request, sent)
-        return written if abilities.tools else {k: each for k, each in written.items() if k not in ("tools", "tool_choice")}
+        passed = _as_sent(request, sent)
+        return passed if abilities.tools else {key: each for key, each in passed.items() if key not in TOOL_KEYS}
     prompt = request.prompt
     asked = options.table_of(request.options, PROVIDER)
     system = [text_piece(place, text) for place, text in enumerate(prompt.system) if text.strip()]

@@ -76,8 +76,8 @@ class How(Struct, frozen=True, kw_only=True):
 def body(request: ProviderRequest, abilities: Abilities, how: How) -> dict[str, Json]:
     """Write the body of a request."""
     if (sent := forms.sent_to(request, CHAT)) is not None:
-        written = _as_sent(request, how, sent)
-        return written if abilities.tools else {key: each for key, each in written.items() if key not in TOOL_KEYS}
+        passed = _as_sent(request, how, sent)
+        return passed if abilities.tools else {key: each for key, each in passed.items() if key not in TOOL_KEYS}
     prompt = request.prompt
     writer = _Writer(request.model_id, abilities, how)
     tools = ([_tool(tool) for tool in prompt.tools] if writer.tools else []) + list(how.provider_tools)
