@@ -70,6 +70,13 @@ def test_every_decision_record_is_numbered_and_in_the_index() -> None:
     assert [record.name for record in RECORDS if not re.match(r"\d{4}-[a-z0-9-]+\.md$", record.name)] == []
 
 
+def test_every_module_on_the_way_of_a_message_exists() -> None:
+    page = (DOCS / "explanation" / "message.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w/])(?:engine|prompt|cli|client|domain|storage)/[a-z_/]+\.py\b", page))
+    assert len(named) > 15
+    assert [path for path in sorted(named) if not (ROOT / "src" / "contextinfinity" / path).exists()] == []
+
+
 def test_every_requirement_is_stated_once() -> None:
     stated = pages.requirements((DOCS / "requirements.md").read_text(encoding="utf-8"))
     assert stated

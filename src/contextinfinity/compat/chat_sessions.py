@@ -222,7 +222,8 @@ class ChatLedger:
             before: int | None = None
             while session is not None and len(turns) < limit:
                 page = await self.store.turns.history(session.active_branch, limit=limit, before=before)
-                turns[:0] = [_shown(turn, session) for turn in page if turn.text.strip()]
+                shown = (_shown(turn, session) for turn in page)
+                turns[:0] = [turn for turn in shown if turn.response_text.strip()]
                 if len(page) < limit:
                     break
                 before = page[0].turn_seq

@@ -68,7 +68,7 @@ from contextinfinity.storage.rules import (
 STEPS = 22
 """The column of a turn's row that holds the number of its steps."""
 
-FEW = 8
+FEW = 20
 """Up to so many turns are read on the event loop."""
 LONG_AGO = -(2**62)
 MOST_WRITTEN = 1024
