@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 
 from contextinfinity.cli.options import Branch, Means, Model, Session, command
 from contextinfinity.cli.printing import remark
+from contextinfinity.cli.workspace import Folder, way_in
 from contextinfinity.errors import InvalidInput
 
 STANDARD_INPUT = "-"
@@ -28,6 +30,18 @@ Attach = Annotated[
 Files = Annotated[list[Path] | None, typer.Option("--file", metavar="F", help="Add this text file to the question.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What goes with a question."""
+
+    attach: Attach = None
+    file: Files = None
+    workspace: Folder = None
+
+
+NO_MATERIAL = Material()
+
+
 @command
 def ask(
     means: Means,
@@ -35,20 +49,19 @@ def ask(
     session: Session = "new",
     branch: Branch = None,
     model: Model = None,
-    attach: Attach = None,
-    file: Files = None,
+    material: Material = NO_MATERIAL,
 ) -> None:
     """Ask one question and print the answer."""
-    from contextinfinity.cli.answering import NEW, Answer, Plainly, has_failed, remark_on, way
+    from contextinfinity.cli.answering import NEW, Answer, Plainly, has_failed, remark_on
     from contextinfinity.cli.printing import print_json, say
     from contextinfinity.cli.weights import prepare
     from contextinfinity.cli.working import working
 
-    asked = "\n\n".join([_with_standard_input(question), *map(_file, file or ())])
+    asked = "\n\n".join([_with_standard_input(question), *map(_file, material.file or ())])
     prepare(means, model, creates=session == NEW)
     with working(means, creates=session == NEW) as work:
-        thread, how = way(work, means, session, branch, model)
-        how["attach"] = tuple(attach or ())
+        thread, how = way_in(work, means, material.workspace, session, branch, model)
+        how["attach"] = tuple(material.attach or ())
         turn = Answer(work, thread, asked, how).wait(None if means.as_json else Plainly().hear)
         if means.as_json:
             print_json(turn)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -64,6 +64,9 @@ from contextinfinity.engine.talks import Talks
 from contextinfinity.errors import LedgerError, NotFound
 from contextinfinity.exchange.values import Format, Imported, Progress
 
+if TYPE_CHECKING:
+    from contextinfinity.client.workspace import WorkspaceConversations
+
 PAGE = 500
 """How many sessions are read at a time when one is looked for by a part of its id."""
 LONG_IMPORT = 100
@@ -91,7 +94,7 @@ class LocalClient:
         self._bind(engine, None)
 
     def _bind(self, engine: Engine, owner: Owner | None) -> None:
-        self._engine = engine
+        self._engine, self._owner = engine, owner
         self.conversations = LocalConversations(engine, owner)
         self.threads = LocalThreads(engine, owner)
         self.pins = LocalPins(engine, owner)
@@ -108,6 +111,14 @@ class LocalClient:
         client = copy(self)
         client._bind(self._engine, owner)
         return client
+
+    def open_workspace(self, root: str | Path, *, model: str | None = None) -> WorkspaceConversations:
+        """Talk about a repository from now on; ``model`` decides how large its section may be."""
+        from contextinfinity.client.workspace import WorkspaceConversations
+
+        there = WorkspaceConversations(self._engine, self._owner, root, model=model)
+        self.conversations = there
+        return there
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()

@@ -176,6 +176,8 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The hash of the spans that were blacked out, kept as a text."""
     form: str | None = None
     """The hash of what the provider was told beside the prompt and how it writes; kept as a text."""
+    workspace: tuple[str, ...] = ()
+    """The hashes of the parts of a workspace (``engine.workspace_parts``), kept as texts."""
     markers: tuple[int, ...] = ()
     """Where the prefixes worth caching end. They move with every turn, which ``form`` does not."""
     token_scale: float | None = None

@@ -25,6 +25,7 @@ from contextinfinity.engine.artifacts import artifact_again
 from contextinfinity.engine.pictures import with_pictures
 from contextinfinity.engine.recall import NEAR, session_of
 from contextinfinity.engine.standing import written, written_out
+from contextinfinity.engine.workspace_parts import restored
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import lay_out
@@ -121,6 +122,7 @@ async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -
         contextualised=plan.contextualised,
         remembered=remembered,
         rounds=rounds_before(steps, index),
+        workspace=await restored(parts.caches.texts.read, plan.workspace, removed),
     )
     how = msgspec.json.decode(form)
     sections = await _redacted(store, sections, plan)

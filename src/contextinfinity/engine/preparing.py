@@ -18,6 +18,7 @@ from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import Recalled
 from contextinfinity.engine.running_turn import Running, SendOptions
 from contextinfinity.engine.standing import chosen, for_now, placed, without_memories
+from contextinfinity.engine.workspace_parts import keep, redacted
 from contextinfinity.memory.snippet import Line, lines
 from contextinfinity.prompt.assemble import Frame
 from contextinfinity.prompt.fronts import choose_front
@@ -51,6 +52,8 @@ class Prepared:
     front: str
     """The hash under which the front is kept."""
     reason: str | None
+    workspace: tuple[str, ...] = ()
+    """The hashes under which the parts of a workspace are kept."""
     remembered: tuple[Placed, ...] = ()
     """The memories that ride with the question."""
     missing: tuple[LeftOut, ...] = ()
@@ -86,6 +89,7 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
         artifacts=the_best(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
         contextualised=shown_form(explicit, running.asked),
         remembered=lines(riding),
+        workspace=redacted(running.asked.workspace, parts.setup.redactor),
     )
     start = None if terms is None else cuts_before(recalled)
     if front.tools and not model.abilities.tools:
@@ -104,6 +108,7 @@ async def prepare(parts: Parts, running: Running, material: Material, model: Mod
         measure=measure,
         front=parts.caches.texts.keep(dumps(without_memories(front)).decode()),
         reason=None if reason == "shrunk" and start is not None else reason,
+        workspace=keep(parts.caches.texts, sections.workspace),
         remembered=tuple(map(placed, riding)),
         missing=tuple(missing),
     )

@@ -113,6 +113,7 @@ class Attempt:
         plan = replace(
             assembled.plan,
             front=self.prepared.front,
+            workspace=self.prepared.workspace,
             remembered=self.prepared.remembered,
             left_out=left_out,
             route=kept(self.route),

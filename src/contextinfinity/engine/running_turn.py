@@ -16,6 +16,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import ToolSpec, Wishes
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import NewStep, Turn, TurnEnd
+from contextinfinity.domain.workspace import WorkspaceText
 from contextinfinity.storage.journal import Journal
 from contextinfinity.telemetry.turns import note_turn
 
@@ -37,6 +38,7 @@ class How(TypedDict, total=False):
     retry_of: TurnId | None
     key: str | None
     metadata: Json
+    workspace: WorkspaceText | None
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -75,6 +77,8 @@ class SendOptions(Struct, frozen=True, kw_only=True):
     """Kept with the turn, as a JSON object."""
     terms: Terms | None = None
     """What a client of ``/v1`` brings along."""
+    workspace: WorkspaceText | None = None
+    """The files and symbols of the repository that the conversation is about."""
 
     @property
     def owner(self) -> Owner:

@@ -148,7 +148,7 @@ def longest(model: Model, tokens: int, terms: Terms) -> int:
 async def _open(parts: Parts, running: Running, step: NewStep) -> Turn:
     """TX-P, with the texts that its plan refers to; watchers are told at once, however long the model is silent."""
     plan = step.plan
-    texts = parts.caches.texts.unsaved(plan.front, plan.form, plan.redactions)
+    texts = parts.caches.texts.unsaved(plan.front, plan.form, plan.redactions, *plan.workspace)
     turn = await parts.store.turns.open_step(running.turn.id, parts.worker, replace(step, texts=texts))
     parts.caches.texts.saved(texts)
     running.opened.append(step)

@@ -6,7 +6,7 @@ The order of things: the sections are measured; what does not fit is taken out (
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import accumulate, chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +21,9 @@ from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.redact import Redactor, Span, redact
 from contextinfinity.prompt.sections import Sections
 from contextinfinity.prompt.shrink import describe, held_cuts, low_mark, shrink, truncate
+
+WORKSPACE_SHARE = 0.9
+"""The share of the window that a request about a workspace may take."""
 
 
 class Assembled(Struct, frozen=True, kw_only=True):
@@ -59,6 +62,8 @@ def assemble(
     """Put the prompt of a step together. ``limit`` is what it may take (default: what the budget leaves);
     ``reason`` says why its front is a new one."""
     limit = frame.budget.input_limit if limit is None else limit
+    if sections.workspace is not None:
+        limit = min(limit, int(frame.budget.model_limit * WORKSPACE_SHARE))
     explicit = sections.contextualised  # as it was made; the spans say what of it was hidden
     sections, spans = redact(sections, frame.redactor) if frame.redactor else (sections, ())
     shrunk = frame.start
@@ -126,6 +131,8 @@ def check_pins(prompt: Prompt, sections: Sections) -> None:
 
 def _marked(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> Prompt:
     """Mark the prefixes worth caching: none that is shorter than the model's caches take."""
+    if shown.workspace is not None:
+        return _marked_tiers(prompt, shown, frame, measure)
     before = len(summary_pair(shown.front.summary))
     earlier = sum(len(turn.messages) for turn in shown.turns)
     parts = chain(  # (messages, tokens) of every part that a marker may end
@@ -140,6 +147,16 @@ def _marked(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> 
         if tokens >= least:
             return replace(prompt, markers=tuple(place for place in markers(shown, prompt) if place >= end - 1))
     return replace(prompt, markers=())
+
+
+def _marked_tiers(prompt: Prompt, shown: Sections, frame: Frame, measure: Measure) -> Prompt:
+    """Mark the tiers of a workspace that are long enough to be cached."""
+    sizes = [*map(measure.text, prompt.system), *map(measure.message, prompt.messages)]
+    totals = list(accumulate(sizes))
+    places = markers(shown, prompt)
+    return replace(
+        prompt, markers=tuple(place for place in places if totals[place] >= frame.abilities.min_cache_tokens)
+    )
 
 
 def _left_out(sections: Sections, shrunk: Shrunk | None) -> tuple[LeftOut, ...]:

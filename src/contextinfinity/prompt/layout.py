@@ -3,24 +3,27 @@
     1  system instructions, with the rule that artifacts are data       a system text
     2  pinned facts, word for word                                      the second system text
     3  standing memories                                                the same
+    4  the workspace: files and symbols of a repository, in tiers       the last system text, and pairs of messages
     5  the summary of older turns, with a line for each turn left out   a user message and a constant answer
     6  every later turn, word for word, oldest first                    as it was said
     7  memories and artifacts for this question                         the last user message
     8  the user's own words, and their contextualised form              the same
        what this turn's earlier steps said and were told                after it, as it was said
 
-Nothing that changes from request to request stands before 7: no clock, no id, no score, no count. (4 is the place of
-a workspace.) Layout 2 differs from layout 1 in what ``quoting`` recognises as a border; a plan names its layout, so
-that what was sent can be rebuilt.
+Nothing that changes from request to request stands before 7: no clock, no id, no score, no count. In a workspace the
+older turns stand in its last tier, before the files that are being worked on. Layout 2 differs from layout 1 in what
+``quoting`` recognises as a border; a plan names its layout, so that what was sent can be rebuilt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from contextinfinity.domain.message import Json, Message, TextBlock, ToolResultBlock, say
 from contextinfinity.domain.plan import LAYOUT_VERSION, Front
 from contextinfinity.domain.prompt import Prompt, ToolSpec
+from contextinfinity.domain.workspace import WorkspaceText
 from contextinfinity.prompt.quoting import quote
 from contextinfinity.prompt.sections import Artifact, Sections
 
@@ -43,11 +46,11 @@ _LONGEST_NAME = 40
 def lay_out(sections: Sections, *, with_tools: bool = True) -> Prompt:
     """Write the prompt; a model that takes no tools is offered none, and the front stays what it is."""
     front = sections.front
+    workspace = sections.workspace or WorkspaceText()
     return Prompt(
-        system=system_texts(front),
+        system=(*system_texts(front), *filter(None, [workspace.system])),
         messages=(
-            *summary_pair(front.summary),
-            *(message for shown in sections.turns for message in shown.messages),
+            *(message for part in _before_current(sections) for message in part),
             *sections.lead,
             current_message(sections),
             *sections.begun,
@@ -57,6 +60,17 @@ def lay_out(sections: Sections, *, with_tools: bool = True) -> Prompt:
         response_format=front.response_format,
         sent=front.sent,
     )
+
+
+def _before_current(sections: Sections) -> Iterator[Sequence[Message]]:
+    """Give sections 4 to 6 in their order: the tiers of a workspace, what was said, and its working files."""
+    workspace = sections.workspace or WorkspaceText()
+    early = [shown.messages for shown in sections.turns if shown.turn_seq <= workspace.history_to]
+    said = [summary_pair(sections.front.summary), *(shown.messages for shown in sections.turns)]
+    yield from workspace.tiers
+    yield from said[: len(early) + 1] if early else ()
+    yield workspace.context
+    yield from said[len(early) + 1 :] if early else said
 
 
 def system_texts(front: Front) -> tuple[str, ...]:
@@ -161,6 +175,8 @@ def markers(sections: Sections, prompt: Prompt) -> tuple[int, ...]:
     While tools run, what they gave counts as the last turn. Places are counted through system texts and messages.
     """
     systems = len(prompt.system)
+    if sections.workspace is not None:
+        return tier_markers(sections, systems)
     places = [systems - 1]
     end = systems + len(summary_pair(sections.front.summary))
     if end > systems:
@@ -173,3 +189,14 @@ def markers(sections: Sections, prompt: Prompt) -> tuple[int, ...]:
     if sections.rounds:
         ends.append(systems + len(prompt.messages) - 1)
     return tuple(dict.fromkeys([*places, *ends[-2:]]))[:MOST_MARKERS]
+
+
+def tier_markers(sections: Sections, systems: int) -> tuple[int, ...]:
+    """Name the ends of the tiers of a workspace: the system texts, and the last message of each tier that has one."""
+    workspace = sections.workspace or WorkspaceText()
+    sizes = [len(tier) for tier in workspace.tiers]
+    early = [shown for shown in sections.turns if shown.turn_seq <= workspace.history_to]
+    if sizes and early:
+        sizes[-1] += len(summary_pair(sections.front.summary)) + sum(len(shown.messages) for shown in early)
+    ends = accumulate(sizes, initial=systems)
+    return tuple(dict.fromkeys(end - 1 for end in ends if end))[:MOST_MARKERS]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from contextinfinity.domain.message import Message
 from contextinfinity.domain.plan import PlanSection
 from contextinfinity.domain.prompt import ToolSpec
+from contextinfinity.domain.workspace import WorkspaceText
 from contextinfinity.prompt.layout import current_message, summary_pair, system_texts, tools_of
 from contextinfinity.prompt.sections import RenderCache, Sections, Shown
 from contextinfinity.text.tokens import Counter
@@ -55,6 +57,7 @@ class Measure:
             PlanSection(name="pins and memories", tokens=sum(map(counted, facts))),
             PlanSection(name="tools", tokens=self.tools(tools_of(front))),
             PlanSection(name="format", tokens=counted(str(front.response_format)) if front.response_format else 0),
+            PlanSection(name="workspace", tokens=self._workspace(sections.workspace)),
             PlanSection(
                 name="summary", tokens=self.messages(summary_pair(front.summary)), source=sections.covers or None
             ),
@@ -67,6 +70,12 @@ class Measure:
             PlanSection(name="steps", tokens=self.messages(sections.rounds)),
         ]
         return tuple(section for section in found if section.tokens)
+
+    def _workspace(self, workspace: WorkspaceText | None) -> int:
+        if workspace is None:
+            return 0
+        messages = (*chain.from_iterable(workspace.tiers), *workspace.context)
+        return self.text(workspace.system) + self.messages(messages)
 
     def total(self, sections: Sections) -> int:
         """Count a prompt."""

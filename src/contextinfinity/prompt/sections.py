@@ -17,6 +17,7 @@ from contextinfinity.domain.ids import ChunkId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import LAYOUT_VERSION, Front
 from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.workspace import WorkspaceText
 from contextinfinity.prompt.render import render_turn
 from contextinfinity.text.tokens import Counter, Weight
 
@@ -74,6 +75,7 @@ class Sections(Struct, frozen=True, kw_only=True):
     bridge: tuple[int, int] | None = None
     """The two turns that the first of ``turns`` stands for, where that is a bridge (``prompt.tasks``)."""
     layout: int = LAYOUT_VERSION
+    workspace: WorkspaceText | None = None
 
 
 AS_SENT = "as_sent"

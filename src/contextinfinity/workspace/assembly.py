@@ -84,7 +84,7 @@ def assemble_tiered(
     size = measured = 0
     for name in ("L0", "L1", "L2", "L3"):
         content = parts.tiers.get(name, TierContent())
-        tier = _system(parts, content) if name == "L0" else _pair(_tier_text(name, content), TIER_READ)
+        tier = _system(parts, content) if name == "L0" else _pair(tier_text(name, content), TIER_READ)
         tier += _said(content.history)
         messages += tier
         size += sum(count(_text_of(message)) for message in tier) if min_cache_tokens > size else 0
@@ -132,7 +132,8 @@ def _system(parts: PromptParts, content: TierContent) -> list[ChatMessage]:
     return [{"role": "system", "content": text}] if text else []
 
 
-def _tier_text(name: str, content: TierContent) -> str:
+def tier_text(name: str, content: TierContent) -> str:
+    """Write the user message of tier L1, L2 or L3."""
     return _joined(_section(STRUCTURE_CONTINUED, content.symbols), _section(REFERENCE[name], content.files))
 
 

@@ -19,7 +19,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -91,9 +90,7 @@ class ContextManager(PromptWriter):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -130,9 +127,13 @@ class ContextManager(PromptWriter):
         """
         if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
             raise InvalidInput(f"The messages are of type {type(messages).__name__}.", hint="Give a list of dicts.")
+        self._begin_session(self._replace_history(messages))
+
+    def _replace_history(self, messages: Iterable[Mapping[str, object]]) -> list[Message]:
         checked = [*map(_checked, messages)]
         self._wait(lambda: self._history.replace(checked))
         self.reregister_history_items()
+        return checked
 
     def clear_history(self) -> None:
         """Go on with no messages, and forget where they stood in the cache tiers."""
@@ -170,9 +171,8 @@ class ContextManager(PromptWriter):
 
         The trigger is the configured one, or less where the model's window is small.
         """
-        trigger = self._history.budget.fold_trigger
-        percent = round(100 * self._verbatim(self._read()) / trigger, 1)
-        return {"enabled": self._enabled, "trigger": trigger, "percent": percent}
+        trigger, used = self._history.budget.fold_trigger, self._verbatim(self._read())
+        return {"enabled": self._enabled, "trigger": trigger, "percent": round(100 * used / trigger, 1)}
 
     def compact_history_if_needed(self) -> dict[str, Any] | None:
         """Fold old messages into the summary where ``should_compact``; None: there was no need.
@@ -180,8 +180,7 @@ class ContextManager(PromptWriter):
         Otherwise tell what became of it: ``case`` (truncate, summarize, or none: nothing can leave, or it would not
         pay), messages and tokens before and after, and the summary.
         """
-        before = self._read()
-        if not self._is_due(before):
+        if not self._is_due(before := self._read()):
             return None
         made = self._telling(self._history.fold)
         if made is not None:
@@ -219,8 +218,9 @@ class ContextManager(PromptWriter):
         """Continue the last session of the history file, and bring that file and the ledger in step."""
         if (store := self.history_store) is None:
             return
-        if missing := [*map(_checked, self._wait(lambda: repair(self._history, store)))]:
-            self._wait(lambda: self._history.extend(missing))
+        kept, is_other = self._wait(lambda: repair(self._history, store))
+        if missing := [*map(_checked, kept)]:
+            self._wait(lambda: (self._history.replace if is_other else self._history.extend)(missing))
         if store.session_id is None:
             self._begin_session()
 

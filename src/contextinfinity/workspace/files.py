@@ -146,7 +146,7 @@ class FileContext:
 
     def add_file(self, path: str | Path, content: str | None = None) -> bool:
         """Add a file, with this content or as it is on disk; False if there is no such file."""
-        name = self._name(path)
+        name = self.name_of(path)
         if content is not None:
             if "\x00" in content or _SURROGATES.search(content):
                 raise FileRefused(f"The content of {name} is not text.", hint="Give text without NUL characters.")
@@ -162,7 +162,7 @@ class FileContext:
 
     def remove_file(self, path: str | Path) -> bool:
         """Remove a file from the context; False if it was not there."""
-        return self._files.pop(self._name(path), None) is not None
+        return self._files.pop(self.name_of(path), None) is not None
 
     def get_files(self) -> list[str]:
         """Return the paths in the context, sorted."""
@@ -170,13 +170,13 @@ class FileContext:
 
     def get_content(self, path: str | Path) -> str | None:
         """Return the content of a file in the context, None if it is not there."""
-        file = self._files.get(self._name(path))
+        file = self._files.get(self.name_of(path))
         return None if file is None else file.content
 
     def has_file(self, path: str | Path) -> bool:
         """Return whether a file is in the context."""
         try:
-            return self._name(path) in self._files
+            return self.name_of(path) in self._files
         except FileRefused:
             return False
 
@@ -216,7 +216,7 @@ class FileContext:
                 changed.append(name)
         return changed
 
-    def _name(self, path: str | Path) -> str:
+    def name_of(self, path: str | Path) -> str:
         """Return the key of a path; an absolute path inside the root is taken relative to it."""
         if self.root is not None and Path(path).is_relative_to(self.root):
             path = Path(path).relative_to(self.root)

@@ -1,7 +1,8 @@
 """Keeps the portable history file and the ledger in step.
 
 A message is written to the ledger first, then to the file. Whatever stopped in between is repaired at the next start:
-the one that ends earlier gets what is missing. Where they differ (a history was replaced), both stay as they are.
+the one that ends earlier gets what is missing. Where they differ, the file was continued elsewhere, and its session is
+loaded; what the ledger holds stays there.
 """
 
 from __future__ import annotations
@@ -40,28 +41,31 @@ def messages_of_session(store: HistoryStore, session_id: str) -> list[ChatMessag
     ]
 
 
-async def repair(history: History, store: HistoryStore) -> Sequence[ChatMessage]:
-    """Give the file what only the ledger has; return what only the file has, to be added to the ledger."""
+async def repair(history: History, store: HistoryStore) -> tuple[Sequence[ChatMessage], bool]:
+    """Give the file what only the ledger has. Return what only the file has, and whether it replaces the history."""
     session_id = store.restore_session()
     kept = messages_of_session(store, session_id) if session_id else []
     said = [message for message in await history.newest(NEWEST_TURNS) if message.role in ROLES]
     if not said:
-        return kept
+        return kept, False
     ours = [(message.role, message.rendered_text) for message in said]
     theirs = [(one["role"], _text(one)) for one in kept]
     if not theirs:
         record(store, [message for message in await history.newest(None) if message.role in ROLES])
-    elif (place := _after(ours, theirs)) is not None:
+    elif (place := difference(ours, theirs)) is not None:
         record(store, said[place:])
-    elif (place := _after(theirs, ours)) is not None:
-        return kept[place:]
+    elif (place := difference(theirs, ours)) is not None:
+        return kept[place:], False
     else:
-        log.info("the history file and the ledger hold different histories; both stay as they are")
-    return ()
+        log.info("the history file was continued elsewhere: its newest session is loaded")
+        return kept, True
+    return (), False
 
 
-def _after(longer: Sequence[tuple[str, str]], shorter: Sequence[tuple[str, str]]) -> int | None:
-    """Return the place in one history after which the other ends; None if that end is not in it."""
+def difference(longer: Sequence[tuple[str, str]], shorter: Sequence[tuple[str, str]]) -> int | None:
+    """Return the place in one history after which the other ends (0: the other is empty); None: it does not."""
+    if not shorter:
+        return 0
     for end in range(len(longer), 0, -1):
         count = min(end, len(shorter), COMPARED)
         if longer[end - count : end] == shorter[len(shorter) - count :]:

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from contextinfinity.domain.message import Message
 from contextinfinity.engine.configured_models import Model
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.workspace.assembly import ChatMessage, PromptParts, assemble_flat, assemble_tiered
 from contextinfinity.workspace.files import FileContext
 from contextinfinity.workspace.history_file import HistoryStore
-from contextinfinity.workspace.history_sync import messages_of_session
+from contextinfinity.workspace.history_sync import messages_of_session, record
 from contextinfinity.workspace.stability import DEFAULT_TARGET, StabilityTracker
 from contextinfinity.workspace.workspace import SHED_SHARE, Count, Workspace, shed
 
@@ -56,8 +57,8 @@ class PromptWriter(ABC):
         """Return the messages so far."""
 
     @abstractmethod
-    def set_history(self, messages: Sequence[Mapping[str, object]]) -> None:
-        """Continue with these messages instead."""
+    def _replace_history(self, messages: Sequence[Mapping[str, object]]) -> list[Message]:
+        """Continue with these messages, which are a session of the history file."""
 
     @abstractmethod
     def clear_history(self) -> None:
@@ -146,7 +147,7 @@ class PromptWriter(ABC):
         messages = [] if store is None else messages_of_session(store, session_id)
         if store is None or not messages:
             raise NotFound(f"There is no session {session_id}.", hint="list_sessions names them.")
-        self.set_history(messages)
+        self._replace_history(messages)
         store.continue_session(session_id)
         shown = store.get_session_messages(session_id)
         return {"session_id": session_id, "message_count": len(shown), "messages": shown}
@@ -191,11 +192,13 @@ class PromptWriter(ABC):
         )
         self.files = self.workspace.files
 
-    def _begin_session(self) -> None:
+    def _begin_session(self, messages: Sequence[Message] = ()) -> None:
         """Begin a session of the history file; one that cannot be written is left behind with a warning."""
+        if self.history_store is None:
+            return
         try:
-            if self.history_store is not None:
-                self.history_store.new_session()
+            self.history_store.new_session()
+            record(self.history_store, messages)
         except OSError as error:
             log.warning("the history file is not written: %s", error)
 

@@ -286,12 +286,14 @@ class WorkSuite:
     async def test_what_a_plan_refers_to_is_never_collected(self, store: Store) -> None:
         branch = await new_branch(store)
         turn = await turn_in(store, branch.id, Phase.CONTEXT_PREPARED)
-        front, form, spans, idle = [await store.contents.keep_text(text) for text in ("front", "form", "spans", "idle")]
-        step = replace(new_step(), plan=Plan(front=front, form=form, redactions=spans))
+        names = ("front", "form", "spans", "L0", "L1", "L2", "L3", "files", "idle")
+        *kept, idle = [await store.contents.keep_text(text) for text in names]
+        plan = Plan(front=kept[0], form=kept[1], redactions=kept[2], workspace=tuple(kept[3:]))
+        step = replace(new_step(), plan=plan)
         turn = await store.turns.open_step(turn.id, WORKER, step)
         await later_than(turn.updated_at)
         assert await store.contents.collect(older_than=SOON) == 1
-        assert [await store.contents.text(name) for name in (front, form, spans)] == ["front", "form", "spans"]
+        assert [await store.contents.text(hash_) for hash_ in kept] == [*names[:-1]]
         assert await store.contents.text(idle) is None
 
     async def test_a_message_cannot_show_a_blob_that_is_not_kept(self, store: Store) -> None:

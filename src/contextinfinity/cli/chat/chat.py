@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contextinfinity.cli.options import Branch, Means, Model, Session, command
+from contextinfinity.cli.workspace import Folder, way_in
 
 if TYPE_CHECKING:
     from contextinfinity.cli.working import Work
@@ -19,10 +20,15 @@ Plain = Annotated[bool, typer.Option("--plain", help="Draw nothing: plain lines,
 
 @command
 def chat(
-    means: Means, session: Session = "new", branch: Branch = None, model: Model = None, plain: Plain = False
+    means: Means,
+    session: Session = "new",
+    branch: Branch = None,
+    model: Model = None,
+    plain: Plain = False,
+    workspace: Folder = None,
 ) -> None:
     """Talk with a model; lines from a pipe work too, one answer each. On a terminal, /help lists its commands."""
-    from contextinfinity.cli.answering import NEW, way
+    from contextinfinity.cli.answering import NEW
 
     if sys.stdin.isatty() and sys.stdout.isatty() and not means.as_json:
         from contextinfinity.cli.chat.keyboard import keyboard_held
@@ -31,14 +37,14 @@ def chat(
             from contextinfinity.cli.chat.talk import Talk
 
             try:
-                Talk(work, means, *way(work, means, session, branch, model), plain=plain).go_on()
+                Talk(work, means, *way_in(work, means, workspace, session, branch, model), plain=plain).go_on()
             finally:
                 release()  # before the engine closes: a Ctrl-C then ends the process at once
         return
     from contextinfinity.cli.chat.pipe import Lines
 
     with _opened(means, model, creates=session == NEW) as work:
-        thread, how = way(work, means, session, branch, model)
+        thread, how = way_in(work, means, workspace, session, branch, model)
         lines = Lines(work, thread, how, as_json=means.as_json)
         lines.go_on()
     if lines.failures:

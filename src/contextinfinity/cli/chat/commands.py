@@ -13,6 +13,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.cli.answering import NEW, check_model
+from contextinfinity.cli.chat import workspace_commands as workspace
 from contextinfinity.cli.context import print_explained
 from contextinfinity.cli.fold import print_fold
 from contextinfinity.cli.pins import print_pins
@@ -246,6 +247,19 @@ COMMANDS = (
     Command(name="fold", takes="[preview|undo]", says="fold old turns now", run=_fold, offers=_fold_words),
     Command(name="search", takes="WORDS", says="search what was said in all sessions", run=_search),
     Command(name="attach", takes="N", says="put what was found to the next question", run=_attach),
+    Command(name="add", takes="PATH", says="open a file of the workspace", run=workspace.add, offers=workspace.paths),
+    Command(name="drop", takes="[PATH]", says="close it, or all", run=workspace.drop, offers=workspace.open_paths),
+    Command(name="files", says="list the open files", run=workspace.files),
+    Command(name="map", takes="[PATH]", says="show the symbols of the repository", run=workspace.show_map),
+    Command(name="url", takes="ADDRESS", says="show the model a page, as data", run=workspace.url),
+    Command(name="tiers", says="show the cache tiers", run=workspace.tiers),
+    Command(
+        name="history",
+        takes="[ID]",
+        says="list the sessions of the repository, or go on with one",
+        run=workspace.history,
+        offers=workspace.session_ids,
+    ),
     Command(name="quit", says="leave; Ctrl-D does too", run=_quit),
 )
 KEYS = (

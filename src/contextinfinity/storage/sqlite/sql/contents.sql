@@ -57,8 +57,9 @@ SELECT key, kept_at FROM text WHERE kept_at < :before AND key NOT IN (
   SELECT system FROM session WHERE system IS NOT NULL UNION SELECT summary FROM state WHERE summary IS NOT NULL
   UNION SELECT pins FROM state WHERE pins IS NOT NULL)
   AND hash NOT IN (
-    SELECT unhex(used.value) FROM plan, json_each(json_array(json_extract(body, '$.is.front'),
-      json_extract(body, '$.is.form'), json_extract(body, '$.is.redactions'))) AS used WHERE used.value IS NOT NULL)
+    SELECT unhex(used.value) FROM plan, json_each(json_extract(body, '$.is.front', '$.is.form', '$.is.redactions',
+      '$.is.workspace[0]', '$.is.workspace[1]', '$.is.workspace[2]', '$.is.workspace[3]', '$.is.workspace[4]'))
+      AS used WHERE used.value IS NOT NULL)
 
 -- name: delete_idle_text
 -- Remove a text, unless somebody kept it since it was found idle.

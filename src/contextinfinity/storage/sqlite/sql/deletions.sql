@@ -136,8 +136,9 @@ SELECT t.key, coalesce(json_extract(t.body, '$.is.summary') <> ''
     WHERE s.id = :session_id AND instr(json_extract(t.body, '$.is.system'), own.body)
       AND NOT EXISTS (SELECT 1 FROM session AS o WHERE o.system = s.system AND o.id <> s.id))), 0)
 FROM (SELECT DISTINCT used.value AS hash FROM json_each(:turns) AS k CROSS JOIN plan AS p ON p.turn_id = unhex(k.value)
-    CROSS JOIN json_each(json_array(json_extract(p.body, '$.is.front'), json_extract(p.body, '$.is.form'),
-      json_extract(p.body, '$.is.redactions'))) AS used WHERE used.value IS NOT NULL) AS u
+    CROSS JOIN json_each(json_extract(p.body, '$.is.front', '$.is.form', '$.is.redactions',
+      '$.is.workspace[0]', '$.is.workspace[1]', '$.is.workspace[2]', '$.is.workspace[3]', '$.is.workspace[4]'))
+      AS used WHERE used.value IS NOT NULL) AS u
   CROSS JOIN text AS t ON t.hash = unhex(u.hash)
 WHERE true ON CONFLICT (key) DO NOTHING
 
@@ -304,8 +305,10 @@ SELECT key FROM loose_text WHERE key IN (SELECT system FROM session WHERE system
 
 -- name: select_planned_texts
 -- Of the texts to be looked at those that plans refer to, and the sessions of the plans; scans like the one before.
-SELECT DISTINCT l.key, p.session_id FROM plan AS p CROSS JOIN json_each(json_array(json_extract(p.body, '$.is.front'),
-    json_extract(p.body, '$.is.form'), json_extract(p.body, '$.is.redactions'))) AS used
+SELECT DISTINCT l.key, p.session_id FROM plan AS p
+  CROSS JOIN json_each(json_extract(p.body, '$.is.front', '$.is.form', '$.is.redactions',
+      '$.is.workspace[0]', '$.is.workspace[1]', '$.is.workspace[2]', '$.is.workspace[3]', '$.is.workspace[4]'))
+      AS used
   CROSS JOIN text AS t ON t.hash = unhex(used.value) CROSS JOIN loose_text AS l ON l.key = t.key
 
 -- name: select_loose_text_uses

@@ -1,0 +1,128 @@
+"""Commands of a chat about a repository: its files, its map, fetched pages, cache tiers and sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from contextinfinity.cli.answering import NEW
+from contextinfinity.cli.printing import moment, one_line, print_table
+from contextinfinity.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from contextinfinity.cli.chat.talk import Talk
+    from contextinfinity.client.workspace import WorkspaceConversations
+
+LISTED = 20
+
+
+def workspace_of(talk: Talk) -> WorkspaceConversations:
+    """Return the workspace of a chat."""
+    from contextinfinity.client.workspace import WorkspaceConversations
+
+    if not isinstance(talk.client.conversations, WorkspaceConversations):
+        raise InvalidInput("This chat has no workspace.", hint="Start it with `cix chat --workspace DIR`.")
+    return talk.client.conversations
+
+
+def add(talk: Talk, path: str) -> None:
+    """Open a file, or attach an image."""
+    there = workspace_of(talk)
+    if not path:
+        raise InvalidInput("No file is named.", hint="Write /add src/main.py.")
+    if not there.add(path):
+        raise NotFound(f"There is no file {path} in {there.workspace.root}.", hint="Tab completes paths.")
+    talk.face.note(f"{path} goes with your next messages.")
+
+
+def drop(talk: Talk, path: str) -> None:
+    """Close a file, or all of them."""
+    files = workspace_of(talk).workspace.files
+    if not path:
+        files.clear()
+        return talk.face.note("No file is open now.")
+    if not files.remove_file(path):
+        raise NotFound(f"{path} is not open.", hint="/files lists the open ones.")
+    return talk.face.note(f"{path} is closed.")
+
+
+def files(talk: Talk, _: str) -> None:
+    """List the open files."""
+    shown = workspace_of(talk).workspace.breakdown()
+    rows = [(path, str(tokens)) for path, tokens in shown["files"].items()] + [(url, "") for url in shown["urls"]]
+    print_table(("file", "tokens"), rows)
+
+
+def show_map(talk: Talk, path: str) -> None:
+    """Print the symbols of the repository, or of files whose path begins so."""
+    workspace = workspace_of(talk).workspace
+    workspace.refresh()
+    chosen = [one for one in sorted(workspace.symbols.files) if one.startswith(path)] if path else []
+    shown = "\n\n".join(filter(None, map(workspace.symbols.render, chosen))) if path else workspace.symbol_map()
+    talk.face.note(shown or "No symbols were found.")
+
+
+def url(talk: Talk, address: str) -> None:
+    """Fetch a page and show it to the model as data."""
+    from contextinfinity.workspace.urls import fetch_page
+
+    workspace = workspace_of(talk).workspace
+    if not address:
+        raise InvalidInput("No address is named.", hint="Write /url https://example.com/page.")
+    page = fetch_page(address)
+    workspace.pages[page.url] = page.text
+    talk.face.note(f"{page.title or page.url}: {len(page.text)} characters go with your next messages, as data.")
+
+
+def tiers(talk: Talk, _: str) -> None:
+    """Show what is in each cache tier, and what moved last."""
+    shown = workspace_of(talk).workspace.breakdown()
+    rows = (
+        (name, str(len(tier["items"])), str(tier["tokens"]), one_line(" ".join(tier["items"]), 60))
+        for name, tier in shown["tiers"].items()
+    )
+    print_table(("tier", "items", "tokens", "what"), rows)
+    for move in shown["moves"][:LISTED]:
+        talk.face.note(f"{move['key']}: {move['source'] or '–'} → {move['target'] or '–'}, {move['reason']}")
+
+
+def history(talk: Talk, session_id: str) -> None:
+    """List the sessions of the repository, or go on with one."""
+    store = workspace_of(talk).store
+    if session_id:
+        found = [one["session_id"] for one in store.list_sessions() if one["session_id"].startswith(session_id)]
+        if len(found) != 1:
+            raise NotFound(f"There is no session {session_id}.", hint="/history lists them.")
+        talk.go(store.continue_session(found[0]))
+        return talk.face.note(f"On with session {found[0]}.")
+    rows = []
+    for one in store.list_sessions(LISTED):
+        when = moment(datetime.fromisoformat(one["timestamp"]))
+        rows.append((one["session_id"], when, str(one["message_count"]), one_line(one["preview"])))
+    return print_table(("session", "last", "messages", "begins"), rows)
+
+
+def paths(talk: Talk) -> Iterator[tuple[str, str]]:
+    """Offer the files of the repository."""
+    workspace = workspace_of(talk).workspace
+    if not workspace.symbols.paths:
+        workspace.refresh()
+    yield from ((path, path) for path in workspace.symbols.paths)
+
+
+def open_paths(talk: Talk) -> Iterator[tuple[str, str]]:
+    """Offer the open files."""
+    yield from ((path, path) for path in workspace_of(talk).workspace.files.get_files())
+
+
+def session_ids(talk: Talk) -> Iterator[tuple[str, str]]:
+    """Offer the sessions of the repository."""
+    for one in workspace_of(talk).store.list_sessions(LISTED):
+        yield one["session_id"], f"{one['session_id']}  {one_line(one['preview'], 40)}"
+
+
+def last_session(there: WorkspaceConversations) -> str:
+    """Return the thread of the session that was spoken in last, or that of a new one."""
+    session_id = there.store.restore_session()
+    return session_id if session_id and there.store.get_session_messages(session_id) else NEW

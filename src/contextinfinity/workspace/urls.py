@@ -1,0 +1,221 @@
+"""Pages from the web, fetched on request and turned into text that a prompt shows as untrusted data.
+
+Only public addresses are reached unless private ones are allowed: the name is resolved once, every address it has is
+checked, and the connection goes to the checked address, so that a second look-up cannot lead elsewhere. Redirects are
+checked the same way. Proxies of the environment are not used. Size, time and the number of redirects have limits.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import re
+import socket
+import ssl
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from contextinfinity.errors import InvalidInput, Refused
+
+MAX_BYTES, MAX_SECONDS, MAX_REDIRECTS = 2_000_000, 15.0, 5
+_TEXT_TYPES = re.compile(r"text/|application/(json|xml|xhtml\+xml|[\w.+-]+\+(json|xml)|javascript|toml|yaml)")
+_HTML = ("text/html", "application/xhtml+xml")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "head", "nav", "footer", "iframe"})
+_BLOCKS = frozenset(
+    {*("p", "div", "br", "li", "ul", "ol", "tr", "table", "section", "article", "header", "main", "pre", "hr")}
+    | {*("h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "dt", "dd")}
+)
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`]+")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A fetched page: the address it finally came from, its title, and its text."""
+
+    url: str
+    title: str
+    text: str
+
+
+def addresses_in(text: str) -> list[str]:
+    """Return the web addresses in a text, each once, without the punctuation that follows them."""
+    found = (match.rstrip(".,;:!?)]}") for match in _ADDRESS.findall(text))
+    return list(dict.fromkeys(found))
+
+
+def fetch_page(url: str, *, allow_private: bool = False, seconds: float = MAX_SECONDS) -> Page:
+    """Fetch a page and return its text; ``Refused`` with the reason if it cannot or must not be fetched."""
+    deadline = time.monotonic() + seconds
+    for _ in range(MAX_REDIRECTS + 1):
+        parts = _checked(url)
+        status, headers, body = _get(parts, deadline, allow_private=allow_private)
+        location = headers.get("location")
+        if status in (301, 302, 303, 307, 308) and location:
+            url = urljoin(url, location)
+            continue
+        if status != 200:
+            raise Refused(f"{url} answered with status {status}.", hint="Check the address.")
+        return _page(url, headers.get("content-type", "text/plain"), body)
+    raise Refused(f"{url} redirects more than {MAX_REDIRECTS} times.", hint="Give the final address.")
+
+
+def _checked(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        port_is_valid = parts.port is None or parts.port > 0
+    except ValueError:
+        parts, port_is_valid = urlsplit(""), False
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid or not url.isprintable():
+        raise InvalidInput(
+            f"{url[:200]!r} is not a web address.", hint="Give one that begins with http:// or https://."
+        )
+    if parts.username is not None or parts.password is not None:
+        raise InvalidInput("The address contains a user name or password.", hint="Leave them out.")
+    return parts
+
+
+def _get(parts: SplitResult, deadline: float, *, allow_private: bool) -> tuple[int, http.client.HTTPMessage, bytes]:
+    """Send one request to the checked address; redirects are not followed here."""
+    host = str(parts.hostname)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    address = _resolved(host, port, allow_private=allow_private)
+    try:
+        sock = socket.create_connection((str(address), port), timeout=_left(deadline))
+        ends = threading.Timer(_left(deadline), _shut_down, [sock])
+        ends.daemon = True
+        ends.start()
+    except OSError as error:
+        raise Refused(f"{host} cannot be reached: {error}.", hint="Check the address and the network.") from error
+    connection = http.client.HTTPConnection(host, port)
+    try:
+        connection.sock = sock
+        if parts.scheme == "https":
+            connection.sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host)
+        found = _exchange(connection, parts, host)
+        _left(deadline)  # a page that was cut off by the time limit is not a page
+        return found
+    except (OSError, http.client.HTTPException, UnicodeError) as error:
+        raise Refused(f"{host} does not answer: {error}.", hint="Check the address and the network.") from error
+    finally:
+        ends.cancel()
+        connection.close()
+        sock.close()
+
+
+def _exchange(
+    connection: http.client.HTTPConnection, parts: SplitResult, host: str
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    """Send the request and read the response within its limits."""
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {
+        "User-Agent": "contextinfinity",
+        "Accept": "text/*, application/json;q=0.9",
+        "Accept-Encoding": "identity",
+    }
+    connection.request("GET", target, headers=headers)
+    response = connection.getresponse()
+    if response.status != 200:
+        return response.status, response.headers, b""
+    if not _TEXT_TYPES.match(kind := response.headers.get("content-type", "text/plain").lower()):
+        raise Refused(f"{host} sent {kind[:100]}, which is not text.", hint="Give the address of a page.")
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise Refused(f"{host} sent a compressed page that was not asked for.", hint="Save the page as a file.")
+    body = response.read(MAX_BYTES + 1)
+    if len(body) > MAX_BYTES:
+        raise Refused(f"The page of {host} is larger than {MAX_BYTES} bytes.", hint="Give a smaller page.")
+    return response.status, response.headers, body
+
+
+def _shut_down(sock: socket.socket) -> None:
+    """End a connection whose time is over, whatever it is doing."""
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("it took too long")
+    return left
+
+
+def _resolved(host: str, port: int, *, allow_private: bool) -> Address:
+    """Return an address of a host; refused if any of its addresses is not public."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Refused(f"{host} cannot be resolved: {error}.", hint="Check the address.") from error
+    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    if not allow_private and not all(map(is_public, addresses)):
+        raise Refused(f"{host} is not a public address.", hint="Private addresses have to be allowed.")
+    return addresses[0]
+
+
+def is_public(address: Address) -> bool:
+    """Return whether an address is reachable from the internet, also one that is embedded in an IPv6 address."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+    return address.is_global and not address.is_multicast
+
+
+def _page(url: str, content_type: str, body: bytes) -> Page:
+    kind, _, more = content_type.partition(";")
+    charset = re.search(r"charset=\"?([\w-]+)", more)
+    try:
+        text = body.decode(charset[1] if charset else "utf-8", errors="replace")
+    except LookupError:
+        text = body.decode(errors="replace")
+    text = text.replace("\x00", "")
+    if kind.strip().lower() not in _HTML:
+        return Page(url=url, title="", text=text.strip())
+    reader = _Reader()
+    reader.feed(text)
+    reader.close()
+    lines = (" ".join(line.split()) for line in "".join(reader.pieces).split("\n"))
+    return Page(url=url, title=" ".join(reader.title.split()), text=re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip())
+
+
+class _Reader(HTMLParser):
+    """Collects what a page says, without scripts, styles and navigation."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.pieces: list[str] = []
+        self.title = ""
+        self._skipped: list[str] = []
+        self._in_title = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a part."""
+        self._in_title = tag == "title"
+        if tag in _SKIPPED:
+            self._skipped.append(tag)
+        elif tag in _BLOCKS:
+            self.pieces.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a part."""
+        self._in_title = False
+        if tag in self._skipped:
+            while self._skipped.pop() != tag:
+                pass
+        elif tag in _BLOCKS:
+            self.pieces.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        """Keep the text of a part that is shown."""
+        if self._in_title:
+            self.title += data
+        elif not self._skipped:
+            self.pieces.append(data)

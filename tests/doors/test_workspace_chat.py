@@ -1,0 +1,181 @@
+"""``cix chat --workspace`` and ``cix ask --workspace``: a conversation about a repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextinfinity import HistoryStore
+from contextinfinity.client.local import LocalClient
+from contextinfinity.client.workspace import WorkspaceConversations
+from contextinfinity.domain.message import ImageBlock
+from contextinfinity.settings import Compaction, General, ModelSettings, Settings
+from contextinfinity.wiring import open_client
+from tests.doors.cix import Cix
+from tests.doors.terminal import ENTER, TAB, Terminal
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    root = tmp_path / "repo"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "harbour.py").write_text("class Harbour:\n    def admit(self, ship): ...\n")
+    (root / "src" / "ships.py").write_text("def make_ship(): ...\n")
+    (root / "logo.png").write_bytes(b"\x89PNG picture")
+    return root
+
+
+def machine(tmp_path: Path, limit: int = 100_000, **more: Any) -> Settings:
+    models = {"echo": ModelSettings(provider="scripted", context_limit=limit)}
+    return Settings(general=General(data_dir=str(tmp_path / "data"), default_model="echo"), models=models, **more)
+
+
+def opened(tmp_path: Path, **how: Any) -> LocalClient:
+    return open_client(machine(tmp_path, **how))
+
+
+async def asked(there: WorkspaceConversations, words: str, thread: str = "new") -> tuple[str, list[str], Any]:
+    """Ask; give the thread, the texts of the request, and its account."""
+    turn = await there.ask(thread, words)
+    assert turn.outcome == "completed", turn
+    seen = await there.explain(turn.turn_id)
+    assert seen.matches, "the request can be written again"
+    return turn.thread_id, [*seen.system, *(message.rendered_text for message in seen.messages)], seen
+
+
+@pytest.mark.req("FILES-3", "FILES-4", "CTX-2")
+async def test_a_question_goes_with_map_tree_and_open_files_and_the_front_repeats(tmp_path: Path, repo: Path) -> None:
+    async with opened(tmp_path) as client:
+        there = client.open_workspace(repo)
+        assert there.add("src/ships.py")
+        thread, first, _ = await asked(there, "where is it?")
+        assert any(
+            text.startswith("# Repository Structure (continued)\n\nsrc/harbour.py\n  class Harbour") for text in first
+        )
+        assert "# Repository Files\n\n./: logo.png\nsrc/: harbour.py ships.py" in first
+        assert "# Working Files\n\nsrc/ships.py\n```\ndef make_ship(): ...\n```" in first
+        _, second, seen = await asked(there, "and then?", thread)
+        assert second[: len(first)] == [*first[:-1], "where is it?"]
+        assert seen.shared_bytes > 0.8 * seen.total_bytes
+        for number in range(4):
+            _, last, seen = await asked(there, f"again {number}", thread)
+        assert not any(text.startswith("# Working Files") for text in last), "the file is in a tier now"
+        places = [
+            next(n for n, text in enumerate(last) if part in text) for part in ("(L3)", "where is it?", "again 3")
+        ]
+        assert places == sorted(places)
+
+
+@pytest.mark.req("HISTORY-4", "HISTORY-6")
+async def test_file_and_ledger_are_in_step_and_a_difference_is_repaired(tmp_path: Path, repo: Path) -> None:
+    async with opened(tmp_path) as client:
+        there = client.open_workspace(repo)
+        thread = (await there.ask("new", "first")).thread_id
+        (session,) = there.store.list_sessions()
+        kept = [one["content"] for one in there.store.get_session_messages(session["session_id"])]
+        assert [kept[0], len(kept)] == ["first", 2]
+        await client.threads.find(thread)  # a person talks to the same thread without the workspace
+        await super(WorkspaceConversations, there).ask(thread, "elsewhere")
+        again = client.open_workspace(repo)
+        await again.ask(session["session_id"], "back")
+        said = [
+            one["content"] for one in again.store.get_session_messages(session["session_id"]) if one["role"] == "user"
+        ]
+        assert said == ["first", "elsewhere", "back"]
+    async with open_client(machine(tmp_path / "another")) as client:
+        there = client.open_workspace(repo)
+        thread = (await there.ask(session["session_id"], "on another machine")).thread_id
+        assert [turn.user for turn in (await client.conversations.show(thread)).turns] == [*said, "on another machine"]
+
+
+@pytest.mark.req("BUDGET-7")
+async def test_files_that_do_not_fit_are_dropped_with_a_warning(tmp_path: Path, repo: Path) -> None:
+    (repo / "large.txt").write_text("word " * 9000)
+    async with opened(tmp_path, limit=8000) as client:
+        there = client.open_workspace(repo)
+        heard: list[str] = []
+        there.warn = heard.append
+        there.add("large.txt")
+        there.add("src/ships.py")
+        _, texts, _ = await asked(there, "what is large?")
+        assert there.workspace.files.get_files() == ["src/ships.py"]
+        assert len(heard) == 1
+        assert "large.txt" in heard[0]
+        assert not any("word word" in text for text in texts)
+
+
+@pytest.mark.req("FILES-2")
+async def test_a_fold_takes_the_history_out_of_the_tiers(tmp_path: Path, repo: Path) -> None:
+    small = Compaction(compaction_trigger_tokens=300, verbatim_window_tokens=60, min_verbatim_exchanges=1)
+    async with opened(tmp_path, compaction=small) as client:
+        there = client.open_workspace(repo)
+        there.workspace.tracker.target = 1
+        there.add("src/ships.py")
+        thread = (await there.ask("new", "first")).thread_id
+        for number in range(6):
+            await asked(there, f"question {number} " + "about ships " * 10, thread)
+        assert any(key.startswith("history:") for key in there.workspace.tracker.items)
+        assert await client.folds.fold(thread) is not None
+        _, texts, _ = await asked(there, "after the fold", thread)
+        assert "the history was replaced" in {move.reason for move in there.workspace.tracker.moves}
+        assert len([text for text in texts if "after the fold" in text]) == 1
+
+
+@pytest.mark.req("FILES-1", "HISTORY-5")
+async def test_an_image_goes_with_the_next_message_by_its_path(tmp_path: Path, repo: Path) -> None:
+    async with opened(tmp_path) as client:
+        there = client.open_workspace(repo)
+        assert there.add("logo.png")
+        assert not there.add("none.png")
+        turn = await there.ask("new", "what is this?")
+        seen = await there.explain(turn.turn_id)
+        assert any(isinstance(block, ImageBlock) for block in seen.messages[-1].blocks)
+        (session,) = there.store.list_sessions()
+        assert there.store.get_session_messages(session["session_id"])[0]["images"]
+
+
+@pytest.mark.req("CLI-1")
+def test_one_question_about_a_repository_and_the_last_session_goes_on(cix: Cix, repo: Path) -> None:
+    first = cix.ask("where is Harbour handled?", "--workspace", str(repo))
+    assert first["outcome"] == "completed"
+    again = cix.ask("and ships?", "--workspace", str(repo), "--session", "last")
+    assert again["thread_id"] == first["thread_id"]
+    shown = cix("context", "last")
+    assert "workspace" in shown.stdout
+    assert "the same as was sent" in shown.stderr + shown.stdout
+    (session,) = HistoryStore(repo / ".contextinfinity").list_sessions()
+    assert session["message_count"] == 4
+    assert cix("ask", "x", "--workspace", str(repo / "none")).exit_code == 2
+    done = cix("ask", "x", "--workspace", str(repo), "--server", "http://127.0.0.1:1")
+    assert (done.exit_code, "in this process" in done.stderr) == (2, True)
+
+
+@pytest.mark.req("CLI-1")
+def test_the_commands_of_a_workspace_at_a_terminal(cix: Cix, repo: Path) -> None:
+    cix.echo()
+    with Terminal(cix.folder, "chat", "--workspace", str(repo)) as terminal:
+        terminal.until(terminal.waits)
+        terminal.type(f"/add src/ha{TAB}")
+        terminal.until("/add src/harbour.py")
+        terminal.type(ENTER)
+        terminal.until("src/harbour.py goes with your next messages.")
+        terminal.until(terminal.waits)
+        for line, shown in {
+            "/files": "src/harbour.py",
+            "/map src/ships": "def make_ship()",
+            "/tiers": "active",
+            "/add ../secret": "contains '..'",
+            "/drop src/harbour.py": "is closed",
+            "/history": "begins",
+            "/url http://127.0.0.1/": "not a public address",
+        }.items():
+            assert shown in terminal.say(line)
+
+
+def test_outside_a_workspace_its_commands_say_so(cix: Cix) -> None:
+    cix.echo()
+    with Terminal(cix.folder, "chat", "--plain") as terminal:
+        terminal.until(terminal.waits)
+        assert "This chat has no workspace." in terminal.say("/files")

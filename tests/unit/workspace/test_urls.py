@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import ipaddress
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from contextinfinity.errors import InvalidInput, Refused
+from contextinfinity.workspace import urls
+from contextinfinity.workspace.urls import addresses_in, fetch_page, is_public
+
+PAGE = (
+    b"<html><head><title>A  page</title><style>p{}</style></head><body><nav>menu</nav>"
+    b"<h1>Ships &amp; more</h1><script>alert(1)</script><p>One<br>two</p></body></html>"
+)
+
+
+class Site(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path.startswith("/redirect"):
+            self.send_response(302)
+            self.send_header("Location", self.path.partition("?to=")[2] or "/redirect")
+            self.end_headers()
+            return
+        kind = {"/binary": "application/octet-stream", "/plain": "text/plain"}.get(
+            self.path, "text/html; charset=utf-8"
+        )
+        self.send_response(404 if self.path == "/none" else 200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        if self.path == "/slow":
+            self.connection.recv(1)  # until the other side has had enough
+        self.wfile.write(b"x" * 3_000_000 if self.path == "/large" else PAGE)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.req("FILES-4")
+def test_a_page_becomes_text_without_scripts_styles_and_navigation(site: str) -> None:
+    page = fetch_page(f"{site}/redirect?to=/page", allow_private=True)
+    assert (page.url, page.title, page.text) == (f"{site}/page", "A page", "Ships & more\n\nOne\ntwo")
+    assert fetch_page(f"{site}/plain", allow_private=True).text == PAGE.decode()
+
+
+@pytest.mark.req("FILES-4")
+@pytest.mark.parametrize("path", ["/none", "/binary", "/large", "/redirect"])
+def test_what_is_no_page_of_text_is_refused(site: str, path: str) -> None:
+    with pytest.raises(Refused):
+        fetch_page(f"{site}{path}", allow_private=True)
+
+
+@pytest.mark.req("FILES-4")
+def test_private_addresses_are_refused_also_behind_a_redirect(site: str) -> None:
+    for address in (site, "http://localhost/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://2130706433/"):
+        with pytest.raises(Refused, match=r"public|resolved"):
+            fetch_page(address)
+    with pytest.raises(InvalidInput):
+        fetch_page(f"{site}/redirect?to=file:///etc/passwd", allow_private=True)
+
+
+@pytest.mark.req("FILES-4")
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://a.example/", "http://", "no address", "http://u:p@a.example/", "http://a:0x/"]
+)
+def test_what_is_no_web_address_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput):
+        fetch_page(url)
+
+
+@pytest.mark.req("FILES-4")
+def test_a_server_that_sends_slowly_is_cut_off(site: str) -> None:
+    with pytest.raises(Refused, match="does not answer"):
+        fetch_page(f"{site}/slow", allow_private=True, seconds=0.2)
+
+
+@pytest.mark.req("FILES-4")
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        *((address, False) for address in ("10.0.0.1", "127.0.0.1", "169.254.169.254", "100.64.0.1", "192.168.1.1")),
+        *((address, False) for address in ("::1", "fe80::1", "fc00::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1")),
+        *((address, False) for address in ("2002:7f00:1::", "224.0.0.1", "255.255.255.255", "ff02::1")),
+    ],
+)
+def test_only_addresses_of_the_internet_are_public(address: str, public: bool) -> None:
+    assert is_public(ipaddress.ip_address(address)) is public
+
+
+def test_addresses_are_found_in_a_message() -> None:
+    said = "See https://a.example/x?y=1, (http://b.example/z) and https://a.example/x?y=1."
+    assert addresses_in(said) == ["https://a.example/x?y=1", "http://b.example/z"]
+    assert urls.MAX_REDIRECTS == 5
