@@ -122,7 +122,7 @@ async def rebuilt(store: Store, turn: Turn, steps: Sequence[Step], index: int) -
         contextualised=plan.contextualised,
         remembered=remembered,
         rounds=rounds_before(steps, index),
-        workspace=await restored(parts.caches.texts.read, plan.workspace, removed),
+        workspace=await restored(store.contents.text, plan.workspace, removed),
     )
     how = msgspec.json.decode(form)
     sections = await _redacted(store, sections, plan)
