@@ -108,9 +108,11 @@ def _without(text: str, opening: str, closing: str) -> str:
 def _said(message: Message) -> bytes:
     """Write a message in its normalised form: the text in one piece, then the other blocks in order."""
     role, blocks = b"answer" if message.role == "assistant" else b"question", message.blocks
-    text, others = plain_text(message), tuple[bytes, ...]()
-    if len(blocks) != 1 or not isinstance(blocks[0], TextBlock):  # most have one; thousands may be resent at once
-        others = tuple(part for block in blocks for part in _parts(block, message.role))
+    only = blocks[0] if len(blocks) == 1 else None
+    if isinstance(only, TextBlock) and "</" not in only.text and (said := only.text.strip()):
+        return role + b"\0" + said.encode(errors="replace")  # as nearly always, and thousands may be resent at once
+    text = plain_text(message)
+    others = tuple(part for block in blocks for part in _parts(block, message.role))
     if not text and not others:  # a message of nothing but reminders has to differ from others of the kind
         text = message.rendered_text.strip()
     return b"\0".join((role, text.encode(errors="replace"), *others))

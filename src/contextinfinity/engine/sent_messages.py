@@ -29,6 +29,8 @@ PAGE = 100
 MOST_KNOWN = 10_000
 """Requests of which is remembered what they sent."""
 
+_lines = msgspec.json.Encoder()
+
 
 class SentMessages:
     """Finds which messages of a request the prompt would not show as they were sent."""
@@ -127,8 +129,4 @@ def _stored_rows(turns: Sequence[Turn]) -> list[list[tuple[Turn, Message]]]:
 
 def _hash(messages: Sequence[Message]) -> bytes:
     """Hash messages exactly, without a normalisation."""
-    hashed = blake2b(digest_size=16)
-    for message in messages:
-        written = msgspec.json.encode(message)
-        hashed.update(len(written).to_bytes(8, "big") + written)
-    return hashed.digest()
+    return blake2b(_lines.encode_lines(messages), digest_size=16).digest()

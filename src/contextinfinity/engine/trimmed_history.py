@@ -44,16 +44,18 @@ def rows_of(messages: Sequence[Message]) -> list[list[Message]]:
     """
     rows: list[list[Message]] = []
     waiting: list[Message] = []
+    is_answer = False  # the last row
     for message in messages:
-        if message.role == "system":
+        role = message.role
+        if role == "system":
             waiting.append(message)
         elif not message.blocks:
             continue
-        elif rows and _is_answer(rows[-1]) is (message.role == "assistant"):
-            rows[-1] += [*waiting, message]
-            waiting = []
         else:
-            rows.append([*waiting, message])
+            if not rows or is_answer is not (role == "assistant"):
+                rows.append([])
+                is_answer = role == "assistant"
+            rows[-1] += [*waiting, message] if waiting else (message,)
             waiting = []
     if waiting and rows:
         rows[-1] += waiting
