@@ -32,6 +32,11 @@ class Connection(Protocol):
         """The backend's search."""
         ...
 
+    @property
+    def unindexed(self) -> dict[int, tuple[bytes, str, bool]]:
+        """What the search indexes before the commit: by its row the session, the text, and if it is a new message."""
+        ...
+
     def one(self, name: str, values: Values = ()) -> Row | None:
         """Run a statement to its end; return its first row, or None."""
         ...

@@ -36,6 +36,7 @@ class PostgresConnection:
 
     def __init__(self, cursor: psycopg.Cursor[Row]) -> None:
         self._cursor = cursor
+        self.unindexed: dict[int, tuple[bytes, str, bool]] = {}
 
     def one(self, name: str, values: Values = ()) -> Row | None:
         rows = self.many(name, values)

@@ -3,6 +3,10 @@
 A row is 4 * message.key + its kind. Beside the words it holds two tokens, of the session and of its owner, so that a
 search within one of them is an intersection. No word can be taken for a token: those begin with a sign that no word
 has. The same transaction updates the counts.
+
+New rows wait in ``connection.unindexed`` and are written together by ``write_words`` before the commit. FTS5 writes its
+pending words out at every savepoint and every statement that may have to be undone; in between it would do so for each
+message of a group.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.session import Owner
@@ -44,13 +49,57 @@ def owner_token(owner: Owner) -> str:
 
 
 def index_messages(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
-    """Write the words of new messages: (key, text)."""
-    if said:
-        _write(connection, session_id, said, new=True)
+    """Index the words of new messages: (key, text)."""
+    for key, text in said:
+        connection.unindexed[4 * key] = (session_id, text, True)
+
+
+def write_words(connection: Connection) -> None:
+    """Write the rows that wait, and count them in all and for each session and owner."""
+    waiting = connection.unindexed
+    if not waiting:
+        return
+    sessions = {session_id for session_id, _, _ in waiting.values()}
+    tokens = {session_id: _tokens(connection, session_id) for session_id in sessions}
+    lines, sampled, scopes = list[tuple[int, str]](), list[tuple[str]](), dict[str, _Count]()
+    total = _Count()
+    for row, (session_id, text, is_new) in waiting.items():
+        words = _words(text)
+        lines.append((row, _line(words, tokens[session_id])))
+        if row & LENT:
+            continue
+        if row % 4 == OWN and (row // 4) % SAMPLED == 0:
+            sampled += [(word,) for word in words]
+        counted = _Count(int(is_new), int(row % 4 == OWN), int(bool(text.strip())), row // 4, row // 4)
+        total = total.plus(counted)
+        for token in tokens[session_id]:
+            scopes[token] = scopes.get(token, _Count()).plus(counted)
+    waiting.clear()
+    connection.execute_many("insert_words", lines)
+    connection.execute_many("count_sample", sampled)
+    if scopes:
+        connection.execute("count_words", {**total._asdict(), "version": VERSION})
+        connection.execute_many("count_scope", [{**count._asdict(), "token": token} for token, count in scopes.items()])
+
+
+class _Count(NamedTuple):
+    """What came to the index: messages that are new in the ledger, messages, places; the first and last message."""
+
+    said: int = 0
+    messages: int = 0
+    places: int = 0
+    first: int = 2**62
+    last: int = 0
+
+    def plus(self, other: _Count) -> _Count:
+        """Add another count."""
+        sums = (self.said + other.said, self.messages + other.messages, self.places + other.places)
+        return _Count(*sums, min(self.first, other.first), max(self.last, other.last))
 
 
 def index_again(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, other: bool) -> None:
     """Replace the words of messages, whether there were any or not; ``other``: they are of another version."""
+    write_words(connection)
     there = [(key, text) for key, text in said if _is_there(connection, 4 * key)]
     index_missing(connection, session_id, said)
     tokens = _tokens(connection, session_id)
@@ -66,9 +115,9 @@ def clear_samples(connection: Connection) -> None:
 
 def index_missing(connection: Connection, session_id: bytes, said: Iterable[tuple[int, str]]) -> None:
     """Write the words of those messages that have none yet: they are older than the index."""
-    missing = [(key, text) for key, text in said if not _is_there(connection, 4 * key)]
-    if missing:
-        _write(connection, session_id, missing, new=False)
+    for key, text in said:
+        if not _is_there(connection, 4 * key):
+            connection.unindexed[4 * key] = (session_id, text, False)
 
 
 def index_sides(
@@ -93,22 +142,26 @@ def forget_session(connection: Connection, session_id: bytes) -> None:
 
 
 def _put_words(connection: Connection, session_id: bytes, row: int, text: str) -> None:
-    """Write what a message borrows, or what its turn said with tools, in the place of what was there."""
-    there = _is_there(connection, row)
-    if not text.strip():
-        if there:
-            connection.execute("delete_words", (row,))
-        added = -int(there)
-    else:
-        line = _line(_words(text), _tokens(connection, session_id))
-        connection.execute(("replace_words" if there else "insert_words"), (row, line))
-        added = 1 - int(there)
-    if added and not row & LENT:
-        _count(connection, _tokens(connection, session_id), [row // 4], said=0, messages=0, places=added)
+    """Index what a message borrows, or what its turn said with tools, in the place of what was there."""
+    if not _is_there(connection, row):
+        if text.strip():
+            connection.unindexed[row] = (session_id, text, False)
+        return
+    write_words(connection)
+    tokens = _tokens(connection, session_id)
+    if text.strip():
+        connection.execute("replace_words", (row, _line(_words(text), tokens)))
+        return
+    connection.execute("delete_words", (row,))
+    if not row & LENT:
+        less = {"said": 0, "messages": 0, "places": -1, "version": VERSION, "first": row // 4, "last": row // 4}
+        connection.execute("count_words", less)
+        connection.execute_many("count_scope", [{**less, "token": token} for token in tokens])
 
 
 def forget_words(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]]) -> None:
     """Take back what messages that are to be deleted have been counted for, but for what the database counts itself."""
+    write_words(connection)
     keys = {"messages": json.dumps([key for key, _ in said])}
     messages, places = must(connection.one("count_indexed", keys), "session", session_id.hex())
     counts = {"messages": messages, "places": places, "token": _tokens(connection, session_id)[1]}
@@ -116,25 +169,6 @@ def forget_words(connection: Connection, session_id: bytes, said: Sequence[tuple
     words = [(word,) for key, text in said if key % SAMPLED == 0 for word in _words(text)]
     connection.execute_many("unsay_sample", words)
     connection.execute_many("delete_sample", words)
-
-
-def _write(connection: Connection, session_id: bytes, said: Sequence[tuple[int, str]], *, new: bool) -> None:
-    tokens = _tokens(connection, session_id)
-    connection.execute_many("insert_words", [(4 * key, _line(_words(text), tokens)) for key, text in said])
-    _count_samples(connection, said)
-    places = sum(1 for _, text in said if text.strip())
-    keys = [key for key, _ in said]
-    _count(connection, tokens, keys, said=len(said) if new else 0, messages=len(said), places=places)
-
-
-def _count(
-    connection: Connection, tokens: tuple[str, str], keys: Sequence[int], *, said: int, messages: int, places: int
-) -> None:
-    """Count what came to the index, in all and for the session and its owner; ``said``: to the ledger as well."""
-    values = {"said": said, "messages": messages, "places": places, "version": VERSION}
-    connection.execute("count_words", values)
-    ends = {"first": min(keys), "last": max(keys)}
-    connection.execute_many("count_scope", [{**values, **ends, "token": token} for token in tokens])
 
 
 def _tokens(connection: Connection, session_id: bytes) -> tuple[str, str]:
@@ -159,4 +193,4 @@ def _line(words: list[str], tokens: tuple[str, str]) -> str:
 
 
 def _is_there(connection: Connection, row: int) -> bool:
-    return connection.one("select_row", (row,)) is not None
+    return row in connection.unindexed or connection.one("select_row", (row,)) is not None

@@ -93,8 +93,10 @@ class MemoryDatabase(SqliteDatabase):
                 raw.execute("BEGIN IMMEDIATE")
                 try:
                     result = work(self._connection)
+                    self._connection.finish()
                     raw.execute("COMMIT")
                 finally:
+                    self._connection.unindexed.clear()
                     if raw.in_transaction:
                         raw.execute("ROLLBACK")
             return result

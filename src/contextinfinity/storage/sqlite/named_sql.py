@@ -13,6 +13,7 @@ import apsw
 from contextinfinity.storage import sql_files
 from contextinfinity.storage.database import Row, Search, Values
 from contextinfinity.storage.sqlite import search as sqlite_search
+from contextinfinity.storage.sqlite.keywords import write_words
 
 QUERIES = sql_files.load_folder(__package__, "sql")
 """Every statement of ``sql/*.sql`` by its name."""
@@ -21,7 +22,7 @@ QUERIES = sql_files.load_folder(__package__, "sql")
 class SqliteConnection:
     """A ``Connection`` on an apsw connection, which the engine's own modules reach as ``raw``."""
 
-    __slots__ = ("_execute", "changes", "raw")
+    __slots__ = ("_execute", "changes", "raw", "unindexed")
 
     search: Search = sqlite_search
 
@@ -29,6 +30,7 @@ class SqliteConnection:
         self.raw = raw
         self._execute: Any = raw.execute
         self.changes = raw.changes
+        self.unindexed: dict[int, tuple[bytes, str, bool]] = {}
 
     def one(self, name: str, values: Values = ()) -> Row | None:
         """Run a statement to its end; return its first row, or None."""
@@ -50,3 +52,7 @@ class SqliteConnection:
     def execute_many(self, name: str, rows: Iterable[Values]) -> None:
         """Run a statement once for each of the value sets."""
         self.raw.executemany(QUERIES[name], rows)
+
+    def finish(self) -> None:
+        """Write what waits for the end of the transaction."""
+        write_words(self)

@@ -147,6 +147,7 @@ class Writer:
                     group.append(piece)
                     results.append(self._run_piece(piece, alone=len(group) == 1))
                 piece = self._next(len(group))
+            self._named.finish()
             self._check()  # so that a lost ledger keeps nothing that its callers are told has failed
             self._connection.execute("COMMIT")
             self._check()  # so that nothing is acknowledged that went into a file nobody will find
@@ -184,12 +185,14 @@ class Writer:
         """Run one piece so that what it raises is its own: in a savepoint, or at the start of the transaction."""
         if not alone:
             self._connection.execute("SAVEPOINT piece")
+        unindexed = dict(self._named.unindexed)
         try:
             with unicode_only():
                 result = piece.work(self._named)
         except BaseException as error:
             if not self._connection.in_transaction:
                 raise  # a full disk or an I/O error ended the whole transaction: it concerns the group
+            self._named.unindexed = unindexed
             if alone:
                 self._connection.execute("ROLLBACK")
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -228,6 +231,7 @@ class Writer:
 
     def _undo(self) -> None:
         """Leave a transaction that failed, if SQLite has not done so already."""
+        self._named.unindexed.clear()
         if self._connection.in_transaction:
             with suppress(apsw.Error):
                 self._connection.execute("ROLLBACK")

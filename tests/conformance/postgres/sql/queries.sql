@@ -122,7 +122,7 @@ SELECT outcome FROM step WHERE id = %s AND turn_id = %s
 UPDATE step SET items = %(items)s, outcome = %(outcome)s, input_tokens = %(input_tokens)s, output_tokens = %(output_tokens)s,
   cached_tokens = %(cached_tokens)s, cost = %(cost)s, displayed_bytes = %(displayed)s, durable_bytes = %(durable)s,
   ended_at = %(now)s
-WHERE id = %(id)s
+WHERE id = %(id)s AND turn_id = %(turn_id)s AND outcome IS NULL RETURNING 1
 
 -- name: insert_response
 -- The raw reply, compressed.
@@ -177,14 +177,20 @@ ON CONFLICT (turn_id, job_type) WHERE turn_id IS NOT NULL
 DO UPDATE SET state = 'queued', attempts = 0, run_at = %(due)s, updated_at = %(now)s
 WHERE job.state = 'failed' OR (job.state = 'queued' AND job.attempts = 0 AND job.run_at > %(due)s)
 
+-- name: select_unchanged
+-- Whether a turn has this owner and phase and was not written since.
+SELECT 1 FROM turn WHERE id = %s AND owner = %s AND phase = %s AND updated_at = %s AND cancel_requested = %s::int
+
 -- name: select_stretch
--- The newest turns of one branch between two places, said since a moment, newest first, with their messages.
+-- The newest turns of one branch between two places that are within their time to live, newest first, with messages.
 SELECT t.id, t.session_id, t.branch_id, t.turn_seq, t.phase, t.outcome, t.state_before, t.state_after, t.provider,
   t.model, t.owner, t.retry_of, t.degraded, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost, t.error,
   t.metadata, t.created_at, t.updated_at, t.cancel_requested, t.steps, t.latency_ms,
   u.role, u.text, u.blocks, a.role, a.text, a.blocks
 FROM turn AS t JOIN message AS u ON u.key = t.user_message LEFT JOIN message AS a ON a.key = t.answer
-WHERE t.branch_id = %(branch_id)s AND t.turn_seq BETWEEN %(first)s AND %(last)s AND t.created_at >= %(since)s
+WHERE t.branch_id = %(branch_id)s AND t.turn_seq BETWEEN %(first)s AND %(last)s
+  AND t.created_at > coalesce((SELECT %(now)s - (s.ttl_hours * 3600000)::bigint FROM branch AS b
+    JOIN session AS s ON s.id = b.session_id WHERE b.id = %(branch_id)s), -9223372036854775807)
 ORDER BY t.turn_seq DESC LIMIT %(limit)s
 
 -- name: select_plan
