@@ -247,7 +247,7 @@ async def _talk(life: Life, tell: Tell) -> None:
     texts = messages(life, rng)
     count = rng.randint(2, 4)
     threads = list(THREADS[:count])
-    if rng.random() < 0.2 or (life.kill is not None and life.kill.boundary == "create"):
+    if rng.random() < 0.2 or (life.kill is not None and life.kill.boundary == "accept"):
         threads[-1] = "new"
     async with engine_on(Path(life.folder), life.kill) as (engine, store):
         speakers = [Speaker(engine, tell, thread, random.Random(rng.random())) for thread in threads]

@@ -23,8 +23,7 @@ Side: TypeAlias = Literal["before", "after"]
 
 BOUNDARIES = (
     "enter",
-    "create",
-    "accept",  # TX-0
+    "accept",  # TX-0; of a new thread it creates the session too
     "prepare",  # only of a message that had to wait
     "open_step",  # TX-P
     "append text",
