@@ -207,3 +207,16 @@ def test_a_tool_loop_by_id_gives_the_model_its_reasoning_back(desk: Desk, client
     done = client.responses.create(input=[result], previous_response_id=made.id, **asked)
     assert done.output_text == "It rains in Bonn."
     assert "reasoning" in desk.shown if model == "gpt" else "Bonn is a town." in desk.shown
+
+
+@wires
+def test_developer_messages_reach_what_follows_and_instructions_do_not(desk: Desk, client: OpenAI, model: str) -> None:
+    desk.say("Aye.", "Aye aye.")
+    said: Any = [{"role": "developer", "content": "Speak as a pirate."}, {"role": "user", "content": "Hi"}]
+    first = client.responses.create(model=model, input=said, instructions="Be brief.")
+    assert all(text in desk.shown for text in ("Speak as a pirate.", "Be brief."))
+    client.responses.create(model=model, input="And?", previous_response_id=first.id)
+    assert "Speak as a pirate." in desk.shown
+    assert "Be brief." not in desk.shown
+    items = client.responses.input_items.list(first.id, order="asc").data
+    assert [getattr(item, "role", "") for item in items] == ["developer", "user"]

@@ -143,8 +143,9 @@ def _asked(asked: dict[str, Json]) -> ResponseAsked:
 
 def following(asked: ResponseAsked, before: Sequence[str]) -> ResponseAsked:
     """Complete a request with the system and developer texts that came with the input before it."""
-    developer = (*before, *asked.developer)
-    keeps = {RESPONSE: {**asked.echo, DEVELOPER: developer}} if developer else asked.incoming.keeps
+    developer = [*before, *asked.developer]
+    is_followed = asked.echo.get("store") is not False or "conversation" in asked.echo
+    keeps = {RESPONSE: {**asked.echo, DEVELOPER: developer}} if developer and is_followed else asked.incoming.keeps
     system = BETWEEN.join(filter(None, (asked.instructions, *developer)))
     return replace(asked, incoming=replace(asked.incoming, system=system, keeps=keeps))
 
