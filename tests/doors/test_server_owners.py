@@ -60,6 +60,7 @@ PLAIN: dict[str, Any] = dict.fromkeys(
 """Inputs that name nothing of anybody's, with a value for those that a route requires."""
 DROP_IN: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/chat/completions"): {"model": "echo", "messages": [{"role": "user", "content": "Hello"}]},
+    ("POST", "/v1/completions"): {"model": "echo", "prompt": "Hello"},
     ("POST", "/v1/responses"): {"model": "echo", "input": "Hello"},
     ("POST", "/v1/messages"): {
         "model": "echo",

@@ -220,3 +220,19 @@ def test_developer_messages_reach_what_follows_and_instructions_do_not(desk: Des
     assert "Be brief." not in desk.shown
     items = client.responses.input_items.list(first.id, order="asc").data
     assert [getattr(item, "role", "") for item in items] == ["developer", "user"]
+
+
+@wires
+def test_old_clients_complete_a_prompt(desk: Desk, client: OpenAI, model: str) -> None:
+    desk.say("upon a time.", "there was a heron.")
+    done = client.completions.create(model=model, prompt="Once", max_tokens=50, user=somebody())
+    assert (done.object, done.choices[0].text, done.choices[0].finish_reason) == (
+        "text_completion",
+        "upon a time.",
+        "stop",
+    )
+    chunks = list(client.completions.create(model=model, prompt=["Once"], stream=True, user=somebody()))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == "there was a heron."
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    with pytest.raises(openai.BadRequestError):
+        client.completions.create(model=model, prompt=["One", "Two"])

@@ -63,7 +63,7 @@ def whole(spoken: Spoken) -> Json:
     elif message["content"] is None and message["refusal"] is None:
         message["content"] = ""
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(spoken)}
-    return {**_shell(spoken, "chat.completion"), "choices": [choice], "usage": _usage(spoken.usage)}
+    return {**_shell(spoken, "chat.completion"), "choices": [choice], "usage": usage(spoken.usage)}
 
 
 def several(answers: Sequence[Spoken]) -> Json:
@@ -102,7 +102,7 @@ class ChatWriter:
         written = [self._called(place, call) for place, call in enumerate(_calls(spoken.blocks))]
         written.append(self._chunk(b"{}", _encode(_finish(spoken))))
         if self._with_usage:
-            written.append(_event({**self._shell, "choices": [], "usage": _usage(spoken.usage)}))
+            written.append(_event({**self._shell, "choices": [], "usage": usage(spoken.usage)}))
         return b"".join([*written, _DONE])
 
     def fail(self, problem: Problem, status: int) -> bytes:
@@ -183,12 +183,13 @@ def _finish(spoken: Spoken) -> str:
     return STOPS["tools" if waits else spoken.stop]
 
 
-def _usage(usage: Usage) -> Json:
+def usage(used: Usage) -> Json:
+    """Write what an answer took."""
     return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "prompt_tokens": used.input_tokens,
+        "completion_tokens": used.output_tokens,
+        "total_tokens": used.input_tokens + used.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": used.cached_tokens},
     }
 
 

@@ -20,7 +20,7 @@ from contextinfinity.server.door import door_of
 from contextinfinity.server.v1.asking import Question, question_of
 from contextinfinity.server.v1.shapes import Shaped
 from contextinfinity.server.v1.telling import answer
-from contextinfinity.server.v1.vendors import ANTHROPIC, OPENAI, PREFIX, dialect_of
+from contextinfinity.server.v1.vendors import ANTHROPIC, COMPLETIONS, OPENAI, PREFIX, dialect_of
 
 routes = APIRouter(prefix=PREFIX, tags=["drop-in"], default_response_class=Response, route_class=Shaped)
 
@@ -60,6 +60,12 @@ TAKES = {"requestBody": {"required": True, "content": {"application/json": {"sch
 async def complete(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
     """Answer as OpenAI's chat completions do; the conversation's thread is found by what was said in it."""
     return await _answered(request, caller, OPENAI, user_id)
+
+
+@routes.post("/completions", responses=gives("A completion.", stream=True), openapi_extra=TAKES)
+async def complete_text(request: Request, caller: Asking, user_id: ForUser = None) -> Response:
+    """Answer as OpenAI's old completions do: the prompt is a message of the user."""
+    return await _answered(request, caller, COMPLETIONS, user_id)
 
 
 @routes.post("/messages", responses=gives("A message.", stream=True), openapi_extra=TAKES)

@@ -10,10 +10,11 @@ from starlette.types import Scope
 from contextinfinity.dialects.anthropic import AnthropicMessages
 from contextinfinity.dialects.contract import Dialect
 from contextinfinity.dialects.openai_chat import OpenAIChat
+from contextinfinity.dialects.openai_completions import OpenAICompletions
 from contextinfinity.domain.turn import Problem
 
 PREFIX = "/v1"
-OPENAI, ANTHROPIC = OpenAIChat(), AnthropicMessages()
+OPENAI, ANTHROPIC, COMPLETIONS = OpenAIChat(), AnthropicMessages(), OpenAICompletions()
 
 
 def dialect_of(scope: Scope) -> Dialect:
