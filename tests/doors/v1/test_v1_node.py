@@ -101,3 +101,18 @@ def test_anthropics_sdk_for_javascript(desk: Desk, node: Path, model: str) -> No
     check(desk, told)
     assert told["error"] == ["NotFoundError", 404, "not_found_error"]
     assert told["counted"]
+
+
+@wires
+@pytest.mark.req("API-16")
+def test_responses_in_javascript_and_the_default_model_of_the_ai_sdk(desk: Desk, node: Path, model: str) -> None:
+    call = Answer(reasoning="Bonn.", tool_calls=(Call(name="weather", arguments={"city": "Bonn"}),))
+    town = '{"name": "Bonn", "people": 330000}'
+    desk.say("Noted.", "It is gull.", town, call, "It rains in Bonn.", "There too.", town)
+    told = run(node, "responses.mjs", desk.openai_url, model)
+    assert (told["whole"], told["streamed"], told["retrieved"]) == ("Noted.", "It is gull.", "Noted.")
+    assert (told["kinds"][0], told["kinds"][-1]) == ("response.created", "response.completed")
+    assert told["parsed"] == told["object"] == {"name": "Bonn", "people": 330000}
+    assert told["error"] == ["NotFoundError", 404, "not_found"]
+    assert (told["tool"], told["following"]) == ("It rains in Bonn.", "There too.")
+    assert "rain in Bonn" in json.dumps([request.body for request in desk.vendors.requests[-2:]])
