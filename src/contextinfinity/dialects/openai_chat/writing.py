@@ -73,7 +73,7 @@ def several(answers: Sequence[Spoken]) -> Json:
     used = Usage()
     for spoken in answers:
         used = used + spoken.usage
-    return {**told[0], "choices": choices, "usage": _usage(used)}
+    return {**told[0], "choices": choices, "usage": usage(used)}
 
 
 class ChatWriter:

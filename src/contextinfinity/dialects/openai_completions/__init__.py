@@ -28,7 +28,7 @@ class OpenAICompletions:
         asked = body_object(body)
         try:
             prompt = field(asked, "prompt", _prompt)
-            for name, plain in (("echo", False), ("best_of", 1), ("logprobs", 0), ("suffix", "")):
+            for name, plain in (("echo", False), ("best_of", 1), ("logprobs", 0), ("suffix", ""), ("n", 1)):
                 if asked.get(name) not in (None, plain):
                     raise Wrong("it is not followed here", f"Leave {name} out.").inside(name)
             wanted(asked, "stream", a_flag)

@@ -52,10 +52,13 @@ _ROLES = ("user", "assistant", "system", "developer")
 
 
 class InputItems:
-    """Items as they are read, one after the other; ``in_place``: texts of the system are messages among the others."""
+    """Items as they are read, one after the other.
 
-    def __init__(self, *, in_place: bool = False) -> None:
-        self._in_place = in_place
+    Texts of system and developer are messages in their place from ``in_place_from`` messages on; None: never.
+    """
+
+    def __init__(self, *, in_place_from: int | None) -> None:
+        self._in_place_from = in_place_from
         self._layouts: list[list[Json]] = []
         self.system: list[str] = []
         self.messages: list[Message] = []
@@ -89,9 +92,10 @@ class InputItems:
             self._answer(_with_phase(blocks, wanted(item, "phase", a_text)))
         else:
             text = "".join(block.text for block in blocks if isinstance(block, TextBlock))
-            if text and self._in_place:
+            if text and self._in_place_from is not None and len(self.messages) >= self._in_place_from:
                 self.messages.append(Message(role="system", blocks=(TextBlock(text=text),)))
                 self._layouts.append([role, text])
+                self.layout.append([role, text])
             elif text:
                 self.system.append(text)
                 self.layout.append([role, text])

@@ -101,7 +101,9 @@ def _asked(asked: dict[str, Json]) -> ResponseAsked:
     for name, said in REFUSED.items():
         if asked.get(name):
             raise Wrong(said, f"Leave {name} out.").inside(name)
-    items = InputItems()
+    follows, conversation = _place(asked)
+    appends = conversation is not None or follows is not None
+    items = InputItems(in_place_from=None if appends else 1)
     field(asked, "input", lambda value: each(as_items(value), items.take))
     if not items.messages:
         raise Wrong("expected at least one message of the user", "Send input.").inside("input")
@@ -111,7 +113,6 @@ def _asked(asked: dict[str, Json]) -> ResponseAsked:
     store = wanted(asked, "store", a_flag) is not False
     if background and not store:
         raise Wrong("a response in the background has to be stored", "Leave store out.").inside("background")
-    follows, conversation = _place(asked)
     echo: dict[str, Json] = _echo(asked, items) if store else {"store": False}
     if conversation is not None:
         echo["conversation"] = {"id": ids.conversation_id(conversation)}
@@ -126,7 +127,8 @@ def _asked(asked: dict[str, Json]) -> ResponseAsked:
         end_user=end_user(asked),
         thread_id=conversation or _text_in(metadata, "thread_id") or None,
         follows=follows,
-        appends=conversation is not None or follows is not None,
+        appends=appends,
+        params={"max_output_tokens": asked.get("max_output_tokens")},
         keeps={RESPONSE: echo | {"model": asked["model"]}},
         ignored=tuple([*_ignored(asked), *(f"tools.{kind}" for kind in dict.fromkeys(tools.hosted))][:MOST_IGNORED]),
     )

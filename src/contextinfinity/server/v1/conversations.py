@@ -142,7 +142,7 @@ def _read(reading: Callable[[], T]) -> T:
 
 async def _said(client: LocalClient, given: Json, *, needed: bool = False) -> InputItems:
     """Read items; ``InvalidInput`` says which is wrong, and how."""
-    items = InputItems(in_place=True)
+    items = InputItems(in_place_from=0)
     if given is None and not needed:
         return items
     resolved = {"items": await with_items(client, given)}
