@@ -5,7 +5,7 @@ CREATE TABLE worker (id text PRIMARY KEY, dead_at bigint);
 CREATE TABLE session (
   id bytea PRIMARY KEY, org_id text NOT NULL, user_id text NOT NULL, external_id text, kind text NOT NULL, title text,
   system bigint REFERENCES text, ttl_hours double precision, active_branch bytea NOT NULL, created_at bigint NOT NULL,
-  updated_at bigint NOT NULL);
+  updated_at bigint NOT NULL, metadata text);
 CREATE TABLE branch (
   id bytea PRIMARY KEY, session_id bytea NOT NULL REFERENCES session, parent_id bytea, fork_seq bigint NOT NULL,
   base_state bytea NOT NULL, head_state bytea NOT NULL, head_seq bigint NOT NULL, last_turn_seq bigint NOT NULL,

@@ -3,8 +3,9 @@
 -- name: insert_session
 -- A session; its branch and root state follow in the same transaction.
 INSERT INTO session (id, org_id, user_id, external_id, kind, title, system, ttl_hours, active_branch, created_at,
-  updated_at)
-VALUES (%(id)s, %(org_id)s, %(user_id)s, %(external_id)s, %(kind)s, %(title)s, %(system)s, %(ttl_hours)s, %(branch_id)s, %(now)s, %(now)s)
+  updated_at, metadata)
+VALUES (%(id)s, %(org_id)s, %(user_id)s, %(external_id)s, %(kind)s, %(title)s, %(system)s, %(ttl_hours)s, %(branch_id)s, %(now)s, %(now)s,
+  %(metadata)s)
 
 -- name: insert_state
 -- A checkpoint.
@@ -22,14 +23,14 @@ VALUES (%(id)s, %(session_id)s, %(parent_id)s, %(fork_seq)s, %(state)s, %(state)
 -- name: select_session
 -- One session by its id.
 SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
-  s.updated_at
+  s.updated_at, s.metadata
 FROM session AS s LEFT JOIN text AS t ON t.key = s.system
 WHERE s.id = %s AND s.id NOT IN (SELECT session_id FROM deletion)
 
 -- name: select_sessions
 -- An owner's sessions, the one spoken in last first, from a place in that order on.
 SELECT s.id, s.org_id, s.user_id, s.external_id, s.kind, s.title, t.body, s.ttl_hours, s.active_branch, s.created_at,
-  s.updated_at
+  s.updated_at, s.metadata
 FROM session AS s LEFT JOIN text AS t ON t.key = s.system
 WHERE s.org_id = %(org_id)s AND s.user_id = %(user_id)s AND (s.updated_at, s.id) < (%(updated_at)s, %(id)s)
   AND s.id NOT IN (SELECT session_id FROM deletion)
