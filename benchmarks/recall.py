@@ -9,6 +9,7 @@ also R@10 over the user's messages, as others report it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from statistics import mean
 from tempfile import mkdtemp
@@ -35,6 +36,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Retrieval, Setup
 from contextinfinity.engine.finding import bring_back
 from contextinfinity.engine.parts import Parts
+from contextinfinity.prompt.sections import Artifact
 from contextinfinity.retrieval.seams import parts_of
 from contextinfinity.retrieval.spans import spans_of
 from contextinfinity.settings import Settings
@@ -87,7 +89,7 @@ async def measured(folder: Path, name: str, talks: Sequence[Talk], embedder: Emb
         kept = folder / f"recall-{name}-{number}-{digest(VERSION, embedder.name)}"
         passages = Passages(talk)
         async with engine_at(kept, embedder) as engine:
-            asking = await _Asking.of(engine, talk, embedder)
+            asking = await Asking.of(engine, talk, embedder)
             for asked in talk.asked:
                 shares.append(await asking.shares(asked, passages, took))
     return shares, took
@@ -101,7 +103,7 @@ def engine_at(folder: Path, embedder: Embedder) -> Engine:
     return Engine(SqliteStore(folder / "ledger.db"), journals, models(lambda _: "Fine."), setup)
 
 
-class _Asking:
+class Asking:
     """A conversation in a ledger that is asked."""
 
     def __init__(self, engine: Engine, session: Session, ids: dict[tuple[int, str], str], embedder: Embedder) -> None:
@@ -112,7 +114,7 @@ class _Asking:
         self._journals = JournalFolder(Path(mkdtemp()))
 
     @classmethod
-    async def of(cls, engine: Engine, talk: Talk, embedder: Embedder) -> _Asking:
+    async def of(cls, engine: Engine, talk: Talk, embedder: Embedder) -> Asking:
         """Import a conversation, unless it is there, and index it."""
         store = engine.store
         (session,) = await store.sessions.list(Owner(), limit=1) or (await store.sessions.create(NewSession()),)
@@ -154,9 +156,15 @@ class _Asking:
 
     async def _prompt(self, asked: Asked, budget: int) -> Iterable[str]:
         """Return the ids of the messages that a prompt with that packing target gets pieces of."""
+        return [self._ids[piece.turn_seq, piece.side] for piece in await self.pieces(asked.text, budget)]
+
+    async def pieces(self, text: str, budget: int, before: int | None = None) -> tuple[Artifact, ...]:
+        """Return the pieces that a prompt gets with that packing target, asked at turn ``before``."""
         store = self._engine.store
-        (last,) = await store.turns.history(self._session.active_branch, limit=1)
-        turn = replace(last, user_message=say("user", asked.text), turn_seq=last.turn_seq + 1, created_at=now())
+        branch = self._session.active_branch
+        last = (await store.turns.history(branch, limit=1, before=before))[0]
+        asked_at = now() if before is None else last.created_at + timedelta(minutes=1)
+        turn = replace(last, user_message=say("user", text), turn_seq=last.turn_seq + 1, created_at=asked_at)
         retrieval = Retrieval(embedders=self._embedders, target=budget)
         parts = Parts(
             store=store,
@@ -167,7 +175,7 @@ class _Asking:
             caches=Caches(store),
         )
         need = Need(turn=turn, explicit=None, first_shown=turn.turn_seq, room=2 * max(BUDGETS), window=WINDOW)
-        return [self._ids[piece.turn_seq, piece.side] for piece in await bring_back(parts, need, [])]
+        return await bring_back(parts, need, [])
 
     async def _among_ten(self, asked: Asked) -> float | None:
         users = {self._ids[key] for key in self._ids if key[1] == "user"} & asked.evidence
