@@ -104,7 +104,7 @@ async def bring_back(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[
     text = turn.user_message.rendered_text
     is_empty = sum(map(carries_content, words(text))) <= EMPTY
     standalone = need.explicit or (" ".join((text, *need.terms)) if need.terms and is_empty else "")
-    question = Question(text=text, asked_at=turn.created_at, standalone=standalone)
+    question = Question(text=text, asked_at=turn.created_at, standalone=standalone, terms=need.terms)
     scope = need.scope or Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
     room = Room(target=min(retrieval.target_of(need.window), need.room))
     looked = await look(parts, question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))

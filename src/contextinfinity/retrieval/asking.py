@@ -27,11 +27,15 @@ _NAME = re.compile(r"[^\W\d_][\w'’-]*")
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What is asked, and when; ``standalone`` is the same with all that it refers to, where it was made explicit."""
+    """What is asked, and when; ``standalone`` is the same with all that it refers to, where it was made explicit.
+
+    ``terms`` are words of the conversation that it may refer to; they help, and count far less than its own.
+    """
 
     text: str
     asked_at: datetime
     standalone: str = ""
+    terms: tuple[str, ...] = ()
 
     @property
     def full(self) -> str:
@@ -44,6 +48,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     words: tuple[str, ...]
     """Its terms as the index knows them, without names of speakers and words that name a time."""
+    helpers: tuple[str, ...] = ()
+    """Terms of the conversation that it may refer to."""
     exact: tuple[str, ...] = ()
     only_exact: bool = False
     """Whether it consists of nothing but exact words."""
@@ -58,7 +64,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 def search_terms(question: Question) -> tuple[str, ...]:
     """Return the terms by which the index is searched, each once."""
-    return tuple(dict.fromkeys(terms(question.full)))[:MOST_WORDS]
+    return tuple(dict.fromkeys((*terms(question.full), *terms(" ".join(question.terms)))))[:MOST_WORDS]
 
 
 def exact_terms(question: Question) -> tuple[str, ...]:
@@ -98,8 +104,10 @@ def read_question(question: Question, speakers: Collection[str], *, newest: date
     hidden = set(terms(" ".join((*named, *times))))
     words = tuple(term for term in dict.fromkeys(terms(text)) if term not in hidden)[:MOST_WORDS]
     exact = exact_words(text, times)
+    helpers = dict.fromkeys(term for term in terms(" ".join(question.terms)) if term not in hidden.union(words))
     return Asked(
         words=words,
+        helpers=tuple(helpers),
         exact=exact,
         only_exact=bool(exact) and set(words) <= set(terms(" ".join(exact))),
         spans=spans,

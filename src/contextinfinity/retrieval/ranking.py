@@ -2,14 +2,17 @@
 
     near      the cosine of the passage's chunk to the question, calibrated per embedder
     words     the share of the question's words it holds, weighted by rarity; a word said in a message around a short
-              passage counts in part, since an answer seldom repeats the question before it
+              passage counts in part, since an answer seldom repeats the question before it; words of the conversation
+              that a follow-up may refer to count a little
     around    the cosines of the messages around it, for a short passage
     speaker   whether the person speaks whom the question names
     role      without names: whether the user speaks, unless the question asks for what the assistant said
     time      whether it was said when the question says
 
 A passage that holds an exact word of the question ranks above every passage that does not. An earlier question that
-adds no word to this one cannot answer it: it ranks last, and lends nothing to the messages around it.
+adds no word to this one cannot answer it: it ranks last, and lends nothing to the messages around it. In a chat with an
+assistant a short reply ranks at least as high as the message it answers: the question names the subject, and the reply
+seldom repeats it.
 
 Weights and ablation: docs/decisions/0024-ranking.md.
 """
@@ -58,6 +61,10 @@ STEP = 0.3
 """What the distance from an average to a rare pair of texts counts, whatever the embedder."""
 ENOUGH_WORDS = 0.5
 """The share of the question's words with which a passage passes whatever else speaks against it."""
+HELPER = 0.15
+"""What a word of the conversation counts that a follow-up may refer to, beside a word of its own."""
+SHORT_REPLY = 480
+"""Characters of a reply that ranks with the message it answers."""
 MOST = 128
 MOST_CHARACTERS = 400_000
 """Of text that is ranked for one question."""
@@ -157,10 +164,11 @@ def _scores(asked: Asked, known: Sequence[str], found: Found, spots: Sequence[Sp
     """Return the calibrated score of each passage."""
     import numpy as np
 
-    weights, rare = means.weights, _rarities(asked.words, known, found.words)
+    weights, rare = means.weights, _rarities(asked, known, found.words)
     messages = _Messages(spots)
-    met = _met(asked.words, spots)
-    echoes = _echoes(asked, spots, met)
+    met = _met((*asked.words, *asked.helpers), spots)
+    own = len(asked.words)
+    echoes = _echoes(asked, spots, met[:, :own])
     met[echoes] = 0
     steps = means.calibration.steps(_cosines(spots, found, means.calibration.mean))
     steps[echoes] = 0
@@ -174,19 +182,37 @@ def _scores(asked: Asked, known: Sequence[str], found: Found, spots: Sequence[Sp
     sums += RECENCY * means.recency * _recency(spots)
     sums[echoes] = 0
     _answers_after_statements(sums, spots, echoes, met)
-    alone = (steps >= 1) | (met @ rare >= ENOUGH_WORDS)
-    return confident(sums, content, alone)
+    alone = (steps >= 1) | (met[:, :own] @ rare[:own] >= ENOUGH_WORDS)
+    return _with_replies(confident(sums, content, alone), spots)
 
 
-def _rarities(words: Sequence[str], known: Sequence[str], hits: WordHits) -> Column:
-    """Return what share of the question each word is: rare words more, together 1."""
+def _with_replies(scores: Column, spots: Sequence[Spot]) -> Column:
+    """Lift short replies of an assistant to the score of the message they answer."""
+    if any(spot.entry.speaker for spot in spots):
+        return scores
+    best: dict[str, float] = {}
+    for spot, score in zip(spots, scores.tolist(), strict=True):
+        place = spot.entry.place
+        if place.side == "user":
+            best[place.turn_id] = max(score, best.get(place.turn_id, 0.0))
+    for row, spot in enumerate(spots):
+        place = spot.entry.place
+        if place.side == "assistant" and len(spot.entry.text) <= SHORT_REPLY:
+            scores[row] = max(float(scores[row]), best.get(place.turn_id, 0.0) - _TIE)
+    return scores
+
+
+def _rarities(asked: Asked, known: Sequence[str], hits: WordHits) -> Column:
+    """Return what share of the question each word is: rare words more, its own together 1, helpers a part of that."""
     import numpy as np
 
     counts = dict(zip(known, hits.counts, strict=False))
-    said = np.array([counts.get(word, 0) for word in words], dtype=np.float32)
+    said = np.array([counts.get(word, 0) for word in (*asked.words, *asked.helpers)], dtype=np.float32)
     total = np.float32(max(hits.total, 1, *said) if len(said) else 1)
     rare: Column = np.log1p((total - said + 0.5) / (said + 0.5)).astype(np.float32)
-    return rare / max(float(rare.sum()), 1e-3)
+    own = len(asked.words)
+    rare[own:] *= HELPER
+    return rare / max(float(rare[:own].sum()), 1e-3) if own else np.zeros_like(rare)
 
 
 def _met(words: Sequence[str], spots: Sequence[Spot]) -> Matrix:

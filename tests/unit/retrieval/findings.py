@@ -52,9 +52,9 @@ def entries_of(lines: Sequence[Line], *, cut: bool = True, session: str = "sessi
     return entries
 
 
-def found_for(text: str, entries: Sequence[Entry]) -> Found:
+def found_for(text: str, entries: Sequence[Entry], helpers: tuple[str, ...] = ()) -> Found:
     """Find everything, with true counts and cosines."""
-    question = Question(text=text, asked_at=NOW)
+    question = Question(text=text, asked_at=NOW, terms=helpers)
     counts = Counter(term for entry in entries for term in set(terms(entry.text)))
     asked = built_in().encode([vector_text(question, speakers_of(entries))])[0]
     chunks = [each for entry in entries for each in entry.chunks]

@@ -201,3 +201,33 @@ def test_other_languages_are_found_by_their_words(asked: str, said: str) -> None
     best = ranked(asked, entries_of([*TALK, Line("user", said), *TALK]))[0]
     assert best.text == said
     assert best.score >= RARE
+
+
+CHAT = [
+    Line("user", "Any news from the garage about the clutch of the old van?"),
+    Line("assistant", "They want nine hundred and can begin on Thursday."),
+    *(Line("user" if n % 2 == 0 else "assistant", f"Shelf {n} got oiled with linseed again.") for n in range(10)),
+]
+
+
+@pytest.mark.req("RETRIEVE-5")
+def test_a_short_reply_of_an_assistant_ranks_with_the_question_that_it_answers() -> None:
+    best = ranked("How much is the clutch of the van?", entries_of(CHAT))
+    assert texts(best)[:2] == [CHAT[0].text, CHAT[1].text]
+    assert best[1].score >= RARE
+
+
+@pytest.mark.req("REWRITE-8")
+def test_words_that_a_follow_up_may_refer_to_help_less_than_its_own() -> None:
+    said = ("The museum costs twelve.", "The ferry to the island costs forty.", "The island has a lighthouse.")
+    entries = [
+        entry
+        for n, text in enumerate((*said, *(f"We oiled shelf {n}." for n in range(6))))
+        for entry in entries_of([Line("user", text)], session=f"session-{n}")
+    ]
+    entries = [replace(entry, chunks=()) for entry in entries]
+    asked = Question(text="What does it cost?", asked_at=NOW, terms=("island",))
+    best = texts(rank(asked, found_for(asked.text, entries, asked.terms), means()))
+    assert best[:3] == [said[1], said[0], said[2]]
+    scores = {each.text: each.score for each in ranked(asked.text, entries)}
+    assert scores[said[0]] - scores[said[1]] < 1e-5, "its own words do not tell them apart"
