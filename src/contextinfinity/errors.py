@@ -245,7 +245,8 @@ class ProviderError(ContextInfinityError):
 
     ``retryable``: the same request may succeed later; ``retry_after``: the provider asked to wait that many seconds.
     ``window``: of a rejected size, the token limit that the provider named, 0 if it named none; None: nothing was said
-    about the model's window.
+    about the model's window. ``upstream``: what the vendor itself said, for clients that know it: status, type, code,
+    message, retry_after; of a size rejection of ours: tokens, limit, tools.
     """
 
     code = "provider"
@@ -263,6 +264,7 @@ class ProviderError(ContextInfinityError):
         super().__init__(message, hint=hint)
         self.kind = kind
         self.window = window
+        self.upstream: dict[str, str | float] = {}
         self.retryable = retryable
         self.retry_after = retry_after
 

@@ -16,6 +16,7 @@ from contextinfinity.domain.trail import number_of
 from contextinfinity.domain.turn import Incomplete, Turn
 from contextinfinity.engine.continuing import Talk
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.respond import UPSTREAM
 from contextinfinity.engine.running_turn import SendOptions, Terms
 from contextinfinity.engine.step import longest
 from contextinfinity.engine.talks import Talks
@@ -25,7 +26,7 @@ from contextinfinity.errors import NotFound, Refused
 if TYPE_CHECKING:
     from contextinfinity.domain.vectors import Rows
 
-__all__ = ["Answered", "DropIn", "SendOptions", "Talk", "Terms", "number_of"]
+__all__ = ["UPSTREAM", "Answered", "DropIn", "SendOptions", "Talk", "Terms", "number_of"]
 
 AUTO = "auto"
 """The model that stands for none: the router chooses."""

@@ -107,6 +107,8 @@ class Shrunk(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Up to this turn all texts are shortened, behind it tool results only."""
     floor: int = 0
     """Characters that stay of a shortened text at least."""
+    lead: int = 0
+    """The share of the messages in front of the one to answer that stayed, where they had to be shortened."""
     rounds_to: int = 0
     """How many messages of this turn's own tool rounds stand as lines."""
 

@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import StepId
-from contextinfinity.domain.message import AssistantItem, ImageBlock, Message, ToolOutputItem, blocks_of, say
+from contextinfinity.domain.message import AssistantItem, ImageBlock, Json, Message, ToolOutputItem, blocks_of, say
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import Finished, Retry
 from contextinfinity.domain.route import Route
@@ -57,6 +57,8 @@ T = TypeVar("T")
 
 LONGEST_REASON = 300
 """Characters of the reason for a route that a plan keeps; it stays small."""
+UPSTREAM = "upstream_error"
+"""The metadata field of a turn that keeps what the vendor said of a failure."""
 MANY_LINES = 64
 """Rounds of the running task that stand as lines before they fold."""
 SIZE_RETRIES = 3
@@ -151,6 +153,7 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
         except ProviderError as error:  # before anything was sent
             other = somebody_else(parts, running, attempt, problem_of(error))
             if other is None:
+                note_upstream(running, error.upstream)
                 raise
             attempt = await begin(parts, running, material, other)
             continue
@@ -172,6 +175,7 @@ async def respond(parts: Parts, running: Running, material: Material, route: Rou
         else:
             break
     running.notes |= chat_notes(material.recalled.session, route, assembled.plan.artifacts_shown)
+    note_upstream(running, heard.upstream if heard.problem is not None else {})
     await end(parts, running, heard)
     await fold_if_due(parts, running, material, attempt, assembled)
     if heard.interrupted:
@@ -193,6 +197,12 @@ async def begin(parts: Parts, running: Running, material: Material, route: Route
     if attempt.terms is not None and attempt.terms.only_last is not None:  # it goes out as it came, or not at all
         attempt.limit, attempt.rejections = ANY_SIZE, SIZE_RETRIES
     return attempt
+
+
+def note_upstream(running: Running, upstream: Mapping[str, Json]) -> None:
+    """Keep what the vendor said of a failure with the turn, for clients that know the vendor."""
+    if running.asked.terms is not None and upstream:
+        running.notes[UPSTREAM] = dict(upstream)
 
 
 def learn(model: Model, assembled: Assembled, heard: Heard) -> None:

@@ -70,6 +70,8 @@ class Heard:
     """A person stopped it while its tools ran."""
     interrupted: asyncio.CancelledError | None = None
     """The process is being stopped."""
+    upstream: dict[str, Json] = field(default_factory=dict)
+    """What the vendor said of a failure (``ProviderError.upstream``)."""
     window: int | None = None
     """Of a request rejected for its size: see ``ProviderError.window``."""
 
@@ -90,6 +92,8 @@ async def ask(
     """Ask a model, and hear it to its end or to the moment it is stopped."""
     request = await _request(parts, running, model, assembled)
     written = model.provider.write(request)
+    if running.asked.terms is not None:
+        written = replace(written, may_retry=False)
     step = NewStep(
         id=new_id(),
         step_index=len(running.steps),
@@ -197,6 +201,7 @@ async def listen(model: Model, written: Written, heard: Heard, show: Callable[[]
     except ContextInfinityError as error:
         heard.problem = problem_of(error)
         heard.window = error.window if isinstance(error, ProviderError) else None
+        heard.upstream = dict(error.upstream) if isinstance(error, ProviderError) else {}
     except Exception as error:  # a provider may break in any way; the step must still be closed
         log.exception("the provider %s broke", model.provider.name)
         heard.problem = Problem(

@@ -58,8 +58,10 @@ def cut(sections: Sections, shrunk: Shrunk) -> Sections:
         summary=_summary(sections.front.summary, lines, shrunk.summary),
         memories=sections.front.memories[: shrunk.memories],
     )
+    share, floor = shrunk.lead or WHOLE, shrunk.floor
     return replace(
         sections,
+        lead=tuple(shorter(one, share, floor, with_texts=True) for one in sections.lead),
         front=front,
         turns=tuple(kept),
         artifacts=_artifacts(sections.artifacts, shrunk),

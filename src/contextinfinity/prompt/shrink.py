@@ -131,6 +131,7 @@ def _cuts(sections: Sections, measure: Measure, window: int, start: Shrunk) -> I
         _shorter_results,
         _running_rounds,
         _newest_results,
+        _shorter_lead,
         _shorter_summary,
         _fewer_memories,
     )
@@ -207,6 +208,17 @@ def _running_rounds(sections: Sections, measure: Measure, shrunk: Shrunk) -> Ite
         yield (shrunk := replace(shrunk, rounds_to=place)), saved, "low"
 
 
+def _shorter_lead(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
+    """Shorten what was sent in front of the message to answer: a client repeats there what was refused for its size."""
+    before = measure.messages(sections.lead)
+    for share in NEWEST_SHARES if sections.lead else ():
+        deeper = replace(shrunk, lead=share)
+        after = measure.messages(cut(sections, deeper).lead)
+        if after < before:
+            yield (shrunk := deeper), before - after, "limit"
+            before = after
+
+
 def _newest_results(sections: Sections, measure: Measure, shrunk: Shrunk) -> Iterator[Cut]:
     yield from _newest(sections, measure, shrunk, NEWEST_SHARES)
 
@@ -255,12 +267,14 @@ def _too_large(sections: Sections, measure: Measure, limit: int) -> ProviderErro
     words = measure.message(sections.message)
     front = sum(map(measure.text, system_texts(sections.front)))
     tools = measure.tools(tools_of(sections.front))
-    return ProviderError(
+    error = ProviderError(
         f"The prompt does not fit: the window leaves {limit} tokens; the message takes about {words}, the system text "
         f"with the pinned facts {front}, the tools {tools}.",
         kind="size",
         hint="Say less at once, unpin a fact, choose a model with a larger window, or lower response_reserve_tokens.",
     )
+    error.upstream = {"tokens": measure.total(sections), "limit": limit, "tools": tools}
+    return error
 
 
 def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ class Written(Struct, frozen=True, kw_only=True):
     body: bytes
     sha256: str
     form: Json = None
+    may_retry: bool = True
+    """Whether to ask again where the vendor could not answer; a client of another vendor's SDK does so itself."""
 
 
 class Provider(Protocol):

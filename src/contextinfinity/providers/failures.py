@@ -191,8 +191,20 @@ def failure(
     hint = KEY_HINT.format(key_env) if kind == "authentication" and key_env else ""
     failed = _error(kind, vendor, status=status, why=said, model_id=model_id, wait=wait, hint=hint)
     failed.retryable = failed.retryable and sent.get("x-should-retry") != "false"
+    failed.upstream = {"vendor": vendor, **_upstream(status, error, secrets, sent.get("retry-after"))}
     failed.window = window_named(status, _codes(error), error, _said(error)) if kind == "size" else None
     return failed
+
+
+def _upstream(
+    status: int | None, error: Mapping[str, Json] | str, secrets: Iterable[str], wait: str | None
+) -> dict[str, str | float]:
+    """Return what the vendor itself said: its status, its own names for the failure, its words."""
+    told = error if isinstance(error, Mapping) else {}
+    said: dict[str, str | float] = {"message": scrub(_said(error), secrets)[:LONGEST_BODY]}
+    said |= {name: told[name] for name in ("type", "code") if isinstance(told.get(name), str)}
+    said |= {"status": status} if status is not None else {}
+    return said | ({"retry_after": wait} if wait else {})
 
 
 def failure_in_stream(vendor: str, error: Json, *, model_id: str = "", secrets: Iterable[str] = ()) -> ProviderError:

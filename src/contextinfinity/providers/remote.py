@@ -28,6 +28,7 @@ from contextinfinity.providers.wishes import Wished
 from contextinfinity.text.tokens import Counter, counter_of
 
 DONE = "[DONE]"
+ONCE = RetryPolicy(attempts=1)
 REST_SECONDS = 2.0
 """How long to wait for what may follow the last word."""
 
@@ -84,7 +85,8 @@ class RemoteProvider:
 
     async def stream(self, written: Written) -> AsyncIterator[ProviderEvent]:
         """Ask, again if need be, and give what comes back as it comes."""
-        async with aclosing(retrying(lambda: self._attempt(written), self._policy, vendor=self.name)) as attempts:  # type: ignore[type-var]
+        policy = self._policy if written.may_retry else ONCE
+        async with aclosing(retrying(lambda: self._attempt(written), policy, vendor=self.name)) as attempts:  # type: ignore[type-var]
             async for event in attempts:
                 yield event
 

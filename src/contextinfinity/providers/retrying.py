@@ -82,13 +82,15 @@ def wait_after(
 
 
 def _final(failed: ProviderError, why: str) -> ProviderError:
-    return ProviderError(
+    final = ProviderError(
         f"{failed.message} {why}".rstrip(),
         kind=failed.kind,
         hint=failed.hint,
         retryable=True,
         retry_after=failed.retry_after,
     )
+    final.upstream = failed.upstream
+    return final
 
 
 async def _close(stream: AsyncIterator[ProviderEvent]) -> None:

@@ -160,7 +160,7 @@ TROUBLES = [
     (Trouble.status(429), anthropic.RateLimitError, "rate_limit_error"),
     (Trouble.overloaded(), anthropic.InternalServerError, "overloaded_error"),
     (Trouble.status(500), anthropic.InternalServerError, "api_error"),
-    (Trouble.bad_key(), anthropic.InternalServerError, "api_error"),
+    (Trouble.bad_key(), anthropic.AuthenticationError, "authentication_error"),
 ]
 
 

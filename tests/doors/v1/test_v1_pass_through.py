@@ -7,7 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from anthropic import Anthropic
 
+from contextinfinity_testing.vendors import Answer, Call, Trouble
 from contextinfinity_testing.vendors.wire import sign
 from tests.doors.v1.upstream import Desk
 
@@ -212,3 +214,69 @@ def test_several_answers_are_choices_and_stand_on_branches_beside_each_other(des
     thread = answer.headers["x-thread-id"]
     branches = desk.server.http.get(f"/threads/{thread}/branches", params=whose).json()["branches"]
     assert len(branches) == 3
+
+
+@pytest.mark.req("API-12", "API-16")
+@pytest.mark.parametrize("stream", [False, True])
+def test_thinking_is_returned_and_passed_back_to_the_model_that_made_it(desk: Desk, stream: bool) -> None:
+    client = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query={"user_id": str(uuid4())})
+    asked: dict[str, Any] = {
+        "model": "sonnet",
+        "max_tokens": 3000,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "tools": [{"name": "weather", "description": "Tells.", "input_schema": WEATHER}],
+    }
+    messages: list[Any] = [{"role": "user", "content": "How is the weather in Rome?"}]
+    for number in range(3):
+        call = Call(name="weather", arguments={"city": "Rome"})
+        desk.say(Answer(reasoning=f"Look once more, {number}.", tool_calls=(call,)))
+        if stream:
+            with client.messages.stream(**asked, messages=messages) as coming:
+                answer: Any = coming.get_final_message()
+        else:
+            answer = client.messages.create(**asked, messages=messages)
+        assert desk.asked["messages"] == messages, "every step keeps the thinking of the steps before"
+        thought, called = answer.content
+        assert (thought.type, thought.thinking) == ("thinking", f"Look once more, {number}.")
+        said = [block.model_dump(exclude_none=True) for block in answer.content]
+        result = {"type": "tool_result", "tool_use_id": called.id, "content": "Sunny."}
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": [result]}]
+
+
+@pytest.mark.req("API-16")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("code", "wait"), [(429, 7.0), (500, None), (401, None), (404, None)])
+def test_an_error_of_the_vendor_keeps_its_status_its_words_and_its_wait(
+    desk: Desk, code: int, wait: float | None, stream: bool
+) -> None:
+    before = len(desk.vendors.requests)
+    desk.say(Trouble(kind="code", code=code, retry_after=wait))
+    body = {"model": "open", "stream": stream, "messages": [{"role": "user", "content": "Hi"}]}
+    answer = desk.server.http.post("/v1/chat/completions", json=body, params={"user_id": str(uuid4())})
+    assert answer.status_code == code
+    assert len(desk.vendors.requests) == before + 1, "the client retries, nobody else"
+    assert (answer.headers.get("retry-after") is not None) is (wait is not None)
+    error = answer.json()["error"]
+    assert error["message"]
+    assert "Check" not in error["message"], "the vendor's words, not ours"
+
+
+@pytest.mark.req("API-16", "BUDGET-11")
+def test_after_a_message_that_does_not_fit_the_next_one_is_answered(desk: Desk) -> None:
+    whose = {"user_id": str(uuid4())}
+    large = {"role": "user", "content": "word " * 200_000}
+    tools = [
+        {"type": "function", "function": {"name": "weather", "description": "Tells. " * 50, "parameters": WEATHER}}
+    ]
+    body: dict[str, Any] = {"model": "open", "messages": [large], "tools": tools}
+    refused = desk.server.http.post("/v1/chat/completions", json=body, params=whose)
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert error["message"].startswith("This model's maximum context length is ")
+    assert "in the tools" in error["message"]
+    for messages in ([large, {"role": "user", "content": "And now?"}], [{"role": "user", "content": "Once more?"}]):
+        desk.say("Fine.")
+        answer = desk.server.http.post("/v1/chat/completions", json={**body, "messages": messages}, params=whose)
+        assert answer.status_code == 200, answer.text[:500]
+        assert desk.asked["messages"][-1] == messages[-1]

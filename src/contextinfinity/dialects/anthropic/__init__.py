@@ -14,7 +14,7 @@ class AnthropicMessages:
     """``Dialect`` of /v1/messages, and what goes with it: counting tokens, a single model."""
 
     counts_first = True
-    shows_reasoning = False
+    shows_reasoning = True
 
     def read(self, body: bytes) -> Incoming:
         """Read a request for a message."""

@@ -100,8 +100,19 @@ def _content(spoken: Spoken) -> Iterator[Json]:
                 yield {"type": "text", "text": words}
                 words = ""
             yield {**_call(block), "input": _arguments(block)}
+        elif isinstance(block, ReasoningBlock) and (raw := _thought(block)) is not None:
+            if words:
+                yield {"type": "text", "text": words}
+                words = ""
+            yield raw
     if words:
         yield {"type": "text", "text": words}
+
+
+def _thought(block: ReasoningBlock) -> dict[str, Json] | None:
+    """Return thinking as Anthropic wrote it; None for reasoning of another vendor."""
+    raw = block.raw
+    return raw if isinstance(raw, dict) and raw.get("type") in ("thinking", "redacted_thinking") else None
 
 
 def _call(block: ToolUseBlock) -> dict[str, Json]:
@@ -127,6 +138,11 @@ class MessageWriter:
     def __init__(self, begun: Spoken) -> None:
         self._begun = begun
         self._has_text = False
+        """Whether a block of text is open."""
+        self._index = 0
+        """The place of the open block, or of the next one."""
+        self._thoughts = 0
+        """How many blocks of reasoning were written."""
 
     def begin(self) -> bytes:
         """Write that a message begins."""
@@ -138,27 +154,50 @@ class MessageWriter:
         """Write a piece of the text; the first one begins its block."""
         if not text:
             return b""
-        delta = _event("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
+        delta = _event("content_block_delta", index=self._index, delta={"type": "text_delta", "text": text})
         if self._has_text:
             return delta
         self._has_text = True
-        return _event("content_block_start", index=0, content_block={"type": "text", "text": ""}) + delta
+        return _event("content_block_start", index=self._index, content_block={"type": "text", "text": ""}) + delta
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
-        """Write nothing: reasoning is not shown."""
-        return b""
+        """Write thinking of Anthropic's own models, which they want back as it is; other reasoning is not shown."""
+        raw = _thought(block)
+        self._thoughts += 1
+        if raw is None:
+            return b""
+        begun = {"type": "thinking", "thinking": "", "signature": ""} if raw["type"] == "thinking" else raw
+        said = [("thinking_delta", "thinking"), ("signature_delta", "signature")] if begun is not raw else []
+        deltas = [{"type": kind, name: raw[name]} for kind, name in said if raw.get(name)]
+        return self._end_text() + self._block(begun, deltas)
+
+    def _end_text(self) -> bytes:
+        if not self._has_text:
+            return b""
+        self._has_text, self._index = False, self._index + 1
+        return _event("content_block_stop", index=self._index - 1)
+
+    def _block(self, begun: Json, deltas: Sequence[Json]) -> bytes:
+        """Write a whole block."""
+        index, self._index = self._index, self._index + 1
+        return b"".join(
+            [
+                _event("content_block_start", index=index, content_block=begun),
+                *(_event("content_block_delta", index=index, delta=delta) for delta in deltas),
+                _event("content_block_stop", index=index),
+            ]
+        )
 
     def end(self, spoken: Spoken) -> bytes:
         """Write the end of the text, calls of tools, why the message ended and what it took."""
-        out = [_event("content_block_stop", index=0)] if self._has_text else []
-        calls = [block for block in spoken.blocks if isinstance(block, ToolUseBlock)]
-        for index, block in enumerate(calls, start=int(self._has_text)):
-            delta = {"type": "input_json_delta", "partial_json": _encode(_arguments(block)).decode()}
-            out += [
-                _event("content_block_start", index=index, content_block=_call(block)),
-                _event("content_block_delta", index=index, delta=delta),
-                _event("content_block_stop", index=index),
-            ]
+        out, thoughts = [self._end_text()], 0
+        for block in spoken.blocks:
+            if isinstance(block, ReasoningBlock):  # what led to calls alone was not written yet
+                thoughts += 1
+                out.append(self.reasoning(block) if thoughts > self._thoughts else b"")
+            elif isinstance(block, ToolUseBlock):
+                delta = {"type": "input_json_delta", "partial_json": _encode(_arguments(block)).decode()}
+                out.append(self._block(_call(block), [delta]))
         out += [_event("message_delta", delta=_stop(spoken), usage=usage(spoken.usage)), _event("message_stop")]
         return b"".join(out)
 

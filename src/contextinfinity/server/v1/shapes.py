@@ -34,7 +34,7 @@ class Shaped(APIRoute):
             try:
                 return await handle(request)
             except Unanswered as error:
-                return refusal(request.scope, error.problem, error.status)
+                return refusal(request.scope, error.problem, error.status, error.headers, error.upstream)
             except RequestValidationError:
                 return refusal(request.scope, Problem(code="invalid_input", message="A parameter breaks a rule."), 400)
             except ContextInfinityError as error:

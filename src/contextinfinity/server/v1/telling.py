@@ -19,11 +19,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from contextinfinity.client.contract import Stamped
-from contextinfinity.client.drop_in import Answered
+from contextinfinity.client.drop_in import UPSTREAM, Answered
 from contextinfinity.dialects.contract import Dialect, Incoming, Spoken, Stop, Writer
 from contextinfinity.dialects.openai_chat import several
 from contextinfinity.domain.events import Delta, FinishedTurn, Reasoned, TurnDone
-from contextinfinity.domain.message import ReasoningBlock, TextBlock, ToolUseBlock
+from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
 from contextinfinity.domain.turn import Problem, Turn, Usage
 from contextinfinity.errors import ContextInfinityError, Ending
 from contextinfinity.server.door import Door, door_of
@@ -53,10 +53,18 @@ STOPS: dict[str, Stop] = {"length": "length", "max_tokens": "length", "filter": 
 class Unanswered(ContextInfinityError):
     """A turn that came to nothing, as an answer of HTTP tells it."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, upstream: Json = None) -> None:
         super().__init__(problem.message, hint=problem.hint)
         self.problem = problem
-        self.status = STATUSES.get(problem.code, 502)
+        self.upstream: dict[str, Json] = upstream if isinstance(upstream, dict) else {}
+        status = self.upstream.get("status")
+        self.status = status if isinstance(status, int) else STATUSES.get(problem.code, 502)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How long the vendor asks to wait."""
+        wait = self.upstream.get("retry_after")
+        return {"retry-after": str(wait)} if wait else {}
 
 
 def spoken_of(answered: Answered, named: str) -> Spoken:
@@ -64,7 +72,8 @@ def spoken_of(answered: Answered, named: str) -> Spoken:
     turn = answered.turn
     if turn.error is not None or turn.outcome in ("failed", "cancelled", None):
         stopped = Problem(code="cancelled", message="The answer was stopped.")
-        raise Unanswered(turn.error or stopped)
+        upstream = turn.metadata.get(UPSTREAM) if isinstance(turn.metadata, dict) else None
+        raise Unanswered(turn.error or stopped, upstream)
     stop: Stop = "tools" if turn.outcome == "paused" else "end"
     return replace(
         partly(answered, named),

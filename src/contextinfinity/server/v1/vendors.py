@@ -11,6 +11,7 @@ from contextinfinity.dialects.anthropic import AnthropicMessages
 from contextinfinity.dialects.contract import Dialect
 from contextinfinity.dialects.openai_chat import OpenAIChat
 from contextinfinity.dialects.openai_completions import OpenAICompletions
+from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
 
 PREFIX = "/v1"
@@ -35,11 +36,33 @@ def request_id_of(scope: Scope) -> str:
     return "req_" + request_id.replace("-", "")
 
 
-def refusal(scope: Scope, problem: Problem, status: int, headers: dict[str, str] | None = None) -> Response:
-    """Write what went wrong."""
+def refusal(
+    scope: Scope,
+    problem: Problem,
+    status: int,
+    headers: dict[str, str] | None = None,
+    upstream: dict[str, Json] | None = None,
+) -> Response:
+    """Write what went wrong; where a vendor refused (``upstream``), in its own words and with its own names."""
     dialect = dialect_of(scope)
     if dialect is ANTHROPIC:
         told = ANTHROPIC.error(problem, status, request_id=request_id_of(scope))
     else:
         told = dialect.error(problem, status)
+    if upstream and "error" in told:
+        told = {**told, "error": {**told["error"], **_own_words(dialect, problem, upstream)}}
     return Response(msgspec.json.encode(told), status, headers, media_type="application/json")
+
+
+def _own_words(dialect: Dialect, problem: Problem, upstream: dict[str, Json]) -> dict[str, Json]:
+    """Say it as the client's vendor does: a size that cannot be sent in the words by which clients know it."""
+    tokens, limit, tools = (upstream.get(name) for name in ("tokens", "limit", "tools"))
+    if problem.code == "size" and tokens is not None:
+        if dialect is ANTHROPIC:
+            return {"message": f"prompt is too long: {tokens} tokens > {limit} maximum"}
+        said = f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens}"
+        of_tools = f" tokens ({tools} of them in the tools)" if tools else " tokens"
+        return {"message": f"{said}{of_tools}. Please reduce the length of the messages.", "param": "messages"}
+    is_own = (upstream.get("vendor") == "anthropic") is (dialect is ANTHROPIC)
+    told = {name: upstream[name] for name in ("type", "code", "message") if upstream.get(name)}
+    return told if is_own else {name: value for name, value in told.items() if name == "message"}
