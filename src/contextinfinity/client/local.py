@@ -112,13 +112,27 @@ class LocalClient:
         client._bind(self._engine, owner)
         return client
 
-    def open_workspace(self, root: str | Path, *, model: str | None = None) -> WorkspaceConversations:
-        """Talk about a repository from now on; ``model`` decides how large its section may be."""
+    @property
+    def owner(self) -> Owner | None:
+        """The owner whose things it finds; None: anybody's."""
+        return self._owner
+
+    def open_workspace(self, root: str | Path, *, model: str | None = None, folder: str = "") -> WorkspaceConversations:
+        """Talk about a repository from now on.
+
+        ``model`` decides how large its section may be, ``folder`` where in the repository's own folder the history is.
+        """
         from contextinfinity.client.workspace import WorkspaceConversations
 
-        there = WorkspaceConversations(self._engine, self._owner, root, model=model)
+        there = WorkspaceConversations(self._engine, self._owner, root, model=model, folder=folder)
         self.conversations = there
         return there
+
+    async def history_status(self, thread_id: str) -> dict[str, int | float | bool | str]:
+        """Return how full the verbatim part of a conversation is."""
+        from contextinfinity.client.history_status import history_status
+
+        return await history_status(self._engine, await self._engine.session(thread_id, self._owner))
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()

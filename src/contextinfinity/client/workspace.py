@@ -50,17 +50,25 @@ MAX_IMAGE_BYTES = 5_000_000
 class WorkspaceConversations(LocalConversations):
     """``Conversations`` about a repository. ``warn`` is called with what the user should be told."""
 
-    def __init__(self, engine: Engine, owner: Owner | None, root: str | Path, *, model: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        owner: Owner | None,
+        root: str | Path,
+        *,
+        model: str | None = None,
+        folder: str = "",
+    ) -> None:
         super().__init__(engine, owner)
         chosen = engine.models.named(model)
-        folder = history_folder(Path(root).expanduser().resolve())
-        self.store = HistoryStore(folder)
+        own_folder = history_folder(Path(root).expanduser().resolve())
+        self.store = HistoryStore(own_folder / folder)
         self.workspace = Workspace(
             root,
             chosen.counter.count,
             window=chosen.abilities.context_limit,
             target=cache_target(None, chosen.abilities.min_cache_tokens),
-            cache=folder / SYMBOL_CACHE,
+            cache=own_folder / SYMBOL_CACHE,
         )
         self.warn: Callable[[str], object] = log.warning
         self._window, self._count = chosen.abilities.context_limit, chosen.counter.count
@@ -120,7 +128,8 @@ class WorkspaceConversations(LocalConversations):
 
     async def _find_or_import(self, thread_id: str, how: How) -> Session | None:
         """Find the thread; one that only the history file knows is created from it."""
-        owner = None if how.get("user_id") is None else Owner(user_id=str(how["user_id"]))
+        named = how.get("user_id"), how.get("org_id")
+        owner = Owner(user_id=named[0] or "local", org_id=named[1] or "") if any(named) else None
         try:
             return await self._engine.session(thread_id, owner)
         except NotFound:

@@ -20,7 +20,7 @@ from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, 
 from contextinfinity.domain.health import Health
 from contextinfinity.domain.ids import BranchId, TurnId, new_id
 from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
-from contextinfinity.domain.plan import Plan
+from contextinfinity.domain.plan import Budget, Plan
 from contextinfinity.domain.route import Route
 from contextinfinity.domain.search import Brought, Hits, HowFar, Scope
 from contextinfinity.domain.session import Branch, NewSession, Once, Owner, Session
@@ -29,7 +29,7 @@ from contextinfinity.domain.turn import NewTurn, Turn
 from contextinfinity.domain.unicode import NUL
 from contextinfinity.engine import folding, trial
 from contextinfinity.engine.afterwards import Throttle
-from contextinfinity.engine.configured_models import Models
+from contextinfinity.engine.configured_models import Model, Models
 from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.lookup import Lookup, check_references
@@ -231,6 +231,10 @@ class Engine(Lookup):
     async def unpin(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> State:
         """Let go of the fact of that number."""
         return await self.store.states.unpin(await self._branch(thread_id, branch_id), number)
+
+    def budget_of(self, model: Model) -> Budget:
+        """Return how the window of a model is shared out."""
+        return self._parts.budget_of(model)
 
     # --- folding ---
 

@@ -17,7 +17,19 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.server import answers, chat, finding, lines, mcp, memories, operations, problems, talking, threads
+from contextinfinity.server import (
+    answers,
+    chat,
+    finding,
+    lines,
+    mcp,
+    memories,
+    operations,
+    problems,
+    rpc,
+    talking,
+    threads,
+)
 from contextinfinity.server.door import Door, OpenClient
 from contextinfinity.server.guard import Guard
 from contextinfinity.server.limits import Counts, Share
@@ -83,6 +95,7 @@ def make_app(
     routers = [module.routes for module in (*talks, v1, v1_responses, v1_conversations, mcp, operations)]
     for router in routers:
         app.include_router(router)
+    app.include_router(rpc.routes)
     app.state.flat_routes = [route for router in routers for route in router.routes]
     app.add_exception_handler(ContextInfinityError, problems.tell)
     app.add_exception_handler(RequestValidationError, problems.tell_parameters)

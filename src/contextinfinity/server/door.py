@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import InitVar, dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fastapi import Request
 
@@ -36,6 +36,9 @@ class Door:
     """Set when the server is told to end: what has no end of its own ends now."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when whatever still runs has to be let go."""
+
+    rpc_users: dict[Owner, Any] = field(default_factory=dict)
+    """What the connections of each owner to ``/rpc`` share."""
 
     def __post_init__(self, client: LocalClient) -> None:
         self._client = client

@@ -51,6 +51,10 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, count it, and write its line."""
+        if scope["type"] == "websocket" and self._is_foreign(Headers(scope=scope)):
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": "wrong host or origin"})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -101,6 +105,11 @@ class Guard:
             hint = "Write it in UTF-8, percent-encoded, and without NUL."
             return problems.problem_of(InvalidInput("The address holds bytes that are no text.", hint=hint))
         return None
+
+    def _is_foreign(self, headers: Headers) -> bool:
+        """Return whether a connection is for another host, or was opened by a page of another site."""
+        is_known = self._hosts is None or _name_of(headers.get("host", "")) in self._hosts
+        return not is_known or self._is_cross_site(headers)
 
     def _is_cross_site(self, headers: Headers) -> bool:
         """Return whether a browser sent a request for a page of another origin that the settings do not allow."""

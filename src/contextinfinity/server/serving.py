@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
+from importlib.util import find_spec
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
 from threading import Thread
@@ -127,7 +128,8 @@ class Worker(uvicorn.Server):
         config = uvicorn.Config(
             self._app,
             http=protocol,
-            ws="none",
+            ws="websockets-sansio" if find_spec("websockets") else "none",
+            ws_max_size=server.max_body_bytes,
             lifespan="on",
             log_config=None,
             access_log=False,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from contextinfinity.settings.forms import Names, Seconds, Text
+from contextinfinity.settings.forms import FilePath, Names, Seconds, Text
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -14,6 +14,9 @@ class Server(Struct, frozen=True, kw_only=True):
 
     host: Annotated[Text, Meta(description="The address; any other than loopback demands a token.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="The port; 0 takes a free one.")] = 8765
+    workspace: Annotated[
+        FilePath | None, Meta(description="The folder of the repository that talks on /rpc are about.")
+    ] = None
     workers: Annotated[int, Meta(ge=1, le=64, description="Processes that share the work on one ledger.")] = 1
     allowed_hosts: Annotated[
         Names,

@@ -1,0 +1,299 @@
+"""The methods of ``/rpc``: sessions, answers that stream, and the files of a workspace, for one owner."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from copy import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from contextinfinity.client.contract import Conversations, Stamped
+from contextinfinity.client.local import LocalClient
+from contextinfinity.client.values import ShownTurn
+from contextinfinity.client.workspace import WorkspaceConversations
+from contextinfinity.domain.events import Delta, TurnDone, TurnStarted
+from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock
+from contextinfinity.domain.session import NewSession
+from contextinfinity.errors import InvalidInput, NotFound, Refused
+from contextinfinity.workspace.listing import NEVER
+
+log = logging.getLogger(__name__)
+
+METHODS = frozenset(
+    {
+        *("history_search", "history_get_session", "history_list_sessions", "history_new_session"),
+        *("load_session_into_context", "get_history_status", "get_current_state", "chat_streaming"),
+        *("cancel_streaming", "set_selected_files", "get_selected_files", "get_context_breakdown"),
+    }
+)
+PAGE, MOST_LISTED, PREVIEW = 500, 200, 100
+CHUNK_SECONDS = 0.05
+"""How often a growing answer is sent at most."""
+_IMAGE = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=]+)\Z")
+
+Listener = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass
+class Stream:
+    """An answer that is running."""
+
+    request_id: str
+    session_id: str
+    turn_id: str
+    content: str = ""
+
+
+@dataclass
+class UserState:
+    """What the connections of one owner share."""
+
+    session_id: str | None = None
+    streams: dict[str, Stream] = field(default_factory=dict)
+    conversations: WorkspaceConversations | None = None
+    listeners: set[Listener] = field(default_factory=set)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Pass notifications on; returns what ends that."""
+        self.listeners.add(listener)
+        return lambda: self.listeners.discard(listener)
+
+    def notify(self, method: str, **params: Any) -> None:
+        """Notify every connection of the owner."""
+        for listener in [*self.listeners]:
+            listener(method, msgspec.to_builtins(params))
+
+
+class LLMService:
+    """The methods, each taking and returning plain values."""
+
+    def __init__(self, client: LocalClient, state: UserState, workspace: str | None) -> None:
+        self.state = state
+        self._client, self._root = client, workspace
+
+    # --- sessions ---
+
+    async def history_search(self, query: str, role: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        """Return messages that match, from all sessions, or else from the current one by its text."""
+        if not query.strip():
+            return []
+        limit = max(1, min(limit, MOST_LISTED))
+        found = (await self._client.past.search(query, limit=limit)).hits
+        hits = [
+            {"session_id": hit.thread_id, "role": hit.role, "content": hit.text, "timestamp": hit.created_at}
+            for hit in found
+            if role in (None, hit.role)
+        ]
+        if hits:
+            return hits
+        needle = query.casefold()
+        said = await self._messages(self.state.session_id) if self.state.session_id else []
+        return [one for one in said if needle in one["content"].casefold() and role in (None, one["role"])][:limit]
+
+    async def history_get_session(self, session_id: str) -> list[dict[str, Any]]:
+        """Return all messages of a session; none if it is unknown."""
+        try:
+            return await self._messages(session_id)
+        except NotFound:
+            return []
+
+    async def history_list_sessions(self, limit: int = 50) -> list[dict[str, Any]]:
+        """Return the sessions, the one spoken in last first."""
+        found = await self._client.threads.list(limit=max(1, min(limit, MOST_LISTED)))
+        return [
+            {
+                "session_id": one.thread_id,
+                "timestamp": one.updated_at,
+                "message_count": 2 * one.turns,
+                "preview": (one.opening or one.said)[:PREVIEW],
+                "first_role": "user",
+            }
+            for one in found
+        ]
+
+    async def history_new_session(self) -> dict[str, Any]:
+        """Begin a session."""
+        made = await self._client.threads.create(NewSession())
+        self.state.session_id = made.thread_id
+        return {"session_id": made.thread_id}
+
+    async def load_session_into_context(self, session_id: str) -> dict[str, Any]:
+        """Continue a session; returns its messages."""
+        thread = await self._client.threads.get(session_id)
+        self.state.session_id = thread.thread_id
+        messages = await self._messages(thread.thread_id)
+        return {"session_id": thread.thread_id, "message_count": len(messages), "messages": messages}
+
+    async def get_history_status(self) -> dict[str, Any]:
+        """Return how full the history is: tokens, trigger, percent, session, messages."""
+        session_id = await self._restored()
+        if session_id is None:
+            return {"session_id": None, "message_count": 0, "history_tokens": 0, "trigger": 0, "percent": 0.0}
+        return await self._client.history_status(session_id)
+
+    async def get_current_state(self) -> dict[str, Any]:
+        """Return the current session with its messages, the open files, and the answers that are running."""
+        session_id = await self._restored()
+        return {
+            "session_id": session_id,
+            "messages": [] if session_id is None else await self._messages(session_id),
+            "selected_files": await self.get_selected_files(),
+            "streams": list(self.state.streams.values()),
+        }
+
+    # --- talking ---
+
+    async def chat_streaming(
+        self,
+        request_id: str,
+        message: str,
+        files: list[str] | None = None,
+        images: list[str] | None = None,
+        model: str | None = None,
+    ) -> dict[str, Any]:
+        """Ask; the answer comes as ``streamChunk`` and ``streamComplete`` with this ``request_id``."""
+        if request_id in self.state.streams:
+            raise InvalidInput(f"The request {request_id} is running.", hint="Give each request an id of its own.")
+        if files is not None:
+            await self.set_selected_files(files)
+        session_id = await self._restored()
+        content: tuple[ContentBlock, ...] = (TextBlock(text=message), *map(_image, images or ()))
+        events = self._talking().send(session_id or "new", content, model=model)
+        started = (await anext(events)).event
+        if not isinstance(started, TurnStarted):
+            raise Refused("The message was not accepted.", hint="Send it again.")
+        stream = Stream(request_id, started.thread_id, started.turn_id)
+        self.state.session_id = started.thread_id
+        self.state.streams[request_id] = stream
+        task = asyncio.ensure_future(self._pass_on(stream, events))
+        self.state.tasks.add(task)
+        task.add_done_callback(self.state.tasks.discard)
+        shown = {"session_id": stream.session_id, "turn_id": stream.turn_id}
+        return {"status": "started", "request_id": request_id, **shown}
+
+    async def _pass_on(self, stream: Stream, events: AsyncIterator[Stamped]) -> None:
+        """Notify of an answer as it grows; whoever connects meanwhile gets all of it with the next chunk."""
+        sent, result = 0.0, None
+        try:
+            async for stamped in events:
+                if isinstance(stamped.event, TurnDone):
+                    result = stamped.event.turn
+                elif isinstance(stamped.event, Delta):
+                    stream.content += stamped.event.text
+                    if time.monotonic() - sent >= CHUNK_SECONDS:
+                        sent = time.monotonic()
+                        self.state.notify("streamChunk", request_id=stream.request_id, content=stream.content)
+        except Exception:
+            log.exception("the stream %s broke", stream.turn_id)
+        finally:
+            self.state.streams.pop(stream.request_id, None)
+            self.state.notify("streamComplete", request_id=stream.request_id, result=result)
+
+    async def cancel_streaming(self, request_id: str) -> dict[str, Any]:
+        """Stop a running answer; what was shown of it is kept."""
+        if (stream := self.state.streams.get(request_id)) is None:
+            raise NotFound(f"No answer to {request_id} is running.", hint="It may be over.")
+        turn = await self._client.conversations.cancel(stream.turn_id)
+        return {"status": turn.outcome, "request_id": request_id}
+
+    # --- files ---
+
+    async def set_selected_files(self, files: list[str]) -> list[str]:
+        """Open exactly these files of the workspace; returns those that exist."""
+        there = self._workspace()
+        opened = there.workspace.files
+        for path in opened.get_files():
+            if path not in files:
+                opened.remove_file(path)
+        for path in files:
+            await asyncio.to_thread(opened.add_file, path)
+        return opened.get_files()
+
+    async def get_selected_files(self) -> list[str]:
+        """Return the open files."""
+        there = self.state.conversations
+        return [] if there is None else there.workspace.files.get_files()
+
+    async def get_context_breakdown(self) -> dict[str, Any]:
+        """Return what is in each cache tier, and the tokens of the open files."""
+        return self._workspace().workspace.breakdown()
+
+    # --- behind them ---
+
+    async def follow_folds(self, listener: Listener) -> None:
+        """Pass compaction on to one connection as ``compactionEvent``."""
+        async for event in self._client.folds.follow():
+            shown = msgspec.to_builtins(event)
+            listener("compactionEvent", {"request_id": None, "event": {**shown, "type": event.__struct_config__.tag}})
+
+    def watch_files(self, listener: Listener) -> Coroutine[Any, Any, None] | None:
+        """Return what notifies a connection of changed files; None without a workspace or the optional extra."""
+        if not self._root:
+            return None
+        try:
+            from watchfiles import awatch
+        except ImportError:
+            return None
+        root = Path(self._root).resolve()
+
+        async def watch() -> None:
+            async for changes in awatch(root):
+                names = {Path(path).relative_to(root).as_posix() for _, path in changes}
+                shown = sorted(name for name in names if name.split("/")[0] not in NEVER)
+                if shown:
+                    listener("filesChanged", {"files": shown})
+
+        return watch()
+
+    def _workspace(self) -> WorkspaceConversations:
+        if not self._root:
+            raise Refused("This server has no workspace.", hint="Name one as `workspace` under [server].")
+        if self.state.conversations is None:
+            self.state.conversations = copy(self._client).open_workspace(self._root, folder=self._folder())
+        return self.state.conversations
+
+    def _folder(self) -> str:
+        """Name the folder of an owner's history: each owner but the local one has their own."""
+        owner = self._client.owner
+        if owner is None or (owner.user_id, owner.org_id) == ("local", ""):
+            return ""
+        return f"users/{hashlib.sha256(f'{owner.org_id}/{owner.user_id}'.encode()).hexdigest()[:32]}"
+
+    def _talking(self) -> Conversations:
+        return self._workspace() if self._root else self._client.conversations
+
+    async def _restored(self) -> str | None:
+        """Return the current session; at first the one that was spoken in last."""
+        if self.state.session_id is None:
+            newest = await self._client.threads.list(limit=1)
+            self.state.session_id = newest[0].thread_id if newest else None
+        return self.state.session_id
+
+    async def _messages(self, session_id: str) -> list[dict[str, Any]]:
+        turns: list[ShownTurn] = []
+        before = None
+        while page := (await self._client.conversations.show(session_id, limit=PAGE, before=before)).turns:
+            turns[:0] = page
+            before = page[0].turn_seq
+        return [
+            {"id": f"{turn.turn_id}-{role}", "session_id": turn.thread_id, "timestamp": turn.created_at, "role": role}
+            | {"content": content, "files": [], "images": []}
+            for turn in turns
+            for role, content in (("user", turn.user), ("assistant", turn.assistant))
+            if content
+        ]
+
+
+def _image(uri: str) -> ImageBlock:
+    if (found := _IMAGE.match(uri)) is None:
+        raise InvalidInput("An image is not a data URI of a known type.", hint="Give PNG, JPEG, GIF or WebP.")
+    return ImageBlock(media_type=found[1], source={"type": "base64", "data": found[2]})

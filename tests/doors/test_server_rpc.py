@@ -1,0 +1,171 @@
+"""JSON-RPC on /rpc, with a real WebSocket client against a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from tests.doors.cix import Cix
+from tests.doors.server import Server
+
+pytestmark = pytest.mark.req("API-8")
+
+
+class Rpc:
+    """One connection."""
+
+    def __init__(self, server: Server, query: str = "", **how: Any) -> None:
+        self._socket: ClientConnection = connect(f"{server.url.replace('http', 'ws', 1)}/rpc{query}", proxy=None, **how)
+        self.heard: list[dict[str, Any]] = []
+        self._last = 0
+
+    def __enter__(self) -> Rpc:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def raw(self, text: str) -> Any:
+        """Send something and give the next message that is not a notification."""
+        self._socket.send(text)
+        return self._answer()
+
+    def _answer(self) -> Any:
+        while True:
+            message = json.loads(self._socket.recv(timeout=30))
+            if isinstance(message, list) or "method" not in message:
+                return message
+            self.heard.append(message)
+
+    def call(self, name: str, *params: Any, **named: Any) -> Any:
+        """Call a method of the service and give its result."""
+        self._last += 1
+        asked = {"jsonrpc": "2.0", "id": self._last, "method": f"LLMService.{name}", "params": named or list(params)}
+        answer = self.raw(json.dumps(asked))
+        assert answer["id"] == self._last
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def until(self, method: str, **params: Any) -> dict[str, Any]:
+        """Wait for a notification with these parameters."""
+        while True:
+            for message in self.heard:
+                if message["method"] == method and params.items() <= message["params"].items():
+                    found: dict[str, Any] = message["params"]
+                    return found
+            self.heard.append(json.loads(self._socket.recv(timeout=30)))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Server]:
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "harbour.py").write_text("def admit(): ...\n")
+    (tmp_path / "server").mkdir()
+    made = Server(tmp_path / "server", f'[server]\nworkspace = "{tmp_path / "repo"}"\n')
+    yield made
+    made.stop()
+
+
+def test_errors_follow_the_standard(server: Server) -> None:
+    with Rpc(server) as rpc:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "LLMService.history_search"}
+        for sent, code in [
+            ("{", -32700),
+            ("[]", -32600),
+            ("1", -32600),
+            (json.dumps({"id": 1, "method": "x"}), -32600),
+            (json.dumps({**asked, "params": "text"}), -32600),
+            (json.dumps({**asked, "method": "LLMService.__init__"}), -32601),
+            (json.dumps({**asked, "method": "history_search"}), -32601),
+            (json.dumps(asked), -32602),
+            (json.dumps({**asked, "params": [5]}), -32602),
+            (json.dumps({**asked, "params": {"query": "x", "other": 1}}), -32602),
+            (json.dumps({**asked, "method": "LLMService.cancel_streaming", "params": ["none"]}), -32000),
+        ]:
+            answer = rpc.raw(sent)
+            assert answer["error"]["code"] == code, sent
+            assert answer["jsonrpc"] == "2.0"
+        silent = {"jsonrpc": "2.0", "method": "LLMService.history_search", "params": ["x"]}
+        batch = rpc.raw(json.dumps([silent, {**silent, "id": "a"}, 7]))
+        assert [answer.get("id") for answer in batch] == ["a", None]
+
+
+def test_an_answer_streams_and_its_session_can_be_listed_read_searched_and_loaded(server: Server) -> None:
+    with Rpc(server, "?user_id=rpc-one") as rpc:
+        assert rpc.call("get_current_state")["session_id"] is None
+        assert rpc.call("history_search", "") == []
+        started = rpc.call("chat_streaming", "r1", "Where is the lighthouse keeper?")
+        result = rpc.until("streamComplete", request_id="r1")["result"]
+        assert (result["outcome"], result["turn_id"]) == ("completed", started["turn_id"])
+        assert rpc.until("streamChunk", request_id="r1")["content"]
+        (session,) = rpc.call("history_list_sessions", limit=5)
+        assert session.keys() == {"session_id", "timestamp", "message_count", "preview", "first_role"}
+        assert (session["message_count"], session["preview"]) == (2, "Where is the lighthouse keeper?")
+        messages = rpc.call("history_get_session", session["session_id"])
+        assert [message["role"] for message in messages] == ["user", "assistant"]
+        assert rpc.call("history_search", "lighthouse", "user")[0]["session_id"] == session["session_id"]
+        status = rpc.call("get_history_status")
+        assert (status["session_id"], status["message_count"]) == (session["session_id"], 2)
+        assert 0 < status["history_tokens"] < status["trigger"]
+        new = rpc.call("history_new_session")["session_id"]
+        assert rpc.call("get_current_state")["messages"] == []
+        loaded = rpc.call("load_session_into_context", session["session_id"])
+        assert (loaded["message_count"], new != loaded["session_id"]) == (2, True)
+        assert rpc.call("history_get_session", "unknown") == []
+
+
+def test_a_client_that_connects_again_finds_its_running_answer_and_can_stop_it(server: Server) -> None:
+    with Rpc(server, "?user_id=rpc-two") as rpc:
+        rpc.call("chat_streaming", request_id="r2", message="hang on", model="hangs")
+        rpc.until("streamChunk", request_id="r2")
+    with Rpc(server, "?user_id=rpc-two") as rpc:
+        (stream,) = rpc.call("get_current_state")["streams"]
+        assert (stream["request_id"], stream["content"][:3]) == ("r2", "one")
+        assert rpc.call("cancel_streaming", "r2")["status"] == "cancelled"
+        assert rpc.until("streamComplete", request_id="r2")["result"]["outcome"] == "cancelled"
+        assert rpc.call("get_current_state")["streams"] == []
+
+
+def test_owners_see_nothing_of_each_other_and_foreign_pages_are_refused(server: Server) -> None:
+    with Rpc(server, "?user_id=rpc-three") as rpc, Rpc(server, "?user_id=rpc-four") as other:
+        session = rpc.call("chat_streaming", "r3", "my secret plan")["session_id"]
+        rpc.until("streamComplete", request_id="r3")
+        assert other.call("history_list_sessions") == other.call("history_get_session", session) == []
+        assert other.call("history_search", "secret plan") == []
+        assert other.call("get_current_state")["streams"] == []
+        assert not [message for message in other.heard if message["method"].startswith("stream")]
+    with pytest.raises(InvalidStatus):
+        Rpc(server, origin="https://evil.example")
+    with pytest.raises(InvalidStatus):
+        Rpc(server, additional_headers={"Host": "evil.example"})
+
+
+def test_without_a_workspace_files_are_refused_in_words(server: Server) -> None:
+    with Rpc(server, "?user_id=rpc-five") as rpc:
+        assert rpc.call("get_selected_files") == []
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "LLMService.set_selected_files", "params": [["a.py"]]}
+        assert rpc.raw(json.dumps(asked))["error"]["data"]["code"] == "refused"
+
+
+def test_a_workspace_opens_files_and_a_token_is_needed_once_there_is_one(workspace: Server, tmp_path: Path) -> None:
+    with Rpc(workspace) as rpc:
+        assert rpc.call("set_selected_files", ["harbour.py", "none.py"]) == ["harbour.py"]
+        rpc.call("chat_streaming", "r1", "what does it admit?")
+        assert rpc.until("streamComplete", request_id="r1")["result"]["outcome"] == "completed"
+        breakdown = rpc.call("get_context_breakdown")
+        assert breakdown["files"].keys() == {"harbour.py"}
+        (tmp_path / "repo" / "new.py").write_text("def new(): ...\n")
+        assert rpc.until("filesChanged")["files"] == ["new.py"]
+        assert rpc.call("get_current_state")["selected_files"] == ["harbour.py"]
+    token = Cix(workspace.folder).json("token", "create", "--user", "ann")["token"]
+    with pytest.raises(InvalidStatus):
+        Rpc(workspace)
+    with Rpc(workspace, f"?token={token}") as rpc:
+        assert rpc.call("history_list_sessions") == []
+        assert rpc.call("get_selected_files") == []
