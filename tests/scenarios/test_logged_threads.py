@@ -49,12 +49,12 @@ async def answered(engine: Engine, text: str, name: str) -> str:
 
 def heard(body: Json) -> Said:
     """Read what a vendor was told, without what the system says, on any of the wires."""
-    messages = body["input"] if "input" in body else body["messages"]
+    messages = next(body[name] for name in ("input", "messages", "contents") if name in body)
     return [
-        (message["role"], text)
+        ("assistant" if message["role"] == "model" else message["role"], text)
         for message in messages
         if message["role"] not in ("system", "developer")
-        for text in texts(message["content"])
+        for text in texts(message.get("content", message.get("parts")))
     ]
 
 
