@@ -95,6 +95,10 @@ StepOutcome: TypeAlias = Completed | Incomplete | Paused | Failed | Cancelled
 TurnOutcome: TypeAlias = Literal["completed", "incomplete", "paused", "failed", "cancelled", "clarification"]
 
 
+AS_SENT = "as_sent"
+"""The metadata field of a turn that keeps messages of its request which differ from what the prompt would show of the
+stored ones: by the id of the earlier turn the messages that stand in its place, by ``this`` the message to answer."""
+
 PARAGRAPH = "\n\n"
 """Stands between what an answer says before tools ran and after."""
 

@@ -16,7 +16,7 @@ from contextinfinity.domain.chunk import ChunkSide
 from contextinfinity.domain.ids import ChunkId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.plan import LAYOUT_VERSION, Front
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn import AS_SENT, Turn
 from contextinfinity.domain.workspace import WorkspaceText
 from contextinfinity.prompt.render import render_turn
 from contextinfinity.text.tokens import Counter, Weight
@@ -78,9 +78,6 @@ class Sections(Struct, frozen=True, kw_only=True):
     workspace: WorkspaceText | None = None
 
 
-AS_SENT = "as_sent"
-"""The metadata field of a turn that keeps messages of its request which differ from what the prompt would show of the
-stored ones: by the id of the earlier turn the messages that stand in its place, by ``THIS`` the message to answer."""
 THIS = "this"
 
 

@@ -16,9 +16,10 @@ import msgspec
 
 from contextinfinity.domain.deletion import Removed
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId, from_millis, now, to_millis
-from contextinfinity.domain.message import Json, blobs_of
+from contextinfinity.domain.message import blobs_of
 from contextinfinity.domain.session import Lineage
 from contextinfinity.domain.state import State, StateDraft
+from contextinfinity.domain.turn import AS_SENT
 from contextinfinity.errors import BranchBusy
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.deletions import BATCH
@@ -89,19 +90,14 @@ def remove_turns(connection: Connection, session_id: bytes, turns: Sequence[Doom
 
 
 def _forget_in_metadata(connection: Connection, session_id: bytes, gone: Collection[TurnId]) -> None:
-    """Remove what the metadata of other turns hold under the ids of deleted ones: messages as a client resent them."""
-    values = {"session_id": session_id, "turns": json.dumps(list(gone))}
-    for turn_id, metadata in connection.many("select_metadata_naming", values):
-        kept = metadata_column(_without(msgspec.json.decode(metadata), gone) or None)
-        connection.execute("replace_metadata", {"id": turn_id, "metadata": kept, "now": to_millis(now())})
-
-
-def _without(value: Json, keys: Collection[str]) -> Json:
-    """Return a JSON value without some keys of its objects, and without objects that this empties."""
-    if not isinstance(value, dict):
-        return value
-    left = {key: _without(one, keys) for key, one in value.items() if key not in keys}
-    return {key: one for key, one in left.items() if one != {} or value[key] == {}}
+    """Remove the messages of deleted turns, as a client resent them, from the metadata of other turns."""
+    for turn_id, text in connection.many("select_resent", {"session_id": session_id, "field": f'"{AS_SENT}"'}):
+        metadata = msgspec.json.decode(text)
+        sent = metadata.get(AS_SENT) if isinstance(metadata, dict) else None
+        if isinstance(sent, dict) and not sent.keys().isdisjoint(gone):
+            metadata[AS_SENT] = {key: messages for key, messages in sent.items() if key not in gone}
+            values = {"id": turn_id, "metadata": metadata_column(metadata), "now": to_millis(now())}
+            connection.execute("replace_metadata", values)
 
 
 def _unsay(connection: Connection, session_id: bytes, turns: Sequence[Doomed], messages: object) -> None:

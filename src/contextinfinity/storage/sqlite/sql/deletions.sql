@@ -343,11 +343,10 @@ INSERT INTO keyword (keyword, rank) VALUES ('merge', ?)
 -- How many pages of the file hold nothing.
 SELECT freelist_count FROM pragma_freelist_count
 
--- name: select_metadata_naming
--- The metadata of a session's turns that name one of some turns.
+-- name: select_resent
+-- The metadata of a session's turns that keep messages as a client resent them.
 SELECT t.id, t.metadata FROM branch AS b CROSS JOIN turn AS t ON t.branch_id = b.id
-WHERE b.session_id = :session_id AND t.metadata IS NOT NULL
-  AND (SELECT max(instr(t.metadata, k.value)) FROM json_each(:turns) AS k) > 0
+WHERE b.session_id = :session_id AND instr(t.metadata, :field) > 0
 
 -- name: replace_metadata
 -- The metadata of a turn without what it held of deleted turns.
