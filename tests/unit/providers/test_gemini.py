@@ -239,6 +239,14 @@ def test_why_an_answer_ended_is_told(reason: str, outcome: Any) -> None:
     assert streamed(event({"text": "Half"}, finishReason=reason))[1].outcome == outcome
 
 
+def test_a_stream_that_comes_as_one_array_is_read_too() -> None:
+    whole = [event({"text": "One "}), event({"text": "two."}, finishReason="STOP")]
+    assert WIRE.read(whole, Abilities()) == streamed(*whole)[1]
+    with pytest.raises(ProviderError) as caught:
+        WIRE.read([{"error": {"code": 503, "status": "UNAVAILABLE"}}], Abilities())
+    assert caught.value.kind == "overloaded"
+
+
 def test_a_blocked_prompt_is_a_failure_of_the_filter() -> None:
     reply = WIRE.accumulate()
     reply.take("", {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})

@@ -99,6 +99,11 @@ class GeminiAccumulator:
 
 def finished(whole: Json, abilities: Abilities) -> Finished:
     """Read a whole reply; ``ProviderError`` where the prompt was blocked or the reply is an error."""
+    if isinstance(whole, list):  # without alt=sse, which a proxy may drop, the events come as one array
+        events = GeminiAccumulator()
+        for each in whole:
+            events.take("", each)
+        whole = events.whole()
     told = forms.dict_of(whole)
     if "error" in told:
         raise failure_in_stream(PROVIDER, told)
