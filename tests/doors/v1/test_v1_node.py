@@ -2,61 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import re
 import shutil
 import subprocess
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from contextinfinity_testing.vendors import Answer, Call
+from tests.doors.v1.npm import installed
 from tests.doors.v1.upstream import WIRES, Desk, somebody
 
 pytestmark = [pytest.mark.req("API-7"), pytest.mark.xdist_group("v1"), pytest.mark.timeout(300)]
 wires = pytest.mark.parametrize("model", WIRES)
 
 HERE = Path(__file__).parent / "node"
-OLDEST = 20
 
 
 @pytest.fixture(scope="session")
 def node() -> Path:
-    """A folder with the SDKs in it, which all checkouts of one machine share."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("node and npm are not installed")
-    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
-    if int(re.findall(r"\d+", version)[0]) < OLDEST:
-        pytest.skip(f"node is {version.strip()}; the SDKs need {OLDEST}")
-    wanted = (HERE / "package.json").read_bytes()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    folder = cache / "contextinfinity" / f"node-{hashlib.sha256(wanted).hexdigest()[:12]}"
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent) as made:  # whole or not at all: who is stopped leaves half of it
-            install(Path(made), wanted)
-            with suppress(OSError):  # somebody was quicker
-                (Path(made) / "sdks").rename(folder)
-    return folder
-
-
-def install(place: Path, wanted: bytes) -> None:
-    """Fetch the SDKs into ``sdks`` below a folder; without a registry in reach there is nothing to try."""
-    folder = place / "sdks"
-    folder.mkdir()
-    (folder / "package.json").write_bytes(wanted)
-    command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
-    try:
-        subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=150)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"npm could not install the SDKs: {error.stderr.strip()[-300:]}")
-    except subprocess.TimeoutExpired:
-        pytest.skip("npm could not install the SDKs within 150 seconds")
+    """A folder with the SDKs in it."""
+    return installed((HERE / "package.json").read_bytes())
 
 
 def run(folder: Path, script: str, *arguments: str) -> dict[str, Any]:
