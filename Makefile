@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 # Modules are compiled once, not in each of the hundreds of processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup test check format docs bench bench-full peers torture storm endurance proof clean
+.PHONY: run setup test check format docs bench bench-full peers torture storm endurance proof clients clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -43,6 +43,9 @@ bench-full: .venv/.setup ## the same with 1,000,000 turns; its data is kept in b
 peers: ## install what `bench recall` is compared with, in .venv-peers
 	@$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check chromadb mem0ai langchain-core langchain
+
+clients: .venv/.setup ## real clients that are too large for every run, against every wire
+	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m proof tests/doors/v1
 
 torture: .venv/.setup ## kill a working process 10,000 times and look at what it left; takes about half an hour
 	$(BIN)/python -m benchmarks.torture --trials 10000

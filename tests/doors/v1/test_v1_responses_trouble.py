@@ -192,11 +192,11 @@ def test_custom_and_namespaced_tools_come_back_as_they_were_offered(desk: Desk, 
     made = client.responses.with_raw_response.create(input="Go", **asked)
     assert made.headers["x-ignored-parameters"] == "tools.web_search"
     custom, called = made.parse().output
-    assert (custom.type, custom.name, custom.input) == ("custom_tool_call", "apply_patch", "*** Begin")  # type: ignore[union-attr]
-    assert (called.type, called.name, called.namespace) == ("function_call", "close", "agents")  # type: ignore[union-attr]
+    assert (custom.type, custom.name, custom.input) == ("custom_tool_call", "apply_patch", "*** Begin")
+    assert (called.type, called.name, called.namespace) == ("function_call", "close", "agents")
     results = [
-        {"type": "custom_tool_call_output", "call_id": custom.call_id, "output": "ok"},  # type: ignore[union-attr]
-        {"type": "function_call_output", "call_id": called.call_id, "output": "closed"},  # type: ignore[union-attr]
+        {"type": "custom_tool_call_output", "call_id": custom.call_id, "output": "ok"},
+        {"type": "function_call_output", "call_id": called.call_id, "output": "closed"},
     ]
     said: Any = [{"role": "user", "content": "Go"}, custom.to_dict(), called.to_dict(), *results]
     again = client.responses.with_raw_response.create(input=said, **asked)
