@@ -80,7 +80,7 @@ async def test_the_blocks_of_a_page_run(
                 await running
         elif language == "console":
             for arguments in commands(text):
-                done = cix(*arguments)
+                done = await asyncio.to_thread(cix, *arguments)
                 assert done.exit_code == 0, (arguments, done.stderr)
 
 
