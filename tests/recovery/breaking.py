@@ -242,7 +242,7 @@ UNREADABLE = [
 """Garbage in every column that holds JSON."""
 
 BREAKS = [
-    Break("ledger_foreign", "is not a ledger", write("ledger.db", "Dear diary, " * 100)),
+    Break("ledger_lost", "is not a ledger any more", write("ledger.db", "Dear diary, " * 100)),
     Break("ledger_foreign", "is a database of another program", sql("DROP VIEW turns", "PRAGMA application_id = 7")),
     Break("ledger_too_new", "has schema 999", sql("INSERT INTO schema_version VALUES (999, 'future', 0)")),
     Break("ledger_unreadable", "could not be read or written", folder_in_its_place),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
@@ -21,7 +21,6 @@ from contextinfinity.storage.folders import make_private, sync_folder
 
 FRONT_BYTES = 65_536
 """Bytes at the front of a ledger's file within which its identity is: ``schema_version`` is its first table."""
-SQLITE_MAGIC = b"SQLite format 3\0"
 FILES = ("", "-wal", "-shm", "-spool")
 """What belongs to a ledger and bears its name."""
 
@@ -221,12 +220,18 @@ def _file(name: str, least: int) -> tuple[int, int] | None:
 
 
 def _is_database(path: Path) -> bool:
-    """Tell whether a file begins as SQLite's do; one that cannot be read is left to SQLite, which says why."""
+    """Return whether SQLite can read a file; False only if it is not a database.
+
+    The file is opened with SQLite: closing it any other way would drop the locks that this process has on it.
+    """
     try:
-        with path.open("rb") as file:
-            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
-    except OSError:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            connection.execute("PRAGMA schema_version").fetchall()
+    except apsw.NotADBError:
+        return False
+    except apsw.Error:  # opening it for good says what is wrong
         return True
+    return True
 
 
 def _size(path: Path) -> int:
