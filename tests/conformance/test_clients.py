@@ -39,12 +39,12 @@ class TestLocalClient(ClientSuite, ImportPromises, TokenPromises, UpkeepPromises
 
     @pytest.mark.req("CTX-9")
     async def test_each_request_logs_where_it_went(self, client: Client, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.INFO, logger="contextinfinity.engine.engine")
+        caplog.set_level(logging.INFO, logger="contextinfinity.engine.lifecycle")
         first = await client.conversations.ask("new", "one")
         await client.conversations.ask(first.thread_id, "two")
         await client.conversations.ask(first.thread_id, "three")
         thread, branch = first.thread_id, first.branch_id
-        assert [record.message for record in caplog.records if record.name == "contextinfinity.engine.engine"] == [
+        assert [record.message for record in caplog.records if record.name == "contextinfinity.engine.lifecycle"] == [
             f"thread {thread} created, branch {branch}, turn 1, turns loaded 0",
             f"thread {thread} found, branch {branch}, turn 2, turns loaded 1",
             f"thread {thread} found, branch {branch}, turn 3, turns loaded 2",

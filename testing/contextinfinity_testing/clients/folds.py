@@ -72,7 +72,12 @@ class FoldPromises:
         while not first.done():  # whoever follows from afar is perhaps not heard there yet
             await client.folds.undo(thread)
             made = await client.folds.fold(thread)
-        started, completed = await first, await anext(events)
+        started = await first
+        if started.__struct_config__.tag == "compaction_complete":  # it began to follow in the middle of a fold
+            await client.folds.undo(thread)
+            made = await client.folds.fold(thread)
+            started = await anext(events)
+        completed = await anext(events)
         assert started.__struct_config__.tag == "compaction_start"
         assert completed.__struct_config__.tag == "compaction_complete"
         assert (started.thread_id, completed.branch_id) == (thread, made.branch_id)

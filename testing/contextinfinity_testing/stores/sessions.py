@@ -215,7 +215,7 @@ class SessionSuite:
         mine = await store.sessions.create(WITHOUT_ID)
         others = await store.sessions.create(NewSession(owner=Owner(user_id="ann")))
         assert await store.sessions.list(ANN) == (mine,)
-        assert set(await store.sessions.list(ANN, after=others.position)) <= {mine}
+        assert await store.sessions.list(ANN, after=others.position) in ((), (mine,))
         assert others not in await store.sessions.list(ANN, after=Position(others.updated_at, LAST_ID))
 
     async def test_a_page_goes_on_where_a_session_stood_that_was_spoken_in_since(self, store: Store) -> None:
