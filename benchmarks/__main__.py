@@ -40,6 +40,7 @@ from benchmarks import (
     upkeep,
     vectors,
     wires,
+    workspaces,
 )
 from benchmarks.harness import FULL, ORDINARY, Bench, Benchmark, Row, machine
 
@@ -73,6 +74,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "memories": memories.run,
     "serving": serving.run,
     "dropping-in": dropping_in.run,
+    "workspaces": workspaces.run,
 }
 
 
