@@ -21,7 +21,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from contextinfinity.errors import AccessDenied, ContextInfinityError
 from contextinfinity.server.callers import Acting, acting, caller_of
-from contextinfinity.server.llm_service import METHODS, LLMService, UserState
+from contextinfinity.server.rpc_methods import METHODS, LLMService, UserState
 
 log = logging.getLogger(__name__)
 routes = APIRouter()
