@@ -61,6 +61,8 @@ class Wishes(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether several tools may be called at once."""
     effort: str | None = None
     """How much a model that thinks is to think: ``none``, ``minimal``, ``low``, ``medium``, ``high`` and the like."""
+    reasoning_summary: str | None = None
+    """Whether what the model thinks is told in words: ``auto``, ``concise``, ``detailed``."""
     thinking_tokens: int | None = None
     """The same as a number of tokens; 0: not at all."""
 

@@ -86,6 +86,7 @@ def for_responses(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
         "tool_choice": choice_offer(able, "tool_choice", _responses_choice),
         "parallel_tools": _parallel(able, parallel),
         "effort": lambda _: thought,
+        "reasoning_summary": (lambda value: {"reasoning": {"summary": value}}) if able.reasoning else None,
         "thinking_tokens": lambda _: thought,
     }
     return wished_options(wishes, offers)
@@ -110,6 +111,7 @@ def for_messages(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
         "tool_choice": choice_offer(able, "tool_choice", _messages_choice),
         "parallel_tools": _parallel(able, parallel, {"tool_choice": {"disable_parallel_tool_use": True}}),
         "effort": lambda _: thought,
+        "reasoning_summary": (lambda _: {}) if able.reasoning else None,  # thinking always comes in words
         "thinking_tokens": lambda _: thought,
     }
     in_part = {"stop"} if len(stops) < len(wishes.stop) else set()

@@ -236,3 +236,14 @@ def test_old_clients_complete_a_prompt(desk: Desk, client: OpenAI, model: str) -
     assert chunks[-1].choices[0].finish_reason == "stop"
     with pytest.raises(openai.BadRequestError):
         client.completions.create(model=model, prompt=["One", "Two"])
+
+
+@REASONS
+def test_a_summary_of_the_reasoning_is_streamed_where_it_is_asked_for(desk: Desk, client: OpenAI, model: str) -> None:
+    desk.say(Answer(text="Rain.", reasoning="Bonn is a town."))
+    events = list(client.responses.create(model=model, input="Weather?", stream=True, reasoning={"summary": "auto"}))
+    assert "".join(event.text for event in events if event.type == "response.reasoning_summary_text.done") == (
+        "Bonn is a town."
+    )
+    kinds = [event.type for event in events]
+    assert kinds.index("response.reasoning_summary_text.done") < kinds.index("response.output_text.delta")

@@ -182,6 +182,15 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any]]] = [
         },
     ),
     (
+        {"reasoning_summary": "auto"},
+        {
+            **dict.fromkeys(PLACES, LEFT),
+            "responses, reasons": sent(reasoning={"summary": "auto"}),
+            **dict.fromkeys(("claude", "new claude"), MET),
+            "scripted": sent(reasoning_summary="auto"),
+        },
+    ),
+    (
         {"thinking_tokens": 3000},
         {
             **dict.fromkeys(PLACES, LEFT),

@@ -201,6 +201,7 @@ def _wishes(asked: dict[str, Json], tools: ToolNames) -> Wishes:
         tool_choice=wanted(asked, "tool_choice", tools.chosen),
         parallel_tools=wanted(asked, "parallel_tool_calls", a_flag),
         effort=wanted(reasoning, "effort", _EFFORT),
+        reasoning_summary=wanted(reasoning, "summary", word_of("auto", "concise", "detailed")),
     )
 
 
