@@ -99,8 +99,7 @@ def test_what_was_left_out_is_told(cix: Cix) -> None:
     cix.script({"error": {"code": "size", "message": "Too long."}}, "Better.")
     assert cix.ask("two", "--session", thread)["text"] == "Better."
     told = facts(cix, "last")
-    assert "left out: turns 1–1: a line each in the summary; they did not fit" in told
-    assert "shrunk: turns 1–1: a line each" in told
+    assert "shrunk: long texts up to turn 1: 50% of each" in told
     assert "a new front: shrunk" in told
     assert any(line.startswith("turn ") and ", request 1, " in line for line in told), "the one that was answered"
 

@@ -41,12 +41,21 @@ NEVER_KEPT = {
     *("Scope", "Place", "WordHit", "WordHits", "NearHit", "Entry", "Namespace", "IndexState"),  # searched
     *("Hit", "Hits", "Brought", "Spoken", "Passage"),  # found, or put together for it
     *("NewMemory", "Recall", "Recalled", "Candidate"),  # memories, asked for and found
-    *("Prompt", "ToolSpec", "ProviderRequest", "TextDelta", "Retry", "Finished"),  # spoken between engine and provider
+    *(
+        "Prompt",
+        "ToolSpec",
+        "ProviderRequest",
+        "TextDelta",
+        "ReasoningDone",
+        "Retry",
+        "Finished",
+    ),  # spoken between engine and provider
     "Wishes",  # asked for, and spoken in a provider's words
     *("Abilities", "Prices", "Guidance"),  # looked up
     "Health",  # asked for and told
     *("Removed", "Deleted", "CleanupResult"),  # what deleting came to
     *("Token", "NewToken", "Once", "Trail", "TrailEnd", "Walked"),  # kept in columns
+    "Reasoned",  # shown to watchers that ask for it, as it happens
     *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens
 }
 NEW_KINDS = st.sampled_from(["hologram", "smell", "", "Text", "tool-use"])

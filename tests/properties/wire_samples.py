@@ -61,6 +61,7 @@ from contextinfinity.domain.turn import (
     Usage,
 )
 from contextinfinity.domain.work import Job, Worker
+from contextinfinity.domain.workspace import WorkspaceText
 
 SESSION, BRANCH, STATE, TURN, STEP, CHUNK, MEMORY = (f"0192f0c1-2345-7abc-8def-00000000000{n}" for n in range(1, 8))
 OTHER = "0192f0c1-2345-7abc-8def-0123456789ab"
@@ -334,6 +335,12 @@ parts = {
         summary="They looked for the café.",
         tools=[JSON],
         response_format={"type": "json_object"},
+    ),
+    "workspace_text": WorkspaceText(
+        system="The files of the repository.",
+        tiers=((say("user", "src/app.py"), say("assistant", "Read.")), (), ()),
+        context=(say("user", "README.md"), say("assistant", "Read.")),
+        history_to=4,
     ),
     "route": Route(
         model="sonar",

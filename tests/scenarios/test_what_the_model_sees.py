@@ -253,7 +253,7 @@ async def test_a_prompt_that_is_refused_shrinks_in_the_agreed_order_and_the_same
     assert [plan.shrink_steps for plan in plans] == [
         (),
         ("artifacts: 1 of 3 kept", "the best artifact: 400 characters of it"),
-        ("artifacts: 0 of 3 kept", "turns 1–1: a line each"),
+        ("artifacts: 0 of 3 kept", "long texts up to turn 2: 50% of each"),
         ("artifacts: 0 of 3 kept", "turns 1–3: a line each", "summary: 200 characters of it"),
     ]
     again, same = await conversation(tmp_path / "two")
