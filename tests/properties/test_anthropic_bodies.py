@@ -70,7 +70,7 @@ def check(body: bytes) -> None:
     incoming = read(body)
     if incoming is not None:
         for message in incoming.messages:
-            assert message.role in ("user", "assistant")
+            assert message.role in ("user", "assistant", "system")
             check_message(message)
         assert msgspec.json.decode(msgspec.json.encode(incoming), type=Incoming).messages == incoming.messages
 
