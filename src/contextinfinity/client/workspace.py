@@ -72,6 +72,8 @@ class WorkspaceConversations(LocalConversations):
         )
         self.warn: Callable[[str], object] = log.warning
         self._window, self._count = chosen.abilities.context_limit, chosen.counter.count
+        self.changing = asyncio.Lock()
+        """Held while files are opened or read, so that a prompt is made of one state of them."""
         self._images: list[ImageBlock] = []
         self._covers: dict[str, int] = {}
         self._in_step: set[str] = set()
@@ -111,7 +113,8 @@ class WorkspaceConversations(LocalConversations):
         name = thread_id if session is None else session.external_id or session.id
         turns = await self._turns(session, how, name)
         message = self._with_images(content)
-        how["workspace"] = await asyncio.to_thread(self._prepared, turns, message.rendered_text)
+        async with self.changing:
+            how["workspace"] = await asyncio.to_thread(self._prepared, turns, message.rendered_text)
         self.store.session_id = name
         record(self.store, [message])
         async for stamped in super().send(thread_id, message.blocks, words=words, **how):

@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast, get_type_hints
 
 import msgspec
@@ -21,6 +22,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from contextinfinity.errors import AccessDenied, ContextInfinityError
 from contextinfinity.server.callers import Acting, acting, caller_of
+from contextinfinity.server.limits import name_of
 from contextinfinity.server.rpc_methods import METHODS, LLMService, UserState
 
 log = logging.getLogger(__name__)
@@ -59,7 +61,13 @@ async def rpc(websocket: WebSocket, user_id: str | None = None, token: str | Non
     door = websocket.app.state.door
     users: dict[Any, UserState] = door.rpc_users
     state = users.setdefault(act.owner, UserState())
-    await Connection(websocket, act, LLMService(act.client, state, door.server.workspace)).serve(door.closing)
+    connection = Connection(websocket, act, LLMService(act.client, state, door.server))
+    connection.admit = partial(door.rates.take, name_of(act.owner) if act.check is not None else "")
+    try:
+        await connection.serve(door.closing)
+    finally:
+        if not (state.listeners or state.streams or state.conversations):
+            users.pop(act.owner, None)
 
 
 class Connection:
@@ -69,6 +77,8 @@ class Connection:
         self._websocket, self._act, self._service = websocket, act, service
         self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING)
         self._running: set[asyncio.Task[None]] = set()
+        self.admit: Callable[[], object] = lambda: None
+        """Raises ``TooMany`` when the owner sends too many requests."""
 
     async def serve(self, closing: asyncio.Event) -> None:
         """Serve until one side ends it, or the token is revoked."""
@@ -139,14 +149,14 @@ class Connection:
         """Carry out one request; None for a notification, which is not answered."""
         name = asked.get("id") if isinstance(asked, dict) else None
         try:
-            call = _called(self._service, asked)
-            result = await call
+            self.admit()
+            result = await _called(self._service, asked)
         except RpcError as error:
             is_valid = isinstance(asked, dict) and isinstance(asked.get("method"), str)
             return None if is_valid and "id" not in asked else _failed(name, error)
         except ContextInfinityError as error:
             failed = RpcError(OUR_ERROR, error.message, {"code": error.code, "hint": error.hint})
-            return _failed(name, failed) if "id" in asked else None
+            return _failed(name, failed) if isinstance(asked, dict) and "id" in asked else None
         except Exception:
             log.exception("an RPC method failed")
             return _failed(name, RpcError(INTERNAL, "Internal error.")) if "id" in asked else None

@@ -22,7 +22,8 @@ from contextinfinity.client.workspace import WorkspaceConversations
 from contextinfinity.domain.events import Delta, TurnDone, TurnStarted
 from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock
 from contextinfinity.domain.session import NewSession
-from contextinfinity.errors import InvalidInput, NotFound, Refused
+from contextinfinity.errors import InvalidInput, NotFound, Refused, TooLarge
+from contextinfinity.settings import Server
 from contextinfinity.workspace.listing import NEVER
 
 log = logging.getLogger(__name__)
@@ -76,9 +77,9 @@ class UserState:
 class LLMService:
     """The methods, each taking and returning plain values."""
 
-    def __init__(self, client: LocalClient, state: UserState, workspace: str | None) -> None:
+    def __init__(self, client: LocalClient, state: UserState, server: Server) -> None:
         self.state = state
-        self._client, self._root = client, workspace
+        self._client, self._root, self._longest = client, server.workspace, server.max_message_chars
 
     # --- sessions ---
 
@@ -163,6 +164,8 @@ class LLMService:
         """Ask; the answer comes as ``streamChunk`` and ``streamComplete`` with this ``request_id``."""
         if request_id in self.state.streams:
             raise InvalidInput(f"The request {request_id} is running.", hint="Give each request an id of its own.")
+        if len(message) > self._longest:
+            raise TooLarge(f"The message has more than {self._longest} characters.")
         if files is not None:
             await self.set_selected_files(files)
         session_id = await self._restored()
@@ -211,12 +214,13 @@ class LLMService:
         """Open exactly these files of the workspace; returns those that exist."""
         there = self._workspace()
         opened = there.workspace.files
-        for path in opened.get_files():
-            if path not in files:
-                opened.remove_file(path)
-        for path in files:
-            await asyncio.to_thread(opened.add_file, path)
-        return opened.get_files()
+        async with there.changing:
+            for path in opened.get_files():
+                if path not in files:
+                    opened.remove_file(path)
+            for path in files:
+                await asyncio.to_thread(opened.add_file, path)
+            return opened.get_files()
 
     async def get_selected_files(self) -> list[str]:
         """Return the open files."""
