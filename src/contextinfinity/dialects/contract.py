@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import ContentBlock, Json, Message, ReasoningBlock
-from contextinfinity.domain.prompt import ToolSpec, Wishes
+from contextinfinity.domain.prompt import CallPiece, ToolSpec, Wishes
 from contextinfinity.domain.turn import Problem, Usage
 
 Stop: TypeAlias = Literal["end", "length", "filter", "tools", "stop"]
@@ -89,8 +89,12 @@ class Writer(Protocol):
         """Write what the model thought, before the text that it led to; called where ``shows_reasoning`` is set."""
         ...
 
+    def call(self, piece: CallPiece) -> bytes:
+        """Write a piece of a tool call; called where ``streams_calls`` is set."""
+        ...
+
     def end(self, spoken: Spoken) -> bytes:
-        """Write what follows the last word: calls of tools, why it ended, what it took.
+        """Write what follows the last word: calls of tools that were not written in pieces, why it ended, what it took.
 
         Text that ``spoken`` holds has been written by then, piece by piece.
         """
@@ -106,6 +110,8 @@ class Dialect(Protocol):
 
     counts_first: bool
     """Whether a stream says at its beginning how large the request was."""
+    streams_calls: bool
+    """Whether a stream writes tool calls piece by piece."""
     shows_reasoning: bool
     """Whether an answer has to hold the model's reasoning."""
 

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from contextinfinity.domain.ids import BranchId, SessionId, StepId, TurnId
 from contextinfinity.domain.message import Json, ReasoningItem
+from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.state import FoldCase
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
 
@@ -65,6 +66,12 @@ class Delta(Struct, frozen=True, kw_only=True, tag="delta"):
     """A piece of the answer."""
 
     text: str
+
+
+class CallStreamed(Struct, frozen=True, kw_only=True, tag="call_piece"):
+    """A piece of a tool call, as the model writes it; shown only to callers that ask for it."""
+
+    piece: CallPiece
 
 
 class Reasoned(Struct, frozen=True, kw_only=True, tag="reasoning"):
@@ -137,6 +144,7 @@ Event: TypeAlias = (
     | StepStarted
     | Delta
     | Reasoned
+    | CallStreamed
     | Durability
     | ToolCalled
     | Retrying

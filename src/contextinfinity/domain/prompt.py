@@ -89,6 +89,16 @@ class ReasoningDone(Struct, frozen=True, kw_only=True, tag="reasoning"):
     item: ReasoningItem
 
 
+class CallPiece(Struct, frozen=True, kw_only=True, tag="call_piece", omit_defaults=True):
+    """A piece of a tool call: the first one of a call names it, later ones add to its arguments."""
+
+    place: int
+    """Tells the calls of an answer apart; later calls have larger ones."""
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
 class Retry(Struct, frozen=True, kw_only=True, tag="retry"):
     """The provider could not answer; it is asked again after a while."""
 
@@ -106,7 +116,7 @@ class Finished(Struct, frozen=True, kw_only=True, tag="finished"):
     response: str | None = None
 
 
-StreamedPiece: TypeAlias = TextDelta | ReasoningDone
+StreamedPiece: TypeAlias = TextDelta | ReasoningDone | CallPiece
 """What a reply adds while it is streamed."""
 
 ProviderEvent: TypeAlias = StreamedPiece | Retry | Finished

@@ -170,7 +170,7 @@ class Engine(Lookup):
     ) -> AsyncIterator[Stamped]:
         """Join a turn, running or over, from the beginning or after an event's id; or hear only how it ends.
 
-        ``reasoning``: with what the model thinks before it speaks.
+        ``reasoning``: with what the model thinks before it speaks, and with tool calls as it writes them.
         """
         place = (0, 0) if after is None else parse_event_id(after)
         if place is None:

@@ -21,6 +21,7 @@ from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.message import Json, ToolCallItem, ToolOutputItem, ToolResultBlock
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import (
+    CallPiece,
     Finished,
     ProviderEvent,
     ProviderRequest,
@@ -36,7 +37,7 @@ from contextinfinity.engine.running_turn import Running, Terms
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled
 from contextinfinity.providers.contract import Written
-from contextinfinity.storage.journal import REASONING, Journal
+from contextinfinity.storage.journal import CALL_PIECE, REASONING, Journal
 from contextinfinity.telemetry.counters import count
 from contextinfinity.telemetry.stages import note_latency, timed
 from contextinfinity.tools.toolbox import Toolbox
@@ -220,6 +221,8 @@ def take(event: ProviderEvent, heard: Heard, journal: Journal) -> None:
                 said["new_paragraph"] = True
             journal.append("text", said, shown=len(text.encode()))
             heard.pieces.append(text)
+        case CallPiece():
+            journal.append(CALL_PIECE, msgspec.to_builtins(event))
         case ReasoningDone(item=item):
             journal.append(REASONING, msgspec.to_builtins(item))
         case Retry():

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from contextinfinity.domain.events import (
+    CallStreamed,
     Clarification,
     Delta,
     Durability,
@@ -30,11 +31,12 @@ from contextinfinity.domain.events import (
 )
 from contextinfinity.domain.ids import StepId, TurnId
 from contextinfinity.domain.message import ReasoningItem
+from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn
 from contextinfinity.engine.running_turn import Running
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.contract import Turns
-from contextinfinity.storage.journal import END, REASONING, Entry, JournalFolder, event_id
+from contextinfinity.storage.journal import CALL_PIECE, END, REASONING, Entry, JournalFolder, event_id
 
 LOOK_SECONDS = 0.05
 """How often the ledger is asked about a turn that another process answers."""
@@ -110,7 +112,7 @@ async def watch(
 ) -> AsyncIterator[Stamped]:
     """Give what a turn says after a place, and its end; without ``words`` its end alone, which costs it nothing.
 
-    ``reasoning``: also what the model thinks before it speaks.
+    ``reasoning``: also what the model thinks before it speaks, and its tool calls as it writes them.
     """
     place, announced = _Place(*after), after[0] if after[1] else -1
     while True:
@@ -121,7 +123,7 @@ async def watch(
                 announced = place.index
                 yield Stamped(event=_started(step))
             async for stamped in _follow(turns, journals, turn_id, running, step, place):
-                if reasoning or not isinstance(stamped.event, Reasoned):
+                if reasoning or not isinstance(stamped.event, Reasoned | CallStreamed):
                     yield stamped
             if place.at_end or step.is_over or turn.phase not in OPEN_PHASES:
                 place.next_step()
@@ -194,6 +196,8 @@ def _event(entry: Entry) -> Event | None:
     match entry.event_type:
         case "text":
             return Delta(text=PARAGRAPH + said["text"] if said.get("new_paragraph") else said["text"])
+        case str() if entry.event_type == CALL_PIECE:
+            return CallStreamed(piece=msgspec.convert(said, CallPiece))
         case str() if entry.event_type == REASONING:
             return Reasoned(item=msgspec.convert(said, ReasoningItem))
         case "call":

@@ -15,7 +15,7 @@ import msgspec
 
 from contextinfinity.domain.message import Json, TextBlock, blocks_of
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, StreamedPiece, TextDelta, Wishes
+from contextinfinity.domain.prompt import CallPiece, ProviderEvent, ProviderRequest, StreamedPiece, TextDelta, Wishes
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Accumulator, Wire, Written
 from contextinfinity.providers.failures import cut_off, garbled, scrub
@@ -107,8 +107,10 @@ class RemoteProvider:
                     if done := data == DONE:
                         break
                     for piece in self._take(reply, name, data):
+                        if written.may_retry and isinstance(piece, CallPiece):
+                            continue  # only clients that run the tools themselves are shown calls before they are whole
                         held.append(piece)
-                        if isinstance(piece, TextDelta):  # until then a failed attempt can be made again
+                        if isinstance(piece, TextDelta | CallPiece):  # until then a failed attempt can be made again
                             for each in held:
                                 yield each
                             held.clear()

@@ -21,7 +21,7 @@ from contextinfinity.client.values import (
     TurnAccount,
 )
 from contextinfinity.domain.deletion import Deleted
-from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, Reasoned
+from contextinfinity.domain.events import CallStreamed, CompactionEvent, Event, FinishedTurn, Reasoned
 from contextinfinity.domain.route import Intent
 from contextinfinity.domain.search import Hits
 from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage
@@ -207,7 +207,7 @@ def gives(kind: type[Struct], *others: int) -> dict[int | str, Any]:
 
 def gives_events(*others: int) -> dict[int | str, Any]:
     """Describe a route that answers with a stream."""
-    kinds = (kind for kind in (*get_args(Event), *get_args(CompactionEvent)) if kind is not Reasoned)
+    kinds = (kind for kind in (*get_args(Event), *get_args(CompactionEvent)) if kind not in (Reasoned, CallStreamed))
     names = [str(kind.__struct_config__.tag) for kind in kinds]
     fields = {"event": {"type": "string", "enum": names}, "data": {"type": "string", "description": "JSON"}}
     fields |= {"id": {"type": "string"}, "retry": {"type": "integer"}}

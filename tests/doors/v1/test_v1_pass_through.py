@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from anthropic import Anthropic
+from openai import OpenAI
 
 from contextinfinity_testing.vendors import Answer, Call, Trouble
 from contextinfinity_testing.vendors.wire import sign
@@ -280,3 +282,29 @@ def test_after_a_message_that_does_not_fit_the_next_one_is_answered(desk: Desk) 
         answer = desk.server.http.post("/v1/chat/completions", json={**body, "messages": messages}, params=whose)
         assert answer.status_code == 200, answer.text[:500]
         assert desk.asked["messages"][-1] == messages[-1]
+
+
+@pytest.mark.req("API-16")
+@pytest.mark.parametrize("model", ["open", "sonnet"])
+def test_tool_arguments_stream_as_they_arrive(desk: Desk, model: str) -> None:
+    calls = (Call(name="weather", arguments={"city": "Rome " * 40}), Call(name="weather", arguments={"city": "Oslo"}))
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}]
+    client = OpenAI(base_url=desk.openai_url, api_key="x", default_query={"user_id": str(uuid4())})
+    desk.say(Answer(text="Let me see.", tool_calls=calls))
+    asked: Any = {"model": model, "messages": [{"role": "user", "content": "How is the weather?"}], "tools": tools}
+    pieces: list[list[str]] = [[], []]
+    for chunk in client.chat.completions.create(**asked, stream=True):
+        for call in (chunk.choices[0].delta.tool_calls or ()) if chunk.choices else ():
+            pieces[call.index].append((call.function.arguments or "") if call.function else "")
+    assert [json.loads("".join(piece)) for piece in pieces] == [call.arguments for call in calls]
+    assert len([piece for piece in pieces[0] if piece]) > 1
+    own = Anthropic(base_url=desk.anthropic_url, api_key="x", default_query={"user_id": str(uuid4())})
+    desk.say(Answer(text="Let me see.", tool_calls=calls))
+    mine: Any = [{"name": "weather", "input_schema": WEATHER}]
+    sent: Any = {"model": model, "max_tokens": 500, "tools": mine, "messages": asked["messages"]}
+    with own.messages.stream(**sent) as stream:
+        kinds = [event.type for event in stream]
+        said: Any = stream.get_final_message().content
+    assert [block.type for block in said] == ["text", "tool_use", "tool_use"]
+    assert [block.input for block in said[1:]] == [call.arguments for call in calls]
+    assert kinds.count("input_json") > 2

@@ -15,6 +15,7 @@ class AnthropicMessages:
 
     counts_first = True
     shows_reasoning = True
+    streams_calls = True
 
     def read(self, body: bytes) -> Incoming:
         """Read a request for a message."""

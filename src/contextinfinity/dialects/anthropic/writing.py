@@ -12,6 +12,7 @@ import msgspec
 
 from contextinfinity.dialects.contract import Spoken, Stop
 from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
+from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem, Usage
 
 STOP_REASONS: dict[Stop, str] = {
@@ -141,6 +142,10 @@ class MessageWriter:
         """Whether a block of text is open."""
         self._index = 0
         """The place of the open block, or of the next one."""
+        self._open_call: int | None = None
+        """The place of the call whose block is open."""
+        self._calls = 0
+        """How many calls were written in pieces."""
         self._thoughts = 0
         """How many blocks of reasoning were written."""
 
@@ -154,11 +159,16 @@ class MessageWriter:
         """Write a piece of the text; the first one begins its block."""
         if not text:
             return b""
+        before = b"" if self._has_text else self._end_text()
         delta = _event("content_block_delta", index=self._index, delta={"type": "text_delta", "text": text})
         if self._has_text:
             return delta
         self._has_text = True
-        return _event("content_block_start", index=self._index, content_block={"type": "text", "text": ""}) + delta
+        return (
+            before
+            + _event("content_block_start", index=self._index, content_block={"type": "text", "text": ""})
+            + delta
+        )
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
         """Write thinking of Anthropic's own models, which they want back as it is; other reasoning is not shown."""
@@ -171,10 +181,24 @@ class MessageWriter:
         deltas = [{"type": kind, name: raw[name]} for kind, name in said if raw.get(name)]
         return self._end_text() + self._block(begun, deltas)
 
+    def call(self, piece: CallPiece) -> bytes:
+        """Write a piece of a tool call; the first one begins its block."""
+        written = b""
+        if piece.name:
+            written = self._end_text()
+            self._open_call, self._calls = piece.place, self._calls + 1
+            begun = {"type": "tool_use", "id": piece.call_id, "name": piece.name, "input": {}}
+            written += _event("content_block_start", index=self._index, content_block=begun)
+        if piece.arguments and piece.place == self._open_call:
+            delta = {"type": "input_json_delta", "partial_json": piece.arguments}
+            written += _event("content_block_delta", index=self._index, delta=delta)
+        return written
+
     def _end_text(self) -> bytes:
-        if not self._has_text:
+        """End the block that is open."""
+        if not self._has_text and self._open_call is None:
             return b""
-        self._has_text, self._index = False, self._index + 1
+        self._has_text, self._open_call, self._index = False, None, self._index + 1
         return _event("content_block_stop", index=self._index - 1)
 
     def _block(self, begun: Json, deltas: Sequence[Json]) -> bytes:
@@ -190,12 +214,12 @@ class MessageWriter:
 
     def end(self, spoken: Spoken) -> bytes:
         """Write the end of the text, calls of tools, why the message ended and what it took."""
-        out, thoughts = [self._end_text()], 0
+        out, thoughts, calls = [self._end_text()], 0, 0
         for block in spoken.blocks:
             if isinstance(block, ReasoningBlock):  # what led to calls alone was not written yet
                 thoughts += 1
                 out.append(self.reasoning(block) if thoughts > self._thoughts else b"")
-            elif isinstance(block, ToolUseBlock):
+            elif isinstance(block, ToolUseBlock) and (calls := calls + 1) > self._calls:
                 delta = {"type": "input_json_delta", "partial_json": _encode(_arguments(block)).decode()}
                 out.append(self._block(_call(block), [delta]))
         out += [_event("message_delta", delta=_stop(spoken), usage=usage(spoken.usage)), _event("message_stop")]

@@ -17,6 +17,7 @@ class OpenAIChat:
 
     counts_first = False
     shows_reasoning = False
+    streams_calls = True
 
     def read(self, body: bytes) -> Incoming:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""

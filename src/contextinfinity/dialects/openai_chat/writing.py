@@ -21,6 +21,7 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     arguments_of,
 )
+from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem, Usage
 
 STOPS: dict[Stop, str] = {
@@ -82,6 +83,8 @@ class ChatWriter:
     def __init__(self, begun: Spoken, *, with_usage: bool) -> None:
         self._shell = _shell(begun, "chat.completion.chunk")
         self._with_usage = with_usage
+        self._called_at: dict[int, int] = {}
+        """The index of each call that is written in pieces, by its place."""
         uncounted = {**self._shell, "usage": None} if with_usage else self._shell
         self._front = b"data: " + _encode(uncounted)[:-1] + b',"choices":[{"index":0,"delta":'
 
@@ -97,9 +100,24 @@ class ChatWriter:
         """Write nothing: reasoning is not shown."""
         return b""
 
+    def call(self, piece: CallPiece) -> bytes:
+        """Write a piece of a tool call."""
+        if piece.place not in self._called_at:
+            self._called_at[piece.place] = len(self._called_at)
+        index, written = self._called_at[piece.place], b""
+        if piece.name:
+            function = {"name": piece.name, "arguments": ""}
+            begun = {"index": index, "id": piece.call_id, "type": "function", "function": function}
+            written = self._chunk(_encode({"tool_calls": [begun]}))
+        if piece.arguments:
+            more = {"index": index, "function": {"arguments": piece.arguments}}
+            written += self._chunk(_encode({"tool_calls": [more]}))
+        return written
+
     def end(self, spoken: Spoken) -> bytes:
         """Write calls of tools, why it ended, and what it took."""
-        written = [self._called(place, call) for place, call in enumerate(_calls(spoken.blocks))]
+        calls = [*enumerate(_calls(spoken.blocks))][len(self._called_at) :]
+        written = [self._called(place, call) for place, call in calls]
         written.append(self._chunk(b"{}", _encode(_finish(spoken))))
         if self._with_usage:
             written.append(_event({**self._shell, "choices": [], "usage": usage(spoken.usage)}))

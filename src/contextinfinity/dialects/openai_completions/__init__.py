@@ -11,6 +11,7 @@ from contextinfinity.dialects.openai_chat import reading
 from contextinfinity.dialects.openai_chat import writing as chat
 from contextinfinity.dialects.openai_chat.checks import Wrong, a_flag, a_text, body_object, each, field, wanted
 from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock
+from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem
 
 NOT_OF_CHAT = frozenset({"prompt", "suffix", "echo", "best_of", "logprobs"})
@@ -22,6 +23,7 @@ class OpenAICompletions:
 
     counts_first = False
     shows_reasoning = False
+    streams_calls = False
 
     def read(self, body: bytes) -> Incoming:
         """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
@@ -72,6 +74,10 @@ class CompletionWriter:
     def text(self, text: str) -> bytes:
         """Write a piece of the text."""
         return self._chunk([_choice(text, None)]) if text else b""
+
+    def call(self, piece: CallPiece) -> bytes:
+        """Write nothing: calls are written when they are whole."""
+        return b""
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
         """Write nothing: reasoning is not shown."""

@@ -17,6 +17,7 @@ class OpenAIResponses:
 
     counts_first = False
     shows_reasoning = True
+    streams_calls = False
 
     def __init__(self, shown: writing.Shown, *, after: int = -1) -> None:
         self._shown = shown

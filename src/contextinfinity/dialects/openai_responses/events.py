@@ -28,6 +28,7 @@ from contextinfinity.dialects.openai_responses.writing import (
     text_part,
 )
 from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock
+from contextinfinity.domain.prompt import CallPiece
 from contextinfinity.domain.turn import Problem
 
 _encode = msgspec.json.Encoder().encode
@@ -62,6 +63,10 @@ class ResponseWriter:
             written += self._event("response.content_part.added", **self._part("message"), part=text_part(""))
         self._text.append(text)
         return written + self._event("response.output_text.delta", **self._part("message"), delta=text, logprobs=[])
+
+    def call(self, piece: CallPiece) -> bytes:
+        """Write nothing: calls are written when they are whole."""
+        return b""
 
     def reasoning(self, block: ReasoningBlock) -> bytes:
         """Write what the model thought, behind the text that came before it."""

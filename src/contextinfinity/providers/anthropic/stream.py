@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from contextinfinity.domain.message import Json, arguments_of
-from contextinfinity.domain.prompt import ReasoningDone, StreamedPiece, TextDelta
+from contextinfinity.domain.prompt import CallPiece, ReasoningDone, StreamedPiece, TextDelta
 from contextinfinity.providers import forms
 from contextinfinity.providers.anthropic.blocks import PROVIDER, THINKING, reasoning_item
 from contextinfinity.providers.failures import failure_in_stream
@@ -79,15 +79,18 @@ class MessageAccumulator:
         self._message = {**message, "usage": forms.dict_of(message.get("usage"))}
         return ()
 
-    def _start(self, told: dict[str, Json]) -> Sequence[TextDelta] | None:
+    def _start(self, told: dict[str, Json]) -> Sequence[StreamedPiece] | None:
         index, block = _index(told), told.get("content_block")
         if index is None or not isinstance(block, dict):
             return None
         self._blocks[index] = block
+        if block.get("type") == "tool_use":
+            call_id, name = forms.text_of(block.get("id")), forms.text_of(block.get("name"))
+            return (CallPiece(place=index, call_id=call_id, name=name),) if call_id and name else ()
         text = block.get("text") if block.get("type") == "text" else ""
         return (TextDelta(text=text),) if text and isinstance(text, str) else ()
 
-    def _delta(self, told: dict[str, Json]) -> Sequence[TextDelta] | None:
+    def _delta(self, told: dict[str, Json]) -> Sequence[StreamedPiece] | None:
         index, delta = _index(told), forms.dict_of(told.get("delta"))
         if index is None or index not in self._blocks:
             return None
@@ -102,6 +105,8 @@ class MessageAccumulator:
         if not isinstance(text, str):
             return None
         self._pieces.setdefault((index, field), []).append(text)
+        if kind == "input_json_delta" and self._blocks[index].get("type") == "tool_use":
+            return (CallPiece(place=index, arguments=text),) if text else ()
         return (TextDelta(text=text),) if text and kind == "text_delta" else ()
 
     def _stop(self, told: dict[str, Json]) -> Sequence[StreamedPiece]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from contextinfinity.domain.message import Json, ReasoningItem, arguments_of
-from contextinfinity.domain.prompt import ReasoningDone, StreamedPiece, TextDelta
+from contextinfinity.domain.prompt import CallPiece, ReasoningDone, StreamedPiece, TextDelta
 from contextinfinity.providers import forms
 from contextinfinity.providers.failures import failure_in_stream
 from contextinfinity.providers.openai_chat.request import REASONING_KEYS
@@ -77,11 +77,11 @@ class ChatAccumulator:
             return forms.dict_of(choice["delta"])
         return {} if self._answered else forms.dict_of(choice.get("message"))
 
-    def _take_delta(self, delta: dict[str, Json]) -> list[TextDelta]:
-        shown: list[TextDelta] = []
+    def _take_delta(self, delta: dict[str, Json]) -> list[StreamedPiece]:
+        shown: list[StreamedPiece] = []
         for key, value in delta.items():
             if key == "tool_calls":
-                self._calls.take(value)
+                shown += self._calls.take(value)
             elif key in TEXTS and isinstance(value, str):
                 self._texts.setdefault(key, []).append(value)
                 if value and key in SHOWN:
@@ -140,9 +140,11 @@ class _Calls:
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
+        self._shown: set[int] = set()
 
-    def take(self, pieces: Json) -> None:
-        """Take the pieces of calls that a chunk brings."""
+    def take(self, pieces: Json) -> list[CallPiece]:
+        """Take the pieces of calls that a chunk brings; return those that can be shown: of calls with id and name."""
+        shown: list[CallPiece] = []
         for piece in forms.list_of(pieces):
             told = forms.dict_of(piece)
             function = forms.dict_of(told.get("function"))
@@ -151,22 +153,30 @@ class _Calls:
             if not isinstance(arguments, str):
                 arguments = "" if arguments is None else msgspec.json.encode(arguments).decode()
             call_id, name = forms.text_of(told.get("id")), forms.text_of(function.get("name"))
-            self._take(_Call(index, call_id, name, [arguments], call_extra(told)))
+            place, is_new = self._take(_Call(index, call_id, name, [arguments], call_extra(told)))
+            if is_new and call_id and name:
+                self._shown.add(place)
+                shown.append(CallPiece(place=place, call_id=call_id, name=name))
+            if arguments and place in self._shown:
+                shown.append(CallPiece(place=place, arguments=arguments))
+        return shown
 
     def whole(self) -> list[Json]:
         """Give the calls in one piece each."""
         return [_whole(call) for call in self._calls]
 
-    def _take(self, piece: _Call) -> None:
+    def _take(self, piece: _Call) -> tuple[int, bool]:
+        """Add a piece; return the place of its call, and whether that is a new one."""
         call = self._goes_on_with(piece)
         if call is None:
             self._calls.append(piece)
-            return
+            return len(self._calls) - 1, True
         call.id = call.id or piece.id
         call.name = call.name or piece.name
         call.arguments += piece.arguments
         inner = {**forms.dict_of(call.extra.get("function")), **forms.dict_of(piece.extra.get("function"))}
         call.extra |= {**piece.extra, "function": inner} if inner else piece.extra
+        return next(place for place, one in enumerate(self._calls) if one is call), False
 
     def _goes_on_with(self, piece: _Call) -> _Call | None:
         """Find the newest call of a piece's index; where it has none, that of its id; where it has neither, the newest.

@@ -22,7 +22,7 @@ from contextinfinity.client.contract import Stamped
 from contextinfinity.client.drop_in import UPSTREAM, Answered
 from contextinfinity.dialects.contract import Dialect, Incoming, Spoken, Stop, Writer
 from contextinfinity.dialects.openai_chat import several
-from contextinfinity.domain.events import Delta, FinishedTurn, Reasoned, TurnDone
+from contextinfinity.domain.events import CallStreamed, Delta, FinishedTurn, Reasoned, TurnDone
 from contextinfinity.domain.message import Json, ReasoningBlock, TextBlock, ToolUseBlock
 from contextinfinity.domain.turn import Problem, Turn, Usage
 from contextinfinity.errors import ContextInfinityError, Ending
@@ -192,11 +192,16 @@ async def pieces(
     writer: Writer | None = None
     done: FinishedTurn | None = None
     try:
-        events = question.drop_in.watch(turn.id, reasoning=dialect.shows_reasoning)
+        kinds = (
+            Delta,
+            *([Reasoned] if dialect.shows_reasoning else ()),
+            *([CallStreamed] if dialect.streams_calls else ()),
+        )
+        events = question.drop_in.watch(turn.id, reasoning=len(kinds) > 1)
         async with aclosing(handfuls(door, events, check=question.acting.check)) as coming:
             async for handful in coming:
                 done = _end_in(handful) or done
-                said = [one.event for one in handful if isinstance(one.event, Delta | Reasoned)]
+                said = [one.event for one in handful if isinstance(one.event, kinds)]
                 if said or not handful:
                     head, writer = (b"", writer) if writer else await _begin(question, dialect, incoming, turn)
                     yield head + b"".join(_written(writer, event) for event in said) or KEEP_ALIVE
@@ -214,9 +219,11 @@ async def pieces(
         yield writer.fail(*_told(error))
 
 
-def _written(writer: Writer, event: Delta | Reasoned) -> bytes:
+def _written(writer: Writer, event: Delta | Reasoned | CallStreamed) -> bytes:
     if isinstance(event, Delta):
         return writer.text(event.text)
+    if isinstance(event, CallStreamed):
+        return writer.call(event.piece)
     return writer.reasoning(ReasoningBlock(encrypted_content=event.item.encrypted_content, raw=event.item.raw))
 
 

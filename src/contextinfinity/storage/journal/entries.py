@@ -20,6 +20,7 @@ from contextinfinity.errors import InvalidInput, LedgerError, LedgerFailed, Ledg
 
 END = "end"
 REASONING = "reasoning"
+CALL_PIECE = "call_piece"
 """The event type of the last entry of a journal that was brought to its end."""
 
 # Eighteen digits are more than any stream has, and keep a hostile header from costing anything.
