@@ -1,15 +1,20 @@
 """Find statements that a newer statement about the same thing supersedes.
 
-The same person made both, and the older one says something that the newer does not. Beside that, either the newer one
-says that something changed, and they share words or are similar by their vectors; or both are almost the same sentence
-with another value.
+Of people with names the messages of one person are compared, of a chat with an assistant whole exchanges: what one side
+asks for, the other reports as done. The older one says something that the newer does not, and one of these holds:
+
+    the newer one says that something changed, and shares two words with the older that hardly any other text found has
+    the newer one says that something changed, and both share many words, or one and nearly the same vector
+    both are almost the same sentence with another value
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.domain.ids import ChunkId
@@ -27,27 +32,46 @@ Key: TypeAlias = tuple[ChunkId, int]
 
 MOST = 24
 """Candidates that are compared, the best first."""
+RARE_WORDS, HELD_BY = 2, 3
+"""How many words two exchanges share that are about the same thing, if so many of the exchanges found hold each."""
 LONGEST = 240
 """Characters of a passage that may be one statement."""
-NEAR = 0.45
+NEAR = 0.6
 """The cosine from which on two statements may be about the same thing."""
 ALIKE, ALMOST = 0.34, 0.6
 """The share of words in common: of statements about the same thing, and of the same sentence with another value."""
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
+class _Exchange:
+    """The statements of one turn that were found: of one person with a name, or of user and assistant."""
+
+    def __init__(self, said: Sequence[Candidate]) -> None:
+        self.said = said
+        self.turn_seq = said[0].turn_seq
+        self.whose = said[0].chunk.session_id, said[0].speaker
+        self.words = frozenset[str]().union(*(_words(each.text) for each in said))
+        self.changes = any(_changes(each.text) for each in said)
+
+
 def superseded(candidates: Sequence[Candidate], vectors: Vectors | None = None) -> dict[Key, Candidate]:
     """Return for each superseded passage the newest one that supersedes it."""
-    stated = [each for each in candidates if may_state(each)][:MOST]
-    newest = sorted(stated, key=lambda each: (each.said_at, each.turn_seq), reverse=True)
+    turns: dict[tuple[str, str, int], list[Candidate]] = {}
+    for each in [each for each in candidates if _is_statement(each)][:MOST]:
+        turns.setdefault((each.chunk.session_id, each.speaker, each.turn_seq), []).append(each)
+    newest = sorted(map(_Exchange, turns.values()), key=lambda exchange: exchange.turn_seq, reverse=True)
+    held = Counter(word for exchange in newest for word in exchange.words)
     found: dict[Key, Candidate] = {}
-    for old in stated:
-        for new in newest:
-            if new is old:
-                break
-            if supersedes(new, old, _cosine(old, new, vectors)):
-                found[old.chunk.id, old.start] = new
-                break
+    for new, old in combinations(newest, 2):
+        if new.whose != old.whose:
+            continue
+        rare = [word for word in new.words & old.words if held[word] <= HELD_BY]
+        is_about_it = new.changes and len(rare) >= RARE_WORDS and not old.said[0].speaker
+        for each in old.said:
+            if (is_about_it and _words(each.text) - new.words) or any(
+                supersedes(one, each, _cosine(each, one, vectors)) for one in new.said
+            ):
+                found.setdefault((each.chunk.id, each.start), new.said[0])
     return found
 
 
@@ -77,8 +101,11 @@ def _changes(text: str) -> bool:
 
 def may_state(candidate: Candidate) -> bool:
     """Return whether a passage is short, by a person, and more than a question."""
-    is_person = candidate.chunk.side == "user" or bool(candidate.speaker)
-    return is_person and len(candidate.text) <= LONGEST and bool(_statements(candidate.text))
+    return (candidate.chunk.side == "user" or bool(candidate.speaker)) and _is_statement(candidate)
+
+
+def _is_statement(candidate: Candidate) -> bool:
+    return len(candidate.text) <= LONGEST and bool(_statements(candidate.text))
 
 
 def _statements(text: str) -> str:

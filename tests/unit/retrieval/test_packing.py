@@ -13,7 +13,9 @@ from contextinfinity.domain.chunk import Chunk
 from contextinfinity.retrieval.candidates import Candidate
 from contextinfinity.retrieval.packing import TARGET, Room, pack
 from contextinfinity.retrieval.slices import best_slice
+from contextinfinity.retrieval.superseding import superseded
 from contextinfinity.text.keywords import terms as terms_of
+from tests.unit.retrieval.findings import Line, entries_of, ranked
 from tests.unit.retrieval.turns import THEN, chunk, count, prose
 
 QUESTION = "When does the museum open?"
@@ -179,3 +181,22 @@ def test_nothing_found_packs_nothing() -> None:
     packed = pack([], QUESTION, count)
     assert (packed.pieces, packed.left_out, packed.tokens) == ((), (), 0)
     assert pack([candidate(1, "x", 0.5)], QUESTION, count, room=Room(target=0)).pieces == ()
+
+
+@pytest.mark.req("RETRIEVE-13")
+def test_a_later_exchange_supersedes_what_the_assistant_reported_before() -> None:
+    lines = [
+        Line("user", "Where does the nightly backup of the ledger go?"),
+        Line("assistant", "The backup of the ledger goes to the Hetzner box."),
+        *(Line("user" if n % 2 == 0 else "assistant", f"Shelf {n} got oiled with linseed.") for n in range(8)),
+        Line("user", "That box is full since Monday."),
+        Line("assistant", "I moved the backup of the ledger to a Linode bucket."),
+    ]
+    candidates = ranked("Where does the backup go?", entries_of(lines))
+    marked = superseded(candidates)
+    assert {lines[1].text: lines[-1].text}.items() <= {
+        each.text: marked[each.chunk.id, each.start].text
+        for each in candidates
+        if (each.chunk.id, each.start) in marked
+    }.items()
+    assert lines[-1].text not in [each.text for each in candidates if (each.chunk.id, each.start) in marked]
