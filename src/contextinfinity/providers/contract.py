@@ -20,7 +20,7 @@ from msgspec import Struct
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, StreamedPiece, Wishes
-from contextinfinity.providers.wishes import Wished
+from contextinfinity.providers.request_options import Wished
 from contextinfinity.text.tokens import Counter
 
 

@@ -21,10 +21,10 @@ from contextinfinity.providers.contract import Accumulator, Wire, Written
 from contextinfinity.providers.failures import cut_off, garbled, scrub
 from contextinfinity.providers.forms import sent_to
 from contextinfinity.providers.rebuild_request import write
+from contextinfinity.providers.request_options import Wished
 from contextinfinity.providers.retrying import RetryPolicy, retrying
 from contextinfinity.providers.sse import events
 from contextinfinity.providers.transport import Arrived, Connection, read_whole
-from contextinfinity.providers.wishes import Wished
 from contextinfinity.text.tokens import Counter, counter_of
 
 DONE = "[DONE]"

@@ -29,7 +29,7 @@ from contextinfinity.domain.turn import Completed, Incomplete, Paused, Problem, 
 from contextinfinity.errors import ProviderError, SettingsError
 from contextinfinity.providers.contract import Written, written
 from contextinfinity.providers.forms import dict_of, list_of, notes
-from contextinfinity.providers.wishes import Wished, plain
+from contextinfinity.providers.request_options import Wished, plain
 from contextinfinity.text.tokens import Counter, counter_of
 
 ABILITIES = Abilities(context_limit=128_000, max_output_tokens=128_000, images=True, known=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from contextinfinity.domain.message import (
     AssistantItem,
@@ -181,7 +182,9 @@ def test_how_much_to_think_is_told_as_each_model_takes_it(model: str, wishes: An
 def test_other_wishes_are_met_or_named() -> None:
     able = abilities_of("gemini", NEW)
     wishes = Wishes(tool_choice=":look", parallel_tools=False, stop=tuple("abcdef"), seed=1, top_p=0.5)
+    wishes = replace(wishes, effort="low", reasoning_summary="auto")
     options, left_out = WIRE.wished(wishes, able)
+    assert options["thinkingConfig"] == {"thinkingLevel": "low", "includeThoughts": True}
     calling = {"mode": "ANY", "allowedFunctionNames": ["look"]}
     assert options["toolConfig"] == {"functionCallingConfig": calling}
     assert (options["stopSequences"], options["seed"], options["topP"]) == (list("abcde"), 1, 0.5)

@@ -10,8 +10,9 @@ from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
 from contextinfinity.domain.sent_form import MESSAGES
 from contextinfinity.providers.anthropic.reply import finished
 from contextinfinity.providers.anthropic.request import Choices, body
+from contextinfinity.providers.anthropic.request_options import for_messages
 from contextinfinity.providers.anthropic.stream import MessageAccumulator
-from contextinfinity.providers.wishes import Wished, for_messages
+from contextinfinity.providers.request_options import Wished
 from contextinfinity.settings import ModelSettings, Settings
 
 

@@ -11,7 +11,7 @@ from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.gemini import reply, request
 from contextinfinity.providers.gemini.request_options import for_gemini
-from contextinfinity.providers.wishes import Wished
+from contextinfinity.providers.request_options import Wished
 from contextinfinity.settings import ModelSettings, Settings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Wishes
-from contextinfinity.providers.wishes import (
+from contextinfinity.providers.request_options import (
     BUDGETS,
     USUAL_EFFORTS,
     Offer,
@@ -40,6 +40,7 @@ def for_gemini(wishes: Wishes, able: Abilities) -> Wished:
         "tool_choice": choice_offer(able, "toolConfig", _tool_config),
         "parallel_tools": lambda several: {} if several else None,
         "effort": lambda _: thought,
+        "reasoning_summary": (lambda _: {"thinkingConfig": {"includeThoughts": True}}) if able.reasoning else None,
         "thinking_tokens": lambda _: thought,
     }
     in_part = {"stop"} if len(stops) < len(wishes.stop) else set()

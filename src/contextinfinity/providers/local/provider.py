@@ -26,7 +26,7 @@ from contextinfinity.providers.local.model_file import ModelFile
 from contextinfinity.providers.local.vocabulary import plain
 from contextinfinity.providers.openai_chat import ChatWire
 from contextinfinity.providers.rebuild_request import write
-from contextinfinity.providers.wishes import Wished
+from contextinfinity.providers.request_options import Wished
 from contextinfinity.text.tokens import Counter, counter_of
 
 WINDOW = 8192

@@ -12,7 +12,8 @@ from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
 from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_chat import reply, request, stream
-from contextinfinity.providers.wishes import Wished, for_chat
+from contextinfinity.providers.openai_chat.request_options import for_chat
+from contextinfinity.providers.request_options import Wished
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.vendors import VENDORS
 

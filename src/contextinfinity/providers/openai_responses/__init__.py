@@ -10,7 +10,8 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderRequest, Wishes
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_responses import reply, request, stream
-from contextinfinity.providers.wishes import Wished, for_responses
+from contextinfinity.providers.openai_responses.request_options import for_responses
+from contextinfinity.providers.request_options import Wished
 from contextinfinity.settings import ModelSettings, Settings
 
 

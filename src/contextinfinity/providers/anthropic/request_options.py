@@ -1,0 +1,77 @@
+"""Wishes in the words of Anthropic's Messages."""
+
+from __future__ import annotations
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Wishes
+from contextinfinity.providers.options import joined
+from contextinfinity.providers.request_options import (
+    BUDGETS,
+    Offer,
+    Wished,
+    as_option,
+    choice_offer,
+    forces_call,
+    level_of,
+    nearest_level,
+    parallel_offer,
+    wished_options,
+)
+
+LEAST_BUDGET = BUDGETS["minimal"]
+"""Anthropic refuses a smaller one."""
+
+
+def for_messages(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
+    """Wish in the words of Anthropic's Messages.
+
+    The API of today takes a temperature and the like from no Claude. Servers of other models on this wire do, though
+    not while the model thinks.
+    """
+    forced = forces_call(wishes.tool_choice) and able.tools and able.guidance.forced_tools
+    thought = _claude_thought(wishes, able, forced=forced)
+    thinks = "budget_tokens" in (thought or {}).get("thinking", {})
+    samples = not able.known and able.guidance.sampling and not thinks
+    stops = [text for text in wishes.stop if text.strip()]  # mere white space is refused
+    offers: dict[str, Offer | None] = {
+        "temperature": (lambda value: {"temperature": min(value, 1)}) if samples else None,
+        "top_p": as_option("top_p") if samples else None,
+        "top_k": as_option("top_k") if samples else None,
+        "stop": (lambda _: {"stop_sequences": stops}) if stops else None,
+        "tool_choice": choice_offer(able, "tool_choice", _messages_choice),
+        "parallel_tools": parallel_offer(able, parallel, {"tool_choice": {"disable_parallel_tool_use": True}}),
+        "effort": lambda _: thought,
+        "reasoning_summary": (lambda _: {}) if able.reasoning else None,  # thinking always comes in words
+        "thinking_tokens": lambda _: thought,
+    }
+    in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
+    if not (forced and able.reasoning and able.guidance.thinking == "budget"):
+        return wished_options(wishes, offers, in_part)
+    # A tool that has to be called leaves no time to think: the vendor refuses both at once.
+    options, left_out = wished_options(wishes, offers, in_part)
+    return Wished(joined(options, {"thinking": {"type": "disabled"}}), left_out)
+
+
+def _messages_choice(choice: str) -> Json:
+    if choice.startswith(":"):
+        return {"type": "tool", "name": choice[1:]}
+    return {"type": {"required": "any"}.get(choice, choice)}
+
+
+def _claude_thought(wishes: Wishes, able: Abilities, *, forced: bool) -> dict[str, Json] | None:
+    """Tell a Claude: older ones by tokens, newer ones by effort. That a budget fits its answer is seen to later."""
+    guidance, level = able.guidance, level_of(wishes)
+    if level is None or not able.reasoning:
+        return None
+    if level == "none" and guidance.unthinking:
+        return {"thinking": {"type": guidance.unthinking}}
+    told: dict[str, Json] = {}
+    if guidance.efforts:
+        told["output_config"] = {"effort": nearest_level(level, guidance.efforts)}
+    if guidance.thinking == "adaptive":
+        return told if forced else {"thinking": {"type": "adaptive"}, **told}
+    if forced or able.max_output_tokens <= LEAST_BUDGET:
+        return None
+    tokens = wishes.thinking_tokens or BUDGETS[level]
+    return {"thinking": {"type": "enabled", "budget_tokens": max(tokens, LEAST_BUDGET)}, **told}

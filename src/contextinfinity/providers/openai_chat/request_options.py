@@ -1,0 +1,76 @@
+"""Wishes in the words of chat completions, and of llama.cpp, which speaks them with differences."""
+
+from __future__ import annotations
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Wishes
+from contextinfinity.providers.request_options import (
+    USUAL_EFFORTS,
+    Offer,
+    Wished,
+    as_option,
+    choice_offer,
+    effort_of,
+    level_of,
+    nearest_level,
+    parallel_offer,
+    wished_options,
+)
+
+MOST_STOPS = 4
+"""Of OpenAI, and of those who keep to its words."""
+
+
+def for_chat(wishes: Wishes, able: Abilities, *, vendor: str, parallel: bool, own_server: bool) -> Wished:
+    """Wish in the words of chat completions; ``own_server``: one that takes more than OpenAI does."""
+    guidance, local = able.guidance, vendor == "local"
+    thought = _llama_thought(wishes, able) if local else _named("reasoning_effort", effort_of(wishes, able))
+    samples = guidance.sampling or thought == {"reasoning_effort": "none"}
+    more = local or vendor == "perplexity" or (own_server and not able.known)
+    stops = wishes.stop if more else wishes.stop[:MOST_STOPS]
+    offers: dict[str, Offer | None] = {
+        "temperature": as_option("temperature") if samples else None,
+        "top_p": as_option("top_p") if samples else None,
+        "top_k": as_option("top_k") if more else None,
+        "presence_penalty": as_option("presence_penalty") if guidance.sampling else None,
+        "frequency_penalty": as_option("frequency_penalty") if guidance.sampling else None,
+        "seed": None if vendor == "perplexity" else as_option("seed"),
+        "stop": (lambda _: {"stop": list(stops)}) if guidance.stop else None,
+        "tool_choice": choice_offer(able, "tool_choice", _llama_choice if local else _chat_choice),
+        "parallel_tools": parallel_offer(able, parallel),
+        "effort": lambda _: thought,
+        "thinking_tokens": lambda _: thought,
+    }
+    in_part = {"stop"} if len(stops) < len(wishes.stop) else set()
+    in_part |= {"tool_choice"} if local and _named_tool(wishes) else set()
+    return wished_options(wishes, offers, in_part)
+
+
+def _named(key: str, value: Json) -> dict[str, Json] | None:
+    return None if value is None else {key: value}
+
+
+def _named_tool(wishes: Wishes) -> bool:
+    return (wishes.tool_choice or "").startswith(":")
+
+
+def _chat_choice(choice: str) -> Json:
+    return {"type": "function", "function": {"name": choice[1:]}} if choice.startswith(":") else choice
+
+
+def _llama_choice(choice: str) -> Json:
+    """Ask llama.cpp for some call where one tool is named: it knows no more."""
+    return "required" if choice.startswith(":") else choice
+
+
+def _llama_thought(wishes: Wishes, able: Abilities) -> dict[str, Json] | None:
+    """Tell llama.cpp; what an effort means is up to the template of the model."""
+    level = level_of(wishes)
+    if level is None or not able.reasoning:
+        return None
+    if level == "none":
+        return {"chat_template_kwargs": {"enable_thinking": False}}
+    if wishes.thinking_tokens:
+        return {"thinking_budget_tokens": wishes.thinking_tokens}
+    return {"chat_template_kwargs": {"reasoning_effort": nearest_level(level, USUAL_EFFORTS)}}

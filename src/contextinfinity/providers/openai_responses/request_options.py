@@ -1,0 +1,37 @@
+"""Wishes in the words of OpenAI's Responses."""
+
+from __future__ import annotations
+
+from contextinfinity.domain.message import Json
+from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Wishes
+from contextinfinity.providers.request_options import (
+    Offer,
+    Wished,
+    as_option,
+    choice_offer,
+    effort_of,
+    parallel_offer,
+    wished_options,
+)
+
+
+def for_responses(wishes: Wishes, able: Abilities, *, parallel: bool) -> Wished:
+    """Wish in the words of OpenAI's Responses, which know no stop texts, no seed and no penalties."""
+    effort = effort_of(wishes, able)
+    thought = None if effort is None else {"reasoning": {"effort": effort}}
+    samples = able.guidance.sampling or effort == "none"
+    offers: dict[str, Offer | None] = {
+        "temperature": as_option("temperature") if samples else None,
+        "top_p": as_option("top_p") if samples else None,
+        "tool_choice": choice_offer(able, "tool_choice", _responses_choice),
+        "parallel_tools": parallel_offer(able, parallel),
+        "effort": lambda _: thought,
+        "reasoning_summary": (lambda value: {"reasoning": {"summary": value}}) if able.reasoning else None,
+        "thinking_tokens": lambda _: thought,
+    }
+    return wished_options(wishes, offers)
+
+
+def _responses_choice(choice: str) -> Json:
+    return {"type": "function", "name": choice[1:]} if choice.startswith(":") else choice
