@@ -35,6 +35,12 @@ OWN = {
 OTHER_VENDORS = {
     *(("POST", "/v1/chat/completions"), ("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens")),
     *(("POST", "/v1/embeddings"), ("GET", "/v1/models"), ("GET", "/v1/models/{name}")),
+    *(("POST", "/v1/completions"), ("POST", "/v1/responses"), ("POST", "/v1/conversations"), ("POST", "/mcp")),
+    *((method, "/v1/responses/{response_id}") for method in ("GET", "DELETE")),
+    *(("POST", "/v1/responses/{response_id}/cancel"), ("GET", "/v1/responses/{response_id}/input_items")),
+    *((method, "/v1/conversations/{conversation_id}") for method in ("GET", "POST", "DELETE")),
+    *((method, "/v1/conversations/{conversation_id}/items") for method in ("GET", "POST")),
+    *((method, "/v1/conversations/{conversation_id}/items/{item_id}") for method in ("GET", "DELETE")),
 }
 """Routes whose refusals have another shape; threads are named in their headers and bodies."""
 FOREIGN: dict[tuple[str, str], Any] = {

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from contextinfinity.domain.message import Json
 from contextinfinity.mcp_server.protocol import INVALID, VERSIONS, answer
-from contextinfinity.server.answers import WITH_BODY, refusals
+from contextinfinity.server.answers import ALWAYS, MEANINGS, WITH_BODY, refusals
 from contextinfinity.server.bodies import check_media_type
 from contextinfinity.server.callers import ActingUser
 
@@ -21,8 +21,8 @@ MESSAGE: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
 GIVES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The response.", "content": MESSAGE},
     202: {"description": "The message needs no response."},
-    **refusals(*WITH_BODY),
-    400: {"description": "The protocol version is not spoken here.", "content": MESSAGE},
+    **refusals(*ALWAYS, *WITH_BODY),
+    400: {"description": MEANINGS[400], "content": {**refusals(400)[400]["content"], **MESSAGE}},
 }
 
 
