@@ -77,6 +77,8 @@ def read_bytes(root: Path, name: str, max_bytes: int) -> tuple[bytes, Signature]
         descriptor = os.open(resolve_inside(root, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(name) from None
+    except FileRefused:
+        raise
     except (OSError, ValueError, RuntimeError) as error:
         raise FileRefused(f"{name} cannot be read: {error}.", hint="Check its permissions.") from error
     found = os.fstat(descriptor)

@@ -10,12 +10,13 @@ from typing import Any
 
 from contextinfinity.domain.message import Message
 from contextinfinity.engine.configured_models import Model
-from contextinfinity.errors import InvalidInput, NotFound
+from contextinfinity.errors import InvalidInput, NotFound, Refused
 from contextinfinity.workspace.assembly import ChatMessage, PromptParts, assemble_flat, assemble_tiered
 from contextinfinity.workspace.files import FileContext
 from contextinfinity.workspace.history_file import HistoryStore
 from contextinfinity.workspace.history_sync import messages_of_session, record
 from contextinfinity.workspace.stability import DEFAULT_TARGET, StabilityTracker
+from contextinfinity.workspace.urls import Page, fetch_page
 from contextinfinity.workspace.workspace import SHED_SHARE, Count, Workspace, shed
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,14 @@ class PromptWriter(ABC):
         self.workspace.prepare(history)
         parts = self.workspace.parts(system, message, history, images)
         return assemble_tiered(parts, count=self._count, min_cache_tokens=self._min_cache_tokens)
+
+    def add_url(self, url: str, *, allow_private: bool = False) -> Page:
+        """Fetch a page and show it in later requests as untrusted data; ``Refused`` if it must not be fetched."""
+        if self.workspace is None:
+            raise Refused("Pages need a workspace.", hint="Give a repo_root.")
+        page = fetch_page(url, allow_private=allow_private)
+        self.workspace.pages[page.url] = page.text
+        return page
 
     def response_received(self) -> None:
         """Note that the last request was answered."""

@@ -54,6 +54,7 @@ class Workspace:
         self._blocks: dict[str, tuple[FileSymbols, Seen]] = {}
         self._sizes: dict[str, int] = {}
         self._tree = ""
+        self._paths: list[str] = []
         self._mapped = self._answered = False
 
     # --- what changes ---
@@ -66,8 +67,9 @@ class Workspace:
         elif found := self.symbols.refresh():
             changed += found
             self._choose(self._shown)
-        tree = draw_tree(self.symbols.paths, self._count, min(TREE_TOKENS, self._window // 16))
-        self._tree = tree
+        if self.symbols.paths != self._paths:
+            self._paths = self.symbols.paths
+            self._tree = draw_tree(self._paths, self._count, min(TREE_TOKENS, self._window // 16))
         return sorted(set(changed))
 
     def prepare(self, history: Sequence[ChatMessage]) -> list[Move]:
