@@ -16,6 +16,7 @@ from contextinfinity.domain.memory import Memory, MemoryKind, MemoryOrigin
 from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
 from contextinfinity.domain.token import TokenId, TokenScope
+from contextinfinity.domain.trail import plain_text
 from contextinfinity.domain.turn import Phase, Problem, Step, StepOutcome, Turn, TurnOutcome, Usage
 from contextinfinity.domain.work import Backlog
 
@@ -267,7 +268,7 @@ def shown_thread(session: Session, active: Branch, first: Sequence[Turn], newest
         said=newest[-1].user_message.rendered_text if newest else "",
         created_at=session.created_at,
         updated_at=session.updated_at,
-        opening=first[0].user_message.rendered_text if first else "",
+        opening=(plain_text(first[0].user_message) or first[0].user_message.rendered_text) if first else "",
     )
 
 

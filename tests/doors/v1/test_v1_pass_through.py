@@ -308,3 +308,15 @@ def test_tool_arguments_stream_as_they_arrive(desk: Desk, model: str) -> None:
     assert [block.type for block in said] == ["text", "tool_use", "tool_use"]
     assert [block.input for block in said[1:]] == [call.arguments for call in calls]
     assert kinds.count("input_json") > 2
+
+
+@pytest.mark.req("API-16")
+def test_a_conversation_is_listed_by_what_its_user_said_not_by_reminders(desk: Desk) -> None:
+    whose = {"user_id": str(uuid4())}
+    reminder = {"type": "text", "text": "<system-reminder>The date is today.</system-reminder>"}
+    content = [reminder, {"type": "text", "text": "Fix the login."}]
+    body = {"model": "open", "messages": [{"role": "user", "content": content}]}
+    desk.say("Done.")
+    desk.server.http.post("/v1/chat/completions", json=body, params=whose)
+    (thread,) = desk.server.http.get("/threads", params=whose).json()["threads"]
+    assert thread["opening"] == "Fix the login."
