@@ -323,6 +323,10 @@ def test_the_same_request_finds_what_is_the_callers_own(houses: tuple[House, Hou
     assert status in (200, 409), text  # 409: it was found, and cannot be done as it is
 
 
+MCP = {"jsonrpc": "2.0", "id": 1, "method": "resources/list"}
+"""An MCP client that asks for all conversations."""
+
+
 @pytest.mark.req("API-14")
 @pytest.mark.parametrize("key", OWN, ids=" ".join)
 def test_a_route_that_names_nothing_gives_nothing_of_anothers(
@@ -331,7 +335,8 @@ def test_a_route_that_names_nothing_gives_nothing_of_anothers(
     for house in houses:
         for who in house.strangers()[:-1]:
             query = {name: PLAIN[name] for name, (place, needed) in inputs(operations()[key]).items() if needed}
-            status, text = house.send(who, *key, query if key[0] == "POST" else None, query)
+            body = MCP if key == ("POST", "/mcp") else query if key[0] == "POST" else None
+            status, text = house.send(who, *key, body, query)
             assert status == 200, text
             for thing in house.things.values():
                 assert not thing or thing not in text

@@ -35,7 +35,10 @@ async def speak(request: Request, act: ActingUser) -> Response:
         wrong = {"code": INVALID, "message": f"This protocol version is not spoken here; these are: {known}."}
         return _json({"jsonrpc": "2.0", "id": None, "error": wrong}, 400)
     told = await answer(act.client, await request.body())
-    return Response(status_code=202) if told is None else _json(told)
+    if told is None:
+        return Response(status_code=202)
+    is_message = not isinstance(told, dict) or "error" not in told or told.get("id") is not None
+    return _json(told, 200 if is_message else 400)
 
 
 def _json(value: Json, status: int = 200) -> Response:
