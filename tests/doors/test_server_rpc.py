@@ -67,7 +67,8 @@ def workspace(tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo" / "harbour.py").write_text("def admit(): ...\n")
     (tmp_path / "server").mkdir()
-    made = Server(tmp_path / "server", f'[server]\nworkspace = "{tmp_path / "repo"}"\n')
+    small = "[compaction]\ncompaction_trigger_tokens = 400\nverbatim_window_tokens = 100\n"
+    made = Server(tmp_path / "server", f'[server]\nworkspace = "{tmp_path / "repo"}"\n{small}')
     yield made
     made.stop()
 
@@ -153,7 +154,9 @@ def test_without_a_workspace_files_are_refused_in_words(server: Server) -> None:
         assert rpc.raw(json.dumps(asked))["error"]["data"]["code"] == "refused"
 
 
-def test_a_workspace_opens_files_and_a_token_is_needed_once_there_is_one(workspace: Server, tmp_path: Path) -> None:
+def test_a_workspace_opens_files_tells_of_folds_and_needs_a_token_once_there_is_one(
+    workspace: Server, tmp_path: Path
+) -> None:
     with Rpc(workspace) as rpc:
         assert rpc.call("set_selected_files", ["harbour.py", "none.py"]) == ["harbour.py"]
         rpc.call("chat_streaming", "r1", "what does it admit?")
@@ -163,6 +166,12 @@ def test_a_workspace_opens_files_and_a_token_is_needed_once_there_is_one(workspa
         (tmp_path / "repo" / "new.py").write_text("def new(): ...\n")
         assert rpc.until("filesChanged")["files"] == ["new.py"]
         assert rpc.call("get_current_state")["selected_files"] == ["harbour.py"]
+        for number in range(8):
+            rpc.call(
+                "chat_streaming", f"long {number}", f"number {number}: " + "what of the ships in the harbour? " * 12
+            )
+            rpc.until("streamComplete", request_id=f"long {number}")
+        assert rpc.until("compactionEvent")["event"]["type"] in ("compaction_start", "compaction_complete")
     token = Cix(workspace.folder).json("token", "create", "--user", "ann")["token"]
     with pytest.raises(InvalidStatus):
         Rpc(workspace)
