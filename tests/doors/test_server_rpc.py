@@ -78,6 +78,7 @@ def test_errors_follow_the_standard(server: Server) -> None:
         asked = {"jsonrpc": "2.0", "id": 1, "method": "LLMService.history_search"}
         for sent, code in [
             ("{", -32700),
+            ("[" * 100_000, -32700),
             ("[]", -32600),
             ("1", -32600),
             (json.dumps({"id": 1, "method": "x"}), -32600),
@@ -154,9 +155,7 @@ def test_without_a_workspace_files_are_refused_in_words(server: Server) -> None:
         assert rpc.raw(json.dumps(asked))["error"]["data"]["code"] == "refused"
 
 
-def test_a_workspace_opens_files_tells_of_folds_and_needs_a_token_once_there_is_one(
-    workspace: Server, tmp_path: Path
-) -> None:
+def test_a_workspace_opens_files_tells_of_folds_and_keeps_to_its_tokens(workspace: Server, tmp_path: Path) -> None:
     with Rpc(workspace) as rpc:
         assert rpc.call("set_selected_files", ["harbour.py", "none.py"]) == ["harbour.py"]
         rpc.call("chat_streaming", "r1", "what does it admit?")

@@ -137,7 +137,7 @@ class Connection:
     async def _answer(self, text: str) -> None:
         try:
             asked = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return self._put(_failed(None, RpcError(PARSE_ERROR, "The message is not JSON.")))
         if isinstance(asked, list) and asked:
             answers = [answer for one in asked if (answer := await self._answered(one)) is not None]

@@ -276,7 +276,7 @@ class HistoryStore:
         }
 
     def _shown(self, message: HistoryMessage) -> dict[str, Any]:
-        fields = {"files": [], **msgspec.to_builtins(message), "images": self._images(message)}
+        fields = {**msgspec.to_builtins(message), "files": message.files or [], "images": self._images(message)}
         return fields | ({"image_count": message.images} if isinstance(message.images, int) else {})
 
     def _images(self, message: HistoryMessage) -> list[str]:
@@ -325,7 +325,7 @@ class HistoryStore:
             message = self._decode(line)
             if message.role not in ROLES:
                 raise ValueError(message.role)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             log.warning("a line of %s is skipped: %s", self._path, error)
             return
         self._index.add(message)

@@ -93,7 +93,8 @@ def test_a_broken_line_is_skipped_with_a_warning_and_nothing_after_it_is_lost(
     session = store.new_session()
     store.append_message(session, "user", "before")
     with (store.folder / "history.jsonl").open("ab") as file:
-        file.write(b'{"id": "1-2", "role": "tool"}\n\xff\xfe\n[]\n{"id": "1-1", "session_id": "' + b"x" * 50)
+        deep = b'{"edit_results": [' + b"[" * 100_000
+        file.write(b'{"id": "1-2", "role": "tool"}\n\xff\xfe\n' + deep + b'\n{"id": "1-1", "session_id": "' + b"x" * 50)
     with caplog.at_level(logging.WARNING):
         again = HistoryStore(store.folder)
         again.append_message(session, "assistant", "after")
