@@ -232,6 +232,15 @@ def test_vectors_are_written_as_numbers_or_packed_as_asked() -> None:
     assert np.array_equal(np.array(raw), rows)
 
 
+@pytest.mark.req("API-12")
+def test_shorter_vectors_are_the_beginning_of_the_whole_ones_at_length_one() -> None:
+    rows = np.array([[0.6, 0.0, 0.8]], dtype=np.float32)
+    told = write_embeddings(read_embeddings(asked(dimensions=2)), rows, 1)
+    assert told["data"][0]["embedding"] == [1.0, 0.0]
+    with pytest.raises(InvalidInput, match="vectors have 3"):
+        write_embeddings(read_embeddings(asked(dimensions=4)), rows, 1)
+
+
 def test_one_text_is_a_list_of_one() -> None:
     assert read_embeddings(asked(user="u", dimensions=None)).texts == ("a",)
 
@@ -239,7 +248,7 @@ def test_one_text_is_a_list_of_one() -> None:
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
-        ({"dimensions": 256}, "dimensions: .*Leave dimensions out"),
+        ({"dimensions": 0}, "dimensions: expected a whole number"),
         ({"input": [1, 2]}, r"input\[0\]: .*check_embedding_ctx_length"),
         ({"input": [[1, 2]]}, r"input\[0\]: .*check_embedding_ctx_length"),
         ({"input": ["a", ""]}, r"input\[1\]: expected a text that is not empty"),

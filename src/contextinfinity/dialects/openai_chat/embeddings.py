@@ -15,45 +15,65 @@ from contextinfinity.dialects.openai_chat.checks import (
     expected,
     field,
     wanted,
+    whole_number,
     word_of,
 )
 from contextinfinity.domain.message import Json
+from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
     from contextinfinity.domain.vectors import Row, Rows
 
 MOST_TEXTS = 2048
+MOST_DIMENSIONS = 65_536
 _FORMATS = word_of("float", "base64")
 
 
 class EmbeddingsAsked(Struct, frozen=True, kw_only=True):
-    """Texts that are to be placed; ``packed``: their vectors are wanted as base64 of 32-bit floats."""
+    """Texts to embed; ``packed``: their vectors are wanted as base64 of 32-bit floats."""
 
     model: str
     texts: tuple[str, ...]
     packed: bool = False
+    dimensions: int | None = None
+    """How long the vectors are to be; None: as the model makes them."""
 
 
 def read_embeddings(body: bytes) -> EmbeddingsAsked:
     """Read a request; ``InvalidInput`` names what is wrong with it, where, and what would be right."""
     asked = body_object(body)
     try:
-        if asked.get("dimensions") is not None:
-            raise Wrong("vectors are as long as the model makes them", "Leave dimensions out.").inside("dimensions")
+        dimensions = wanted(asked, "dimensions", whole_number(1, MOST_DIMENSIONS))
         packed = wanted(asked, "encoding_format", _FORMATS) == "base64"
-        return EmbeddingsAsked(model=field(asked, "model", a_name), texts=field(asked, "input", _texts), packed=packed)
+        model, texts = field(asked, "model", a_name), field(asked, "input", _texts)
+        return EmbeddingsAsked(model=model, texts=texts, packed=packed, dimensions=dimensions)
     except Wrong as wrong:
         raise wrong.told() from None
 
 
 def write_embeddings(asked: EmbeddingsAsked, rows: Rows, tokens: int) -> Json:
-    """Write the vectors of texts, in their order, and how many tokens the texts have."""
+    """Write the vectors of texts, in their order, and how many tokens the texts have.
+
+    ``InvalidInput`` where longer vectors are asked for than there are.
+    """
+    shown = (_shortened(row, asked.dimensions) for row in rows)
     data = [
         {"object": "embedding", "index": place, "embedding": _packed(row) if asked.packed else row.tolist()}
-        for place, row in enumerate(rows)
+        for place, row in enumerate(shown)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"object": "list", "data": data, "model": asked.model, "usage": usage}
+
+
+def _shortened(row: Row, dimensions: int | None) -> Row:
+    """Keep the first dimensions of a vector and bring it back to length 1, as OpenAI does."""
+    if dimensions is None or dimensions == len(row):
+        return row
+    if dimensions > len(row):
+        raise InvalidInput(f"dimensions: vectors have {len(row)} here.", hint=f"Ask for {len(row)} or fewer.")
+    cut = row[:dimensions]
+    length = float((cut * cut).sum()) ** 0.5
+    return cut / length if length else cut
 
 
 def _texts(value: Json) -> tuple[str, ...]:
