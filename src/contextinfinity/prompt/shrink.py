@@ -287,6 +287,8 @@ def describe(sections: Sections, shrunk: Shrunk) -> tuple[str, ...]:
     if shrunk.slice is not None:
         steps.append(f"the best artifact: {shrunk.slice} characters of it")
     for (turn_seq, _), share in levels_of(shrunk):
+        if turn_seq <= shrunk.lines_to:
+            continue
         what = "long texts" if turn_seq <= shrunk.texts_to else "tool results"
         steps.append(f"{what} up to turn {turn_seq}: {share * 100 // WHOLE}% of each")
     if shrunk.lines_to and sections.turns:
