@@ -46,6 +46,7 @@ NEVER_KEPT = {
         "ToolSpec",
         "ProviderRequest",
         "TextDelta",
+        "CallPiece",
         "ReasoningDone",
         "Retry",
         "Finished",
@@ -55,7 +56,7 @@ NEVER_KEPT = {
     "Health",  # asked for and told
     *("Removed", "Deleted", "CleanupResult"),  # what deleting came to
     *("Token", "NewToken", "Once", "Trail", "TrailEnd", "Walked"),  # kept in columns
-    "Reasoned",  # shown to watchers that ask for it, as it happens
+    *("Reasoned", "CallStreamed"),  # shown to watchers that ask for it, as it happens
     *("CompactionStarted", "CompactionCompleted", "CompactionFailed"),  # told as it happens
 }
 NEW_KINDS = st.sampled_from(["hologram", "smell", "", "Text", "tool-use"])

@@ -12,6 +12,7 @@ import hashlib
 import os
 from contextlib import closing, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
@@ -222,10 +223,12 @@ def _file(name: str, least: int) -> tuple[int, int] | None:
 def _is_database(path: Path) -> bool:
     """Return whether SQLite can read a file; False only if it is not a database.
 
-    The file is opened with SQLite: closing it any other way would drop the locks that this process has on it.
+    The file is opened with SQLite: closing it any other way would drop the locks that this process has on it. As an
+    immutable one it gets no log and no index beside it.
     """
+    name, flags = f"file:{quote(str(path))}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     try:
-        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        with closing(apsw.Connection(name, flags=flags)) as connection:
             connection.execute("PRAGMA schema_version").fetchall()
     except apsw.NotADBError:
         return False
