@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.recent import MOST_TURNS, Recent, newest
 from contextinfinity_testing.builders import exchange, new_branch
@@ -123,3 +123,16 @@ async def test_what_is_past_its_time_is_not_given_nor_a_summary_that_may_hold_it
     assert known is not None
     assert known.state is not None
     assert (known.state.id, known.state.summary, known.state.covers_turn_seq) == (state.id, "", 0)
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_of_two_phases_of_one_millisecond_the_later_one_is_remembered(store: SqliteStore) -> None:
+    recent = Recent()
+    session, (done,) = await talked(store, "quick")
+    recent.see_session(session)
+    for phase in (Phase.RESPONDING, Phase.RESPONSE_FINALIZED, Phase.CONTEXT_PREPARED):
+        recent.see_turns(done.branch_id, (replace(done, phase=phase),))
+    assert [turn.phase for turn in seen(recent, done.branch_id)] == [Phase.RESPONSE_FINALIZED]
+    earlier = replace(done, phase=Phase.DONE, updated_at=done.updated_at - timedelta(milliseconds=1))
+    recent.see_turns(done.branch_id, (earlier,))
+    assert [turn.phase for turn in seen(recent, done.branch_id)] == [Phase.RESPONSE_FINALIZED]

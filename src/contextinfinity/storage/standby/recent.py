@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from contextinfinity.domain.ids import BranchId, SessionId, TurnId, now
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.state import State
-from contextinfinity.domain.turn import NewStep, Turn
+from contextinfinity.domain.turn import NewStep, Phase, Turn
 from contextinfinity.storage.rules import has_expired
 
 MOST_BRANCHES = 1000
@@ -25,6 +26,9 @@ MOST_CHARACTERS = 20_000_000
 MOST_RUNNING = 4096
 MOST_TURNS = 200
 """Of one branch, the newest."""
+
+
+_PHASES = {phase: place for place, phase in enumerate(Phase)}
 
 
 class Seed(Struct, frozen=True, kw_only=True):
@@ -107,7 +111,7 @@ class Recent:
         for turn in turns:
             known.session_id = turn.session_id
             before = known.turns.get(turn.turn_seq)
-            if before is None or before.updated_at != turn.updated_at:
+            if before is None or _age(before) < _age(turn):
                 known.turns[turn.turn_seq] = turn
                 self._grow(known, _length(turn) - (0 if before is None else _length(before)))
         while len(known.turns) > MOST_TURNS:
@@ -167,6 +171,11 @@ def living_state(state: State, session: Session) -> State:
     if hours is None or not state.summary or not has_expired(session.created_at, hours, now()):
         return state
     return replace(state, summary="", covers_turn_seq=0, token_count_est=0)
+
+
+def _age(turn: Turn) -> tuple[datetime, int]:
+    """Return what orders the versions of a turn: two phases may be written in the same millisecond."""
+    return turn.updated_at, _PHASES[turn.phase]
 
 
 def _length(turn: Turn) -> int:
