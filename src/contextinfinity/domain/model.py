@@ -36,7 +36,7 @@ class Guidance(Struct, frozen=True, kw_only=True):
     thinking: Literal["budget", "adaptive"] = "budget"
     """Whether it is given a number of tokens to think with, or finds it itself (``efforts`` may steer it)."""
     unthinking: Literal["disabled", "between_tools", ""] = "disabled"
-    """How it is told not to think; empty: it always does."""
+    """How a request turns thinking off; empty: it cannot be turned off."""
 
 
 class Abilities(Struct, frozen=True, kw_only=True):

@@ -278,8 +278,8 @@ GOES_ON = "pause_turn"
 async def run_tools(tools: Toolbox, running: Running, heard: Heard) -> bool:
     """Run the tools that a call asks for, by the tools' mode; return whether the model is to be asked again.
 
-    Disabled, a call is an error. Parse only, calls are shown and the turn waits for whoever runs them. Enabled, they
-    run here. A call is in the journal, on the disk, before it runs: a tool may do something that cannot be undone.
+    Disabled, a call is an error. Parse only, calls are shown and the turn waits until the caller has run them. Enabled,
+    they run here. A call is in the journal, on the disk, before it runs: a tool may do something that cannot be undone.
     """
     outcome, journal = heard.finished and heard.finished.outcome, running.journal
     if heard.finished is None or journal is None or not isinstance(outcome, Paused):
