@@ -14,7 +14,6 @@ from benchmarks.torture.lane import Job, run_lanes
 from benchmarks.torture.plans import sample, schedule
 from benchmarks.torture.tally import Tally
 from contextinfinity.engine.lazy_modules import load_all
-from contextinfinity.text.tokens import counter_of
 
 EVERY = 100
 
@@ -37,7 +36,6 @@ def main() -> int:
     print(f"seed {job.seed}, {len(job.plans)} trials", file=sys.stderr, flush=True)
     tally = Tally(job.seed, len(job.plans))
     load_all()
-    counter_of("scripted", "scripted").count("a")  # loads the tokenizer
     gc.freeze()  # children share what is there and need not copy it
     with suppress(KeyboardInterrupt):  # the report is of the trials that were done until then
         for done, result in enumerate(run_lanes(job, arguments.lanes, arguments.only), start=1):

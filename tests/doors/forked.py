@@ -172,10 +172,8 @@ def run_template() -> None:
 
 def _import_all() -> None:
     from contextinfinity.engine.lazy_modules import load_all
-    from contextinfinity.text.tokens import counter_of
 
     load_all()
-    counter_of("scripted", "scripted").count("a")  # loads the tokenizer
     used = (
         "contextinfinity.server.serving",
         "contextinfinity.cli.serve",
